@@ -1,0 +1,48 @@
+"""What tests and doctests share: a small machine, fixed seeds, doctest names."""
+
+import os
+import random
+
+# Read when Keras and TensorFlow are first imported, here and in subprocesses.
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import hypothesis
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer
+
+SEED = 1729
+
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_configure():
+    # Once, before anything else: setting TensorFlow's seed drops the resources
+    # of every tokenizer made so far.
+    keras.utils.set_random_seed(SEED)
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds():
+    """Starts each test from the same seeds, whichever tests ran before it.
+
+    Keras draws the seeds of initializers and of dropout from `random`, so
+    these two suffice. Only unseeded `keras.random` calls and `tf.data`
+    shuffles go on from the session's seed: give those a seed of their own.
+    """
+    random.seed(SEED)
+    np.random.seed(SEED)
+
+
+@pytest.fixture(autouse=True)
+def names_for_doctests(doctest_namespace):
+    """Lets examples in docstrings go without import lines."""
+    doctest_namespace.update(keras=keras, ops=keras.ops, np=np, kt=keras_transformer)

@@ -1,0 +1,75 @@
+"""Metadata of keras-transformer. The tools' settings are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+
+def read_version() -> str:
+    """Reads `__version__` without importing the package, hence without Keras."""
+    source = (ROOT / "keras_transformer" / "version.py").read_text("utf-8")
+    return re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)[1]
+
+
+setup(
+    name="keras-transformer",
+    version=read_version(),
+    description="Build, train, understand and serve Transformers in Keras 3",
+    long_description=(ROOT / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords="transformer attention translation keras tensorflow serving",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Education",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+    packages=find_packages(include=["keras_transformer", "keras_transformer.*"]),
+    package_data={"keras_transformer": ["py.typed", "recipes/*"]},
+    python_requires=">=3.10,<3.14",
+    install_requires=[
+        # Keras 3.12 and KerasHub 0.25 are the last that run on Python 3.10.
+        'keras>=3.15; python_version >= "3.11"',
+        'keras>=3.12.4,<3.13; python_version < "3.11"',
+        'keras-hub>=0.32; python_version >= "3.11"',
+        'keras-hub>=0.25; python_version < "3.11"',
+        "tensorflow>=2.21",
+        "tensorflow-text>=2.21",
+        "tensorboard>=2.20",  # TensorFlow no longer brings it.
+        "sentencepiece>=0.2.1",
+        "sacrebleu>=2.5",
+        "sacremoses>=0.1.1",
+        "matplotlib>=3.9",
+        "babel>=2.16",
+        "typer>=0.16",
+        "rich>=13.9",
+    ],
+    extras_require={
+        "gpu": ["tensorflow[and-cuda]>=2.21"],
+        "dev": [
+            "hypothesis>=6.100",
+            "import-linter>=2.3",
+            "pre-commit>=4",
+            "pytest>=8.4",
+            "pytest-xdist>=3.6",
+            "ruff>=0.12",
+        ],
+    },
+    entry_points={
+        "console_scripts": ["keras-transformer = keras_transformer.cli:main"]
+    },
+)
