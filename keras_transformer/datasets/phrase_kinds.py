@@ -1,6 +1,8 @@
 """What CLDR can write in every locale, drawn at random and written in two."""
 
 import datetime
+import functools
+import re
 from collections import Counter
 from decimal import Decimal
 
@@ -72,6 +74,16 @@ _UNITS = (
     "volume-liter",
     "volume-milliliter",
 )
+_DURATIONS = ("year", "month", "week", "day", "hour", "minute", "second")
+_SECONDS = {
+    "minute": 60,
+    "hour": 3600,
+    "day": 86_400,
+    "week": 7 * 86_400,
+    "month": 30 * 86_400,
+    "year": 365 * 86_400,
+}
+
 # Marks of writing direction, which SentencePiece would turn into spaces.
 _DIRECTION_MARKS = dict.fromkeys((0x061C, 0x200E, 0x200F))
 
@@ -79,26 +91,27 @@ _DIRECTION_MARKS = dict.fromkeys((0x061C, 0x200E, 0x200F))
 class PhraseKinds:
     """Draws phrases and writes them in a source and in a target locale.
 
-    A name enters only if both locales have it and no other name of its kind
-    is written alike in the source locale, so that each phrase has one answer.
+    Every phrase has one answer. A name enters only if both locales have it
+    and the source locale writes no other name of its kind alike. Where the
+    source locale writes one content alike in two ways, such as "May 3, 2024"
+    in full and abbreviated, the fuller one is the answer.
 
     Args:
         source_locale: Locale to translate from, such as `"en"` or `"pt_BR"`.
         target_locale: Locale to translate into.
 
     Raises:
-        ValueError: If a locale is unknown, or if both are the same.
+        ValueError: If a locale is unknown, if both are the same, or if CLDR
+            has too few names in them.
     """
 
     def __init__(self, source_locale: str, target_locale: str):
-        self._locales = (
-            _locale("source_locale", source_locale),
-            _locale("target_locale", target_locale),
-        )
-        if self._locales[0] == self._locales[1]:
+        self._source = _locale("source_locale", source_locale)
+        self._target = _locale("target_locale", target_locale)
+        received = f"source_locale={source_locale!r}, target_locale={target_locale!r}."
+        if self._source == self._target:
             raise ValueError(
-                "`source_locale` and `target_locale` must differ. Received: "
-                f"source_locale={source_locale!r}, target_locale={target_locale!r}."
+                f"`source_locale` and `target_locale` must differ. Received: {received}"
             )
         self._normalizer = SentencePieceNormalizer(
             rule_name="nmt_nfkc",
@@ -106,14 +119,13 @@ class PhraseKinds:
             escape_whitespaces=False,
             remove_extra_whitespaces=True,
         )
-        territories = Locale("en").territories
-        countries = {
+        currencies_of = {
             code: get_territory_currencies(code, _TODAY, _TODAY)
-            for code in sorted(territories)
+            for code in Locale("en").territories
             if len(code) == 2
         }
         self._countries = self._named(
-            [code for code, currencies in countries.items() if currencies],
+            {code for code, currencies in currencies_of.items() if currencies},
             lambda code, locale: locale.territories.get(code),
         )
         self._languages = self._named(
@@ -124,24 +136,29 @@ class PhraseKinds:
             },
             lambda code, locale: locale.languages.get(code),
         )
-        currencies = {code for codes in countries.values() for code in codes}
+        self._dialects = [
+            locale
+            for locale in map(Locale.parse, sorted(localedata.locale_identifiers()))
+            if locale.language in self._languages
+            and locale.territory in self._countries
+            and not (locale.script or locale.variant)
+        ]
+        currencies = set().union(*currencies_of.values())
         self._currencies = self._named(
             currencies, lambda code, locale: locale.currencies.get(code)
         )
         self._symbols = self._named(currencies, get_currency_symbol)
         self._units = self._named(
-            _UNITS, lambda unit, locale: _unit(Decimal(2), unit, locale)
+            _UNITS, lambda unit, locale: _measure(Decimal(2), unit, locale)
         )
-        self._dialects = [
-            locale
-            for name in sorted(localedata.locale_identifiers())
-            if not (locale := Locale.parse(name)).script
-            and not locale.variant
-            and locale.language in self._languages
-            and locale.territory in self._countries
-        ]
-        kinds = {
-            self._date: 5,
+        if min(map(len, (self._countries, self._languages, self._currencies))) < 3:
+            raise ValueError(
+                "`source_locale` and `target_locale` must both be locales in which "
+                "CLDR names countries, languages and currencies. "
+                f"Received: {received}"
+            )
+        self._weights = {
+            self._date: 6,
             self._part_of_date: 2,
             self._date_and_time: 3,
             self._date_interval: 2,
@@ -151,143 +168,142 @@ class PhraseKinds:
             self._duration: 3,
             self._money: 4,
             self._named_money: 5,
-            self._measure: 5,
+            self._unit: 5,
             self._number: 1,
             self._percentage: 1,
             self._country_list: 4,
             self._language_list: 3,
             self._dialect: 1,
         }
-        self._kinds, self._weights = list(kinds), list(kinds.values())
 
     def draw(self, rng) -> tuple[str, str]:
         """Draws one phrase with a `random.Random` and writes it twice."""
-        (kind,) = rng.choices(self._kinds, self._weights)
-        write = kind(rng)
-        return tuple(self._normalize(write(locale)) for locale in self._locales)
+        kinds, weights = zip(*self._weights.items(), strict=True)
+        (kind,) = rng.choices(kinds, weights)
+        ways = kind(rng)
+        source = rng.choice(ways)(self._source)
+        first = next(write for write in ways if write(self._source) == source)
+        return self._normalize(source), self._normalize(first(self._target))
 
     def _normalize(self, text):
         return self._normalizer.normalize(text.translate(_DIRECTION_MARKS))
 
     def _named(self, codes, name):
         """Returns the codes that both locales name, the source unmistakably."""
-        names = [
-            {code: name(code, locale) for code in codes} for locale in self._locales
-        ]
-        uses = Counter(names[0].values())
+        names = {code: name(code, self._source) for code in codes}
+        uses = Counter(names.values())
         return [
             code
             for code in sorted(codes)
-            if all(side[code] for side in names) and uses[names[0][code]] == 1
+            if names[code] and uses[names[code]] == 1 and name(code, self._target)
         ]
 
-    # Each method below draws the content of a phrase and returns a function
-    # that writes it in a locale.
+    # Each method below draws what a phrase says and returns the ways to say it,
+    # functions of a locale, the fullest first.
 
     def _date(self, rng):
-        day, length = _day(rng), rng.choice(["full", "long", "medium"])
-        return lambda locale: format_date(day, length, locale)
+        day = _day(rng)
+        return [
+            lambda locale: format_date(day, "full", locale),
+            lambda locale: format_date(day, "long", locale),
+            lambda locale: _skeleton(day, "yMMMEd", locale),
+            lambda locale: format_date(day, "medium", locale),
+        ]
 
     def _part_of_date(self, rng):
-        day = datetime.datetime.combine(_day(rng), datetime.time())
-        skeleton = rng.choice(["yMMMM", "MMMMd", "yMMMEd", "yQQQQ"])
-        return lambda locale: format_skeleton(skeleton, day, locale=locale)
+        day, skeleton = _day(rng), rng.choice(["yMMMM", "MMMMd", "yQQQQ"])
+        return [lambda locale: _skeleton(day, skeleton, locale)]
 
     def _date_and_time(self, rng):
-        day, time, length = _day(rng), _time(rng), rng.choice(["long", "medium"])
-
-        def write(locale):
-            pattern = str(locale.datetime_formats[length]).replace("'", "")
-            return pattern.format(
-                format_time(time, "short", locale=locale),
-                format_date(day, length, locale),
-            )
-
-        return write
+        day, time = _day(rng), _time(rng)
+        return [
+            lambda locale: _date_and_time(day, time, "long", locale),
+            lambda locale: _date_and_time(day, time, "medium", locale),
+        ]
 
     def _date_interval(self, rng):
         start = _day(rng)
         end = start + datetime.timedelta(days=rng.randint(1, 27))
-        return lambda locale: format_interval(start, end, "yMMMd", locale=locale)
+        return [lambda locale: format_interval(start, end, "yMMMd", locale=locale)]
 
     def _time(self, rng):
         time = _time(rng)
-        return lambda locale: format_time(time, "short", locale=locale)
+        return [lambda locale: format_time(time, "short", locale=locale)]
 
     def _time_interval(self, rng):
         start, end = sorted(rng.sample(range(0, 24 * 60, 5), 2))
         start, end = (datetime.time(*divmod(minutes, 60)) for minutes in (start, end))
 
         def write(locale):
-            twelve_hours = "h" in str(locale.time_formats["short"])
-            skeleton = "hm" if twelve_hours else "Hm"
+            skeleton = "Hm" if "H" in str(locale.time_formats["short"]) else "hm"
             return format_interval(start, end, skeleton, locale=locale)
 
-        return write
+        return [write]
 
     def _relative_time(self, rng):
-        unit, seconds = rng.choice(
-            [
-                ("minute", 60),
-                ("hour", 3600),
-                ("day", 86400),
-                ("week", 7 * 86400),
-                ("month", 30 * 86400),
-                ("year", 365 * 86400),
-            ]
-        )
-        count = rng.choice([-1, 1]) * rng.randint(1, 300)
-        delta = datetime.timedelta(seconds=count * seconds)
-        # Nothing reaches the threshold, so the unit stays as it was drawn.
-        return lambda locale: format_timedelta(
-            delta, unit, threshold=1e9, add_direction=True, locale=locale
-        )
+        unit = rng.choice(list(_SECONDS))
+        count = rng.choice([-1, 1]) * rng.randint(1, 365)
+        delta = datetime.timedelta(seconds=count * _SECONDS[unit])
+        # A threshold beyond every count: the unit stays as it was drawn.
+        return [
+            lambda locale: format_timedelta(
+                delta, unit, threshold=1e9, add_direction=True, locale=locale
+            )
+        ]
 
     def _duration(self, rng):
-        units = ["year", "month", "week", "day", "hour", "minute", "second"]
-        largest = rng.randrange(len(units) - 1)
+        first = rng.randrange(len(_DURATIONS) - 1)
         parts = [
-            (Decimal(rng.randint(1, 60)), f"duration-{unit}")
-            for unit in units[largest : largest + rng.randint(2, 3)]
+            (Decimal(rng.randint(1, 30)), f"duration-{unit}")
+            for unit in _DURATIONS[first : first + rng.randint(2, 3)]
         ]
-        return lambda locale: format_list(
-            [_unit(number, unit, locale) for number, unit in parts], locale=locale
-        )
+        return [
+            lambda locale: format_list(
+                [_measure(number, unit, locale) for number, unit in parts],
+                locale=locale,
+            )
+        ]
 
     def _money(self, rng):
         currency = rng.choice(self._symbols)
         amount = _amount(rng, currency)
-        return lambda locale: format_currency(amount, currency, locale=locale)
+        return [
+            lambda locale: _spaced(format_currency(amount, currency, locale=locale))
+        ]
 
     def _named_money(self, rng):
         currency = rng.choice(self._currencies)
         amount = _amount(rng, currency)
-        return lambda locale: format_currency(
-            amount, currency, locale=locale, format_type="name"
-        )
+        return [
+            lambda locale: format_currency(
+                amount, currency, locale=locale, format_type="name"
+            )
+        ]
 
-    def _measure(self, rng):
+    def _unit(self, rng):
         number, unit = _number(rng), rng.choice(self._units)
-        return lambda locale: _unit(number, unit, locale)
+        return [lambda locale: _measure(number, unit, locale)]
 
     def _number(self, rng):
         number = _number(rng)
-        return lambda locale: format_decimal(number, locale=locale)
+        return [lambda locale: format_decimal(number, locale=locale)]
 
     def _percentage(self, rng):
-        number = Decimal(rng.randint(1, 9999)).scaleb(-4)
-        return lambda locale: format_percent(
-            number, locale=locale, decimal_quantization=False
-        )
+        share = Decimal(rng.randint(1, 9999)).scaleb(-4)
+        return [
+            lambda locale: format_percent(
+                share, locale=locale, decimal_quantization=False
+            )
+        ]
 
     def _country_list(self, rng):
-        return _list(rng, self._countries, lambda locale: locale.territories)
+        return _lists(rng, self._countries, lambda locale: locale.territories)
 
     def _language_list(self, rng):
-        return _list(rng, self._languages, lambda locale: locale.languages)
+        return _lists(rng, self._languages, lambda locale: locale.languages)
 
     def _dialect(self, rng):
-        return rng.choice(self._dialects).get_display_name
+        return [rng.choice(self._dialects).get_display_name]
 
 
 def _locale(argument, name):
@@ -309,31 +325,54 @@ def _time(rng):
 
 
 def _number(rng):
-    """Draws 1 to 99,999, with a decimal or without, small ones as often."""
-    number = Decimal(rng.randint(1, 10 ** rng.randint(1, 5) - 1))
-    return number if rng.random() < 0.5 else number + Decimal(rng.randint(1, 9)) / 10
+    """Draws 1 to 99,999, or 1.1 to 999.9, small ones as often as large ones."""
+    if rng.random() < 0.5:
+        return Decimal(rng.randint(1, 10 ** rng.randint(1, 5) - 1))
+    whole = rng.randint(1, 10 ** rng.randint(1, 3) - 1)
+    return whole + Decimal(rng.randint(1, 9)) / 10
 
 
 def _amount(rng, currency):
     """Draws an amount of a currency, with all of its decimals."""
-    # From 2.00 on: where 1.00 is singular or plural is up to the formatter.
-    smallest_units = rng.randint(200, 10 ** rng.randint(3, 7))
+    # From 2.00 on: 1.00 is singular in some formatters and plural in others.
+    smallest_units = rng.randint(200, 10 ** rng.randint(3, 7) - 1)
     return Decimal(smallest_units).scaleb(-get_currency_precision(currency))
 
 
-def _list(rng, codes, names):
-    items = rng.sample(codes, rng.randint(2, 3))
-    style = rng.choice(["standard", "or"])
-    return lambda locale: format_list(
-        [names(locale)[code] for code in items], style, locale
+def _skeleton(day, skeleton, locale):
+    midnight = datetime.datetime.combine(day, datetime.time())
+    return format_skeleton(skeleton, midnight, locale=locale)
+
+
+def _date_and_time(day, time, length, locale):
+    # `format_datetime` would write seconds and a time zone.
+    return (
+        str(locale.datetime_formats[length])
+        .replace("'", "")
+        .replace("{0}", format_time(time, "short", locale=locale))
+        .replace("{1}", format_date(day, length, locale))
     )
 
 
-def _unit(number, unit, locale):
-    # Babel writes the unit's code where a locale lacks the longer form that CLDR
-    # derives from the shorter one.
-    for length in ("long", "short", "narrow"):
-        text = format_unit(number, unit, length, locale=locale)
-        if unit not in text:
-            return text
-    return None
+def _spaced(money):
+    """Parts digits and letters that touch: CLDR's rule, which Babel lacks."""
+    return re.sub(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])", " ", money)
+
+
+def _measure(number, unit, locale):
+    """Writes a number of units in the longest form that the locale has."""
+    # Where Babel has no pattern, it writes the unit's code.
+    forms = (
+        format_unit(number, unit, length, locale=locale)
+        for length in ("long", "short", "narrow")
+    )
+    return next((form for form in forms if unit not in form), None)
+
+
+def _lists(rng, codes, names):
+    items = rng.sample(codes, rng.randint(2, 3))
+
+    def write(style, locale):
+        return format_list([names(locale)[code] for code in items], style, locale)
+
+    return [functools.partial(write, style) for style in ("standard", "or")]
