@@ -53,7 +53,7 @@ setup(
         "sentencepiece>=0.2.1",
         "sacrebleu>=2.5",
         "sacremoses>=0.1.1",
-        "matplotlib>=3.9",
+        "matplotlib>=3.9.2",
         "babel>=2.16",
         "typer>=0.16",
         "rich>=13.9",
@@ -66,7 +66,7 @@ setup(
             "pre-commit>=4",
             "pytest>=8.4",
             "pytest-xdist>=3.6",
-            "ruff>=0.12",
+            "ruff~=0.17.0",
         ],
     },
     entry_points={
