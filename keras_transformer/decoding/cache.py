@@ -1,0 +1,93 @@
+"""Who wrote what into a cache that several hypotheses share.
+
+A cache of fixed size has one entry for each position and slot of a sentence:
+at position `t`, the hypothesis that stands in slot `j` writes entry `(t, j)`.
+Beam search moves hypotheses between slots at every step. The entries stay
+where they are; only a table of integers, the lineage, moves:
+`lineage[b, i, t]` is the slot that wrote position `t` of hypothesis `i`.
+"""
+
+from keras import ops
+
+
+def own_lineage(batch_size, num_hypotheses: int, max_length: int):
+    """Says that each hypothesis wrote, and will write, into its own slot.
+
+    Args:
+        batch_size: Number of sentences, an integer or a scalar tensor.
+        num_hypotheses: Hypotheses, and slots, of each sentence.
+        max_length: Positions of the cache.
+
+    Returns:
+        An int32 tensor of shape `(batch, hypotheses, max_length)`.
+    """
+    slots = ops.arange(num_hypotheses, dtype="int32")[None, :, None]
+    return ops.broadcast_to(slots, (batch_size, num_hypotheses, max_length))
+
+
+def inherit_lineage(lineage, parents, index):
+    """Hands each new hypothesis the past of the one it grew from.
+
+    Args:
+        lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
+        parents: Int32 tensor of shape `(batch, hypotheses)`: the slot whose
+            hypothesis each new one extends.
+        index: Scalar position that was written last.
+
+    Returns:
+        A tensor of the shape of `lineage`. Positions after `index` belong to
+        the own slot again.
+    """
+    num_hypotheses, max_length = lineage.shape[1:]
+    own = ops.arange(num_hypotheses, dtype="int32")[:, None]
+    written = ops.arange(max_length, dtype="int32") <= index
+    return ops.where(written, take_rows(lineage, parents), own)
+
+
+def visible_entries(lineage, index):
+    """Finds the cache entries that each hypothesis may see at this step.
+
+    Args:
+        lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
+        index: Scalar position that this step writes; later ones stay hidden.
+
+    Returns:
+        A boolean tensor of shape `(batch, hypotheses, max_length, slots)`: the
+        attention mask of the hypotheses, as queries, over the whole cache.
+    """
+    num_hypotheses, max_length = lineage.shape[1:]
+    slots = ops.arange(num_hypotheses, dtype="int32")
+    positions = ops.arange(max_length, dtype="int32")
+    written = ops.where(positions <= index, lineage, -1)
+    return ops.equal(written[..., None], slots)
+
+
+def take_rows(x, rows):
+    """Picks rows of each sentence: `result[b, i] = x[b, rows[b, i]]`.
+
+    Args:
+        x: Tensor of shape `(batch, choices, ...)`.
+        rows: Int32 tensor of shape `(batch, count)`.
+
+    Returns:
+        A tensor of shape `(batch, count, ...)`.
+    """
+    batch_size, choices = ops.shape(x)[:2]
+    starts = ops.arange(batch_size, dtype="int32")[:, None] * choices
+    flat = ops.reshape(x, (-1, *x.shape[2:]))
+    return ops.take(flat, starts + rows, axis=0)
+
+
+def write_position(table, index, values):
+    """Writes one value for each hypothesis at a position.
+
+    Args:
+        table: Tensor of shape `(batch, hypotheses, max_length)`.
+        index: Scalar position.
+        values: Tensor of shape `(batch, hypotheses)`.
+
+    Returns:
+        A tensor of the shape of `table`.
+    """
+    positions = ops.arange(table.shape[-1], dtype="int32")
+    return ops.where(positions == index, values[..., None], table)
