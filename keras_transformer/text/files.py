@@ -1,4 +1,4 @@
-"""Text files: read line by line, plain or gzipped, and checked before training."""
+"""Text files: plain or gzipped, read line by line and checked before training."""
 
 import gzip
 import itertools
@@ -6,99 +6,136 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
 
 
+class Sentence(NamedTuple):
+    """A line of text, and where it stands."""
+
+    text: str
+    place: str  # "file:line"
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: Sentence
+    target: Sentence
+
+
 def as_paths(files: Paths) -> list[Path]:
-    """Returns one path or several as a list of `Path`s."""
+    """Returns one path or several as a list."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
     return [Path(file) for file in files]
 
 
 def is_gzipped(path: Path) -> bool:
-    """Tells by its first two bytes whether a file is gzipped."""
+    """Tells by its first two bytes whether a file is gzipped, whatever its name."""
     with open(path, "rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
 
 def read_lines(path: str | os.PathLike) -> Iterator[str]:
-    """Yields the lines of a plain or gzipped UTF-8 file, one in memory at a time.
+    r"""Yields the lines of a UTF-8 text file, plain or gzipped, one at a time.
 
-    Lines end at a line feed alone, as they do for `tf.data.TextLineDataset`;
-    line ends are left out.
+    A line ends at a line feed and at nothing else, and carriage returns are left
+    out: just as `tf.data.TextLineDataset` reads it.
 
     Args:
-        path: A text file; gzip is recognised by its first bytes.
+        path: The file; gzip is told by its first bytes.
+
+    Yields:
+        A `str` per line, without its end.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the path is a folder, the gzip data are damaged or cut
-            short, or a line is not UTF-8.
+        ValueError: If it is a folder, if it is not UTF-8 (with the number of the
+            line), or if its gzip data are damaged or cut short.
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; a text file is needed.")
+        raise ValueError(f"{path} is a folder, not a text file. Name the file in it.")
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist.")
+        raise FileNotFoundError(f"{path} does not exist. Check the path.")
     number = 0
     with gzip.open(path) if is_gzipped(path) else open(path, "rb") as file:
         try:
-            for number, line in enumerate(file, start=1):
-                yield line.decode("utf-8").rstrip("\r\n")
+            for line in file:
+                number += 1
+                yield line.decode("utf-8").replace("\r", "").removesuffix("\n")
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}:{number} is not UTF-8 ({error.reason} at byte "
-                f"{error.start + 1} of the line); convert the file, for example "
-                f"with iconv."
+                f"{path}:{number} is not UTF-8: {error.reason} at byte "
+                f"{error.start + 1}. Convert the file, for example with iconv."
             ) from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(
-                f"{path}: the gzip data are damaged or cut short after line "
-                f"{number} ({error}); make or fetch the file again."
+                f"{path}:{number + 1} cannot be read: the gzip data are damaged or "
+                f"cut short ({error}). Make or fetch the file again."
             ) from None
 
 
-def numbered_lines(paths: list[Path]) -> Iterator[tuple[str, str]]:
-    """Yields `("file:line", text)` over several files, as one run of lines."""
-    for path in paths:
-        number = 0
-        for number, line in enumerate(read_lines(path), start=1):
-            yield f"{path}:{number}", line
-        if number == 0:
-            raise ValueError(f"{path} is empty; it must hold one sentence a line.")
+def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[Pair]:
+    """Yields the pairs of a parallel corpus, and raises where they are none.
 
-
-def parallel_lines(
-    source_files: Paths, target_files: Paths
-) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Yields pairs of `("file:line", text)`, and raises where they are no pairs."""
+    The nth file of one side is translated by the nth of the other, line by line.
+    No more than a line of each is in memory.
+    """
     sources, targets = as_paths(source_files), as_paths(target_files)
-    end = None
-    pairs = itertools.zip_longest(numbered_lines(sources), numbered_lines(targets))
-    for source, target in pairs:
-        if source is end or target is end:
-            place, side = (
-                (target[0], sources) if source is end else (source[0], targets)
-            )
+    if not sources or len(sources) != len(targets):
+        raise ValueError(
+            "`source_files` and `target_files` must be as many, each the translation "
+            f"of its opposite. Received: {len(sources)} and {len(targets)} files."
+        )
+    for source_path, target_path in zip(sources, targets, strict=True):
+        lines = _sentences(source_path), _sentences(target_path)
+        for source, target in itertools.zip_longest(*lines):
+            if source is None:
+                raise _parted(target, source_path)
+            if target is None:
+                raise _parted(source, target_path)
+            yield Pair(source, target)
+
+
+def _sentences(path: Path) -> Iterator[Sentence]:
+    """Yields the lines of a file, none of which may be empty."""
+    number = 0
+    for number, text in enumerate(read_lines(path), start=1):
+        if not text or text.isspace():
             raise ValueError(
-                f"{', '.join(map(str, side))} ends before {place}: both sides must "
-                f"have the same number of lines."
+                f"{path}:{number} is an empty line. Remove line {number} here and in "
+                "the file that translates it."
             )
-        for place, line in (source, target):
-            if not line.strip():
-                raise ValueError(
-                    f"{place} is empty; remove the line here and in the other side."
-                )
-        yield source, target
+        yield Sentence(text, f"{path}:{number}")
+    if number == 0:
+        raise ValueError(f"{path} is empty. It must hold one sentence a line.")
+
+
+def _parted(alone: Sentence, shorter: Path) -> ValueError:
+    return ValueError(
+        f"{alone.place} has no counterpart: {shorter} ends before that line. Both "
+        "sides must have the same number of lines, each the translation of the other."
+    )
 
 
 def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
-    """Reads both sides of a parallel corpus once, and returns the number of pairs.
+    """Reads both sides of a parallel corpus once, line by line.
+
+    Args:
+        source_files: One path or several, plain or gzipped.
+        target_files: As many; the nth holds the translations of the nth, line by
+            line.
+
+    Returns:
+        The number of sentence pairs.
 
     Raises:
-        FileNotFoundError, ValueError: With the file and, where there is one, the
-            number of the line that is wrong.
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is a folder, empty, not UTF-8 or damaged, if a line is
+            empty, or if the sides differ in length. The message names the file and
+            the line.
     """
-    return sum(1 for _ in parallel_lines(source_files, target_files))
+    return sum(1 for _ in read_pairs(source_files, target_files))

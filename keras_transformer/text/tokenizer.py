@@ -1,64 +1,92 @@
-"""Subword tokenization with SentencePiece, as TensorFlow ops."""
+"""Subwords: text to ids and back, with SentencePiece as TensorFlow ops."""
 
 import hashlib
 import io
 import itertools
 import os
-import tempfile
+import re
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from keras_transformer.text.files import Paths, as_paths, read_lines
 
-# TensorFlow Text offers its SentencePiece kernels only through this module. Its public
-# `SentencepieceTokenizer` leaves the resource to a kernel that TensorFlow drops
-# whenever a global seed is set, and it does not let a resource be named.
-_ops = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
+# TensorFlow Text's kernels, which it offers nowhere else by themselves. Its public
+# `SentencepieceTokenizer` cannot name its resource, and an unnamed one goes away with
+# the kernel that made it, whenever someone sets TensorFlow's global seed.
+_kernels = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
 
-PAD_ID, UNKNOWN_ID, START_ID, END_ID = 0, 1, 2, 3
-
-
-class _Model(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model in TensorFlow's memory, named after its content.
-
-    A named resource outlives the kernel that made it, and equal names hold equal
-    models: two tokenizers can be neither confused nor dropped.
-    """
-
-    def __init__(self, model_proto: bytes):
-        super().__init__()
-        self._model_proto = model_proto
-        self._name = f"sentencepiece_{hashlib.sha256(model_proto).hexdigest()}"
-        _ = self.resource_handle  # creates the resource
-
-    def _create_resource(self):
-        return _ops.sentencepiece_op(model=self._model_proto, shared_name=self._name)
+_MAX_TRAINING_LINES = 2_000_000
+_seeding = threading.Lock()
 
 
 class SubwordTokenizer(tf.Module):
-    """Splits text into subwords and joins them again, with SentencePiece.
+    """Splits text into subwords, and joins subwords to text.
 
-    It runs as TensorFlow ops, so it works inside `tf.data` and `tf.function` and
-    travels in a SavedModel.
+    A vocabulary of subwords leaves no word out: frequent words are one id, rare ones
+    several. Tokenizing and detokenizing are TensorFlow ops: they work within
+    `tf.data` and `tf.function`, and a SavedModel that holds the tokenizer as an
+    attribute needs no other file.
+
+    The ids of padding, unknown characters, start and end are 0, 1, 2 and 3.
 
     Args:
-        model_proto: A serialized SentencePiece model.
-        sampling: Probability of dropping a merge (BPE-dropout), or the smoothing of
-            the sampled segmentation (unigram). 0 always gives the best segmentation.
+        model_proto: A SentencePiece model as bytes; see `train` and `load`.
+
+    Call arguments:
+        texts: List of str, or string tensor of shape `(batch,)`.
+
+    Returns:
+        Ids without start and end symbol, an int32 `tf.RaggedTensor` of shape
+        `(batch, None)`.
+
+    Raises:
+        ValueError: If `model_proto` is no SentencePiece model, or one that numbers
+            the special symbols otherwise.
+
+    Example:
+        >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+        >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+        >>> ids = tokenizer(["a man rides a dog", "a bike"])
+        >>> ids.shape
+        TensorShape([2, None])
+        >>> tokenizer.detokenize(ids).numpy().tolist()
+        [b'a man rides a dog', b'a bike']
+
+    Reference:
+        [Kudo and Richardson, 2018](https://arxiv.org/abs/1808.06226)
     """
 
-    pad_id, unknown_id, start_id, end_id = PAD_ID, UNKNOWN_ID, START_ID, END_ID
+    pad_id, unknown_id, start_id, end_id = range(4)
 
-    def __init__(self, model_proto: bytes, sampling: float = 0.0):
+    def __init__(self, model_proto: bytes):
         super().__init__(name="subword_tokenizer")
+        try:
+            if not model_proto:
+                raise RuntimeError("SentencePiece takes no bytes for a model")
+            model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
+        except RuntimeError:
+            raise ValueError(
+                "`model_proto` must be a SentencePiece model. Received: "
+                f"{len(model_proto)} bytes that are none."
+            ) from None
+        ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
+        if ids != (0, 1, 2, 3):
+            raise ValueError(
+                "`model_proto` must number padding, unknown, start and end 0, 1, 2, 3. "
+                f"Received: {', '.join(map(str, ids))}. Train it with "
+                "`SubwordTokenizer.train`, or with spm_train --pad_id=0 --unk_id=1 "
+                "--bos_id=2 --eos_id=3."
+            )
         self.model_proto = model_proto
-        self.sampling = sampling
-        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
-        self._model = _Model(model_proto)
+        self.vocabulary_size = model.vocab_size()
+        self._python_model = model
+        self._resource = _Model(model_proto)
 
     @classmethod
     def train(
@@ -68,92 +96,251 @@ class SubwordTokenizer(tf.Module):
         model_type: str = "bpe",
         character_coverage: float = 1.0,
         split_digits: bool = False,
+        normalization: str = "nmt_nfkc",
     ) -> "SubwordTokenizer":
-        """Learns a vocabulary from files or lines."""
-        model = io.BytesIO()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(files_or_lines),
-            model_writer=model,
-            vocab_size=vocabulary_size,
-            model_type=model_type,
-            character_coverage=character_coverage,
-            split_digits=split_digits,
-            pad_id=PAD_ID,
-            unk_id=UNKNOWN_ID,
-            bos_id=START_ID,
-            eos_id=END_ID,
-            minloglevel=2,
-        )
+        """Learns a vocabulary from text, the same one every time.
+
+        The text is streamed to SentencePiece, which keeps up to two million lines of
+        it, drawn evenly, in memory.
+
+        Args:
+            files_or_lines: One path, or an iterable of paths, of plain or gzipped
+                text files; or an iterable of lines. A `Path` is a file always, a
+                `str` in an iterable if the first of them names one.
+            vocabulary_size: Number of subwords, the four special symbols included.
+            model_type: `"bpe"` (byte-pair encoding) or `"unigram"`.
+            character_coverage: Share of the text's characters that get an id; the
+                rarest others are unknown. Below 1 for large scripts, such as 0.9995.
+            split_digits: Whether every digit is a subword of its own, which makes
+                numbers easy to copy.
+            normalization: SentencePiece's rule: `"nmt_nfkc"` replaces compatibility
+                characters and odd spaces, `"identity"` keeps every character.
+
+        Raises:
+            FileNotFoundError: If a file is missing.
+            ValueError: If the text does not go with `vocabulary_size`, there is no
+                text, or a file is faulty.
+
+        Reference:
+            [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909) (BPE);
+            [Kudo, 2018](https://arxiv.org/abs/1804.10959) (unigram)
+        """
+        if model_type not in ("bpe", "unigram"):
+            raise ValueError(
+                '`model_type` must be "bpe" or "unigram". '
+                f"Received: model_type={model_type!r}."
+            )
+        model, fault = io.BytesIO(), []
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_recording(_lines(files_or_lines), fault),
+                model_writer=model,
+                vocab_size=vocabulary_size,
+                model_type=model_type,
+                character_coverage=character_coverage,
+                split_digits=split_digits,
+                normalization_rule_name=normalization,
+                input_sentence_size=_MAX_TRAINING_LINES,
+                max_sentence_length=1 << 20,
+                pad_id=cls.pad_id,
+                unk_id=cls.unknown_id,
+                bos_id=cls.start_id,
+                eos_id=cls.end_id,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise (fault or [_explained(error, vocabulary_size)])[0] from None
         return cls(model.getvalue())
 
-    def with_sampling(self, alpha: float = 0.1) -> "SubwordTokenizer":
-        """Returns a tokenizer of the same vocabulary that segments at random."""
-        return SubwordTokenizer(self.model_proto, sampling=alpha)
-
-    def __call__(self, texts, add_start: bool = False, add_end: bool = False):
-        """Returns the subword ids of a batch of texts, `(batch, None)` ragged int32."""
-        nbest_size, alpha = (-1, self.sampling) if self.sampling else (0, 1.0)
-        ids, row_splits = _ops.sentencepiece_tokenize_op(
-            self._model.resource_handle,
-            tf.convert_to_tensor(texts, dtype=tf.string),
+    def __call__(self, texts):
+        nbest_size, alpha = 0, 1.0  # the best segmentation, no sampling
+        ids, row_splits = _kernels.sentencepiece_tokenize_op(
+            self._resource.resource_handle,
+            _batch_of_texts(texts),
             nbest_size,
             alpha,
-            add_start,
-            add_end,
-            False,
-            tf.int32,
-            return_nbest=False,
+            add_bos=False,
+            add_eos=False,
+            reverse=False,
+            out_type=tf.int32,
         )
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
+    def sample(self, texts, alpha: float = 0.1, seed=0):
+        """Segments texts at random: one text, many spellings, a regularized model.
+
+        With a BPE model, every merge of subwords is left out with probability `alpha`
+        (BPE-dropout). With a unigram model, a segmentation is drawn by its probability
+        to the power of `alpha`: the smaller, the more even the odds (subword
+        regularization).
+
+        This runs in Python, also within `tf.data`, since TensorFlow Text's op cannot
+        be seeded. It is for training; a SavedModel cannot hold it.
+
+        Args:
+            texts: List of str, or string tensor of shape `(batch,)`.
+            alpha: Strength, between 0 and 1.
+            seed: Integer or scalar integer tensor. The same seed gives the same
+                subwords.
+
+        Returns:
+            Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
+
+        Reference:
+            [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267) (BPE-dropout);
+            [Kudo, 2018](https://arxiv.org/abs/1804.10959) (subword regularization)
+        """
+        if not 0 <= alpha <= 1:
+            raise ValueError(
+                f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
+            )
+
+        def encode(texts, seed):
+            with _seeding:
+                sentencepiece.set_random_generator_seed(int(seed) % (1 << 31))
+                rows = self._python_model.encode(
+                    texts.tolist(),
+                    enable_sampling=True,
+                    alpha=alpha,
+                    nbest_size=-1,
+                    num_threads=1,
+                )
+            lengths = np.array([len(row) for row in rows], dtype=np.int64)
+            ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
+            return ids, lengths
+
+        ids, lengths = tf.numpy_function(
+            encode,
+            [_batch_of_texts(texts), seed],
+            [tf.int32, tf.int64],
+            stateful=False,
+        )
+        ids, lengths = tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
+        return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
+
     def detokenize(self, ids):
-        """Returns the texts `(batch,)` of ids `(batch, length)`, dense or ragged."""
-        if not isinstance(ids, tf.RaggedTensor):
-            ids = tf.RaggedTensor.from_tensor(tf.convert_to_tensor(ids, tf.int32))
-        ended = tf.cast(ids == END_ID, tf.int32)
-        before_end = ended.with_values(_running_sum(ended) == 0)
-        kept = before_end & (ids != PAD_ID) & (ids != START_ID)
-        ids = tf.ragged.boolean_mask(ids, kept)
-        return _ops.sentencepiece_detokenize_op(
-            self._model.resource_handle, ids.values, ids.row_splits, False, False, False
+        """Joins subwords to text, up to the first end symbol of each row.
+
+        Padding and start symbols are left out.
+
+        Args:
+            ids: Integer tensor of shape `(..., length)`, such as `(batch, length)` or
+                `(batch, hypotheses, length)`; or a ragged tensor or list of rows of
+                different lengths, `(batch, None)`.
+
+        Returns:
+            A string tensor of shape `(...)`.
+
+        Raises:
+            ValueError: If `ids` are not integers.
+        """
+        if isinstance(ids, (list, tuple)):
+            ids = tf.ragged.constant(ids, ragged_rank=1)
+        elif not isinstance(ids, tf.RaggedTensor):
+            ids = tf.convert_to_tensor(ids)
+        if not ids.dtype.is_integer:
+            raise ValueError(
+                f"`ids` must be integers. Received: dtype={ids.dtype.name}."
+            )
+        ids = tf.cast(ids, tf.int32)
+        if isinstance(ids, tf.RaggedTensor):
+            return self._detokenize_rows(ids.to_tensor(self.pad_id))
+        texts = self._detokenize_rows(tf.reshape(ids, [-1, tf.shape(ids)[-1]]))
+        return tf.reshape(texts, tf.shape(ids)[:-1])
+
+    def _detokenize_rows(self, ids):
+        ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=1) > 0
+        is_text = ~ended & (ids != self.pad_id) & (ids != self.start_id)
+        ids = tf.ragged.boolean_mask(ids, is_text)
+        return _kernels.sentencepiece_detokenize_op(
+            self._resource.resource_handle,
+            ids.values,
+            ids.row_splits,
+            add_bos=False,
+            add_eos=False,
+            reverse=False,
         )
 
-    @property
-    def vocabulary_size(self) -> int:
-        return self.processor.vocab_size()
+    def pieces(self, ids) -> list[str]:
+        """Returns the subwords as text, one for each id: labels for an attention map.
 
-    def id_to_piece(self, ids) -> list[str]:
-        """Returns the subwords of a list of ids."""
-        return [self.processor.id_to_piece(int(id_)) for id_ in ids]
+        Args:
+            ids: One row of ids, of shape `(length,)`.
 
-    def pieces(self, text: str) -> list[str]:
-        """Returns the subwords of a text."""
-        return self.processor.encode(text, out_type=str)
+        Returns:
+            A list of str, in which "\u2581" stands for a space.
+        """
+        return [self._python_model.id_to_piece(int(index)) for index in ids]
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes one `.model` file, in SentencePiece's own format."""
+        """Writes one file in SentencePiece's own format, which its tools read too.
+
+        The file is whole or, if writing fails, as it was before.
+        """
         path = Path(path)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(self.model_proto)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(file.name, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(unfinished, "wb") as file:
+                file.write(self.model_proto)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "SubwordTokenizer":
-        """Reads a `.model` file."""
-        return cls(Path(path).read_bytes())
+        """Reads a tokenizer that `save` or SentencePiece wrote.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If it holds no SentencePiece model, or one that numbers the
+                special symbols otherwise.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is no file. Name a tokenizer's .model file."
+            )
+        try:
+            return cls(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be loaded. {error}") from None
 
 
-def _running_sum(ragged):
-    """Sums within each row up to and including each value; returns flat values."""
-    sums = tf.cumsum(ragged.values)
-    starts = tf.gather(tf.concat([[0], sums], 0), ragged.row_starts())
-    return sums - tf.gather(starts, ragged.value_rowids())
+class _Model(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model in TensorFlow's memory, named after what it holds.
+
+    A named resource stays when its kernel goes, so setting a global seed takes no
+    tokenizer away; and as equal names hold equal models, no two tokenizers of one
+    SavedModel can be taken for each other.
+    """
+
+    def __init__(self, model_proto: bytes):
+        super().__init__()
+        self._model_proto = model_proto
+        self._name = f"sentencepiece_{hashlib.sha256(model_proto).hexdigest()}"
+        _ = self.resource_handle  # creates it
+
+    def _create_resource(self):
+        return _kernels.sentencepiece_op(
+            model=self._model_proto, shared_name=self._name
+        )
+
+
+def _batch_of_texts(texts):
+    texts = tf.convert_to_tensor(texts, dtype=tf.string)
+    if texts.shape.rank != 1:
+        raise ValueError(
+            "`texts` must be a batch of texts, of shape (batch,). "
+            f"Received: shape={texts.shape}."
+        )
+    return texts
 
 
 def _lines(files_or_lines) -> Iterator[str]:
-    """Yields lines, from the files or as they are."""
+    """Returns the lines themselves or, if files are given, theirs."""
     if isinstance(files_or_lines, (str, os.PathLike)):
         return read_lines(files_or_lines)
     items = iter(files_or_lines)
@@ -162,3 +349,38 @@ def _lines(files_or_lines) -> Iterator[str]:
     if isinstance(first, os.PathLike) or os.path.isfile(first):
         return itertools.chain.from_iterable(map(read_lines, as_paths(items)))
     return items
+
+
+def _recording(lines, fault: list) -> Iterator[str]:
+    """Yields lines; keeps the exception that SentencePiece turns into its own."""
+    try:
+        for line in lines:
+            if not isinstance(line, str):
+                raise ValueError(
+                    "`files_or_lines` must be paths or lines of text. "
+                    f"Received: a line that is {type(line).__name__}."
+                )
+            yield line
+    except (Exception, KeyboardInterrupt) as error:
+        fault.append(error)
+        raise
+
+
+def _explained(error: RuntimeError, vocabulary_size: int) -> Exception:
+    """Says what SentencePiece's message means for the caller."""
+    message = str(error)
+    received = f"Received: vocabulary_size={vocabulary_size}."
+    if most := re.search(r"size too high.* <= (\d+)", message):
+        return ValueError(
+            f"`vocabulary_size` must be at most {most[1]} for this text. {received} "
+            "Lower it, or give more text; names of files are told from lines only if "
+            "they are `pathlib.Path` or the first exists."
+        )
+    if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return ValueError(
+            f"`vocabulary_size` must be at least {least[1]} for the characters of this "
+            f"text. {received} Raise it, or lower `character_coverage`."
+        )
+    if "sentences_.empty" in message or "all_chars_count" in message:
+        return ValueError("`files_or_lines` holds no text. Give at least one line.")
+    return ValueError(f"SentencePiece cannot train on these settings: {message}")
