@@ -39,7 +39,7 @@ setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["keras_transformer", "keras_transformer.*"]),
-    package_data={"keras_transformer": ["py.typed", "recipes/*"]},
+    package_data={"keras_transformer": ["recipes/*"]},
     python_requires=">=3.10,<3.14",
     install_requires=[
         # Keras 3.12 and KerasHub 0.25 are the last that run on Python 3.10.
