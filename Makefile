@@ -15,11 +15,12 @@ help: ## Show these targets
 demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 	$(BIN)/keras-transformer demo
 
+# Two workers: most tests trace, and tracing keeps no more than one core busy.
 test: $(READY) ## Check style and imports, then run the tests and the examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 clean: ## Remove the environment and the caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
@@ -28,11 +29,13 @@ clean: ## Remove the environment and the caches
 # Made again when the dependencies change. TensorFlow comes without CUDA; for GPUs:
 # `.venv/bin/pip install -e ".[gpu]"`.
 $(READY): setup.py pyproject.toml
+	@command -v $(PYTHON) > /dev/null || \
+	    { echo "There is no $(PYTHON). Name a Python 3.10 to 3.13: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
-	    { echo "Python 3.10 to 3.13 is needed, name one: make PYTHON=python3.12. $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; exit 1; }
+	    { echo "$(PYTHON) is $$($(PYTHON) --version). Name a Python 3.10 to 3.13: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
-	    { echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: sudo apt install python3-venv." >&2; exit 1; }
-	@echo "Setting up $(VENV) (a few minutes, once) ..."
+	    { echo "$(PYTHON) cannot make virtual environments. On Debian or Ubuntu: sudo apt install python3-venv" >&2; exit 1; }
+	@echo "Setting up $(VENV): this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e ".[dev]"
 	@touch $@
