@@ -1,0 +1,65 @@
+"""The position-wise feed-forward network."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FeedForward(keras.layers.Layer):
+    """Transforms every position with the same two-layer network.
+
+    States widen to `intermediate_dim`, pass through `activation`, and narrow
+    to the width they came in with. Masks pass through unchanged.
+
+    Args:
+        intermediate_dim: Width of the inner projection.
+        activation: Inner activation, a name or a callable.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor of shape `(batch, length, hidden_dim)`.
+
+    Returns:
+        A tensor of the same shape as `inputs`.
+
+    Raises:
+        ValueError: If `intermediate_dim` is not positive or `activation` is
+            unknown.
+
+    Example:
+        >>> layer = FeedForward(intermediate_dim=64)
+        >>> layer(ops.ones((2, 5, 16))).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3
+    """
+
+    def __init__(self, intermediate_dim: int, activation="relu", **kwargs):
+        super().__init__(**kwargs)
+        if intermediate_dim < 1:
+            raise ValueError(
+                "`intermediate_dim` must be a positive integer. "
+                f"Received: intermediate_dim={intermediate_dim}."
+            )
+        self.intermediate_dim = intermediate_dim
+        self.activation = keras.activations.get(activation)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        dense, dtype = keras.layers.Dense, self.dtype_policy
+        self._widen = dense(
+            self.intermediate_dim, self.activation, name="widen", dtype=dtype
+        )
+        self._narrow = dense(input_shape[-1], name="narrow", dtype=dtype)
+        self._widen.build(input_shape)
+        self._narrow.build((*input_shape[:-1], self.intermediate_dim))
+
+    def call(self, inputs):
+        return self._narrow(self._widen(inputs))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": keras.activations.serialize(self.activation),
+        }

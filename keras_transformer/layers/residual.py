@@ -1,0 +1,76 @@
+"""The residual connection and the normalisation around every sub-layer."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Residual(keras.layers.Layer):
+    """Adds what a sub-layer makes of the inputs to the inputs, and normalises.
+
+    As in the paper ("post-norm"):
+    `LayerNorm(inputs + Dropout(sublayer(inputs)))`. With `normalize_first`
+    ("pre-norm"): `inputs + Dropout(sublayer(LayerNorm(inputs)))`, which trains
+    without much care for the learning rate.
+
+    Args:
+        dropout: Share of the sub-layer's outputs dropped in training.
+        normalize_first: Whether to normalise the sub-layer's inputs rather
+            than the sum.
+        epsilon: Added to the variance before its root is taken.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor of shape `(batch, length, hidden_dim)`.
+        sublayer: Function of such a tensor, passed by keyword. It returns a
+            tensor of the same shape, or a tuple that begins with one.
+        training: Whether to drop out.
+
+    Returns:
+        A tensor of the same shape as `inputs`; if the sub-layer returns a
+        tuple, that tuple with its first element so connected.
+
+    Example:
+        >>> layer = Residual(dropout=0.1)
+        >>> layer(ops.ones((2, 5, 16)), sublayer=lambda states: -states).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), sections 3.1
+        and 5.4; pre-norm: [Xiong et al., 2020](https://arxiv.org/abs/2002.04745)
+    """
+
+    def __init__(
+        self,
+        dropout: float = 0.0,
+        normalize_first: bool = False,
+        epsilon: float = 1e-6,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.dropout = dropout
+        self.normalize_first = normalize_first
+        self.epsilon = epsilon
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self._norm = keras.layers.LayerNormalization(
+            epsilon=self.epsilon, name="norm", dtype=self.dtype_policy
+        )
+        self._norm.build(input_shape)
+        self._dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+
+    def call(self, inputs, sublayer, training=None):
+        outputs = sublayer(self._norm(inputs) if self.normalize_first else inputs)
+        outputs, *others = outputs if isinstance(outputs, tuple) else (outputs,)
+        outputs = inputs + self._dropout(outputs, training=training)
+        if not self.normalize_first:
+            outputs = self._norm(outputs)
+        return (outputs, *others) if others else outputs
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "normalize_first": self.normalize_first,
+            "epsilon": self.epsilon,
+        }

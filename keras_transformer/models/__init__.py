@@ -1,0 +1,5 @@
+"""Whole networks, each a functional Keras model."""
+
+from keras_transformer.models.transformer import Transformer
+
+__all__ = ["Transformer"]

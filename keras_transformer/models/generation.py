@@ -1,0 +1,66 @@
+"""From a model that takes cached steps to `model.generate`."""
+
+import keras
+import numpy as np
+
+from keras_transformer.decoding import GreedySearch
+from keras_transformer.layers.masks import check_integer_ids
+
+
+class GenerationMixin:
+    """Gives `generate` to a model that offers `start` and `step`."""
+
+    def generate(self, source_ids, search=None, max_length: int = 64):
+        """Decodes with a search, compiled once for each search and length.
+
+        Args:
+            source_ids: Integer array or tensor of shape
+                `(batch, source_length)`, padded with `pad_id`.
+            search: A search of `keras_transformer.decoding`; greedy unless
+                given.
+            max_length: Most tokens to produce, the end symbol counted.
+
+        Returns:
+            `Hypotheses` of NumPy arrays: `ids` of shape
+            `(batch, hypotheses, max_length)` and `scores` of shape
+            `(batch, hypotheses)`, the best first.
+
+        Raises:
+            ValueError: If `source_ids` are not integers of that shape.
+        """
+        if len(np.shape(source_ids)) != 2:
+            raise ValueError(
+                "`source_ids` must have the shape (batch, source_length). "
+                f"Received: source_ids of shape {tuple(np.shape(source_ids))}."
+            )
+        check_integer_ids(source_ids, "source_ids")
+        search = GreedySearch() if search is None else search
+        compiled = self.__dict__.setdefault("_compiled_searches", _CompiledSearches())
+        return compiled.get(self, search, max_length).predict_on_batch(source_ids)
+
+
+class _CompiledSearches:
+    """Keeps what was compiled out of sight of the model, which saves layers."""
+
+    def __init__(self):
+        self._models = {}
+
+    def get(self, model, search, max_length):
+        key = (search, max_length)
+        if key not in self._models:
+            self._models[key] = _SearchModel(model, search, max_length)
+        return self._models[key]
+
+
+class _SearchModel(keras.Model):
+    """A search as a Keras model: `predict_on_batch` compiles on any backend."""
+
+    def __init__(self, model, search, max_length):
+        super().__init__(name="search")
+        self.model = model
+        self.search = search
+        self.max_length = max_length
+        self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
+
+    def call(self, source_ids):
+        return self.search(self.model, source_ids, self.max_length)

@@ -1,0 +1,98 @@
+"""Cross-entropy over tokens, averaged over the real ones."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenCrossentropy(keras.losses.Loss):
+    """Cross-entropy of the next token, its mean over real tokens.
+
+    With label smoothing the aim is not the label alone but
+    `(1 - label_smoothing) * label + label_smoothing / vocabulary` for every
+    token; no such vector is ever built, since the cross-entropy with it is
+    `logsumexp(logits) - (1 - label_smoothing) * logits[label]
+    - label_smoothing * mean(logits)`.
+
+    Args:
+        label_smoothing: Share of the aim spread evenly over the vocabulary.
+        pad_id: Label of the padding, which counts for nothing.
+        name: Name of the loss.
+
+    Call arguments:
+        y_true: Integer tensor of shape `(batch, length)`, the labels.
+        y_pred: Float tensor of shape `(batch, length, vocabulary)`, the logits.
+
+    Returns:
+        The mean over real tokens, in nats, a float32 tensor of no dimensions;
+        zero if there are none.
+
+    Raises:
+        ValueError: If `label_smoothing` is not in [0, 1).
+
+    Example:
+        >>> loss = TokenCrossentropy(label_smoothing=0.1)
+        >>> logits = ops.zeros((1, 3, 8))
+        >>> round(float(loss(np.array([[5, 7, 0]]), logits)), 4)  # log(8)
+        2.0794
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.4;
+        [Szegedy et al., 2015](https://arxiv.org/abs/1512.00567), section 7
+    """
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        pad_id: int = 0,
+        name: str = "token_crossentropy",
+    ):
+        super().__init__(name=name, reduction="sum")
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                "`label_smoothing` must be at least 0 and below 1. "
+                f"Received: label_smoothing={label_smoothing}."
+            )
+        self.label_smoothing = label_smoothing
+        self.pad_id = pad_id
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        weights = token_weights(y_true, self.pad_id, sample_weight)
+        losses = self.call(y_true, y_pred)
+        return ops.sum(losses * weights) / ops.maximum(ops.sum(weights), 1e-9)
+
+    def call(self, y_true, y_pred):
+        """The loss of every position, `(batch, length)`, padding included."""
+        return smoothed_crossentropy(y_true, y_pred, self.label_smoothing)
+
+    def get_config(self):
+        return {
+            "label_smoothing": self.label_smoothing,
+            "pad_id": self.pad_id,
+            "name": self.name,
+        }
+
+
+def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
+    """Cross-entropy at every position, `(batch, length)`, in float32 nats."""
+    logits = ops.cast(logits, "float32")
+    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    if not label_smoothing:
+        return losses
+    of_label = ops.squeeze(
+        ops.take_along_axis(logits, ops.cast(labels, "int32")[..., None], axis=-1), -1
+    )
+    # losses = logsumexp - of_label: take back a share of the label's logit
+    # and give it to all.
+    return losses + label_smoothing * (of_label - ops.mean(logits, axis=-1))
+
+
+def token_weights(labels, pad_id=0, sample_weight=None):
+    """One for a real token and zero for padding, times the sample weight."""
+    weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
+    if sample_weight is None:
+        return weights
+    sample_weight = ops.cast(sample_weight, "float32")
+    if len(sample_weight.shape) == 1:
+        sample_weight = sample_weight[:, None]
+    return weights * sample_weight

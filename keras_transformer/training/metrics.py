@@ -1,0 +1,83 @@
+"""Measures of next-token prediction that leave the padding out."""
+
+import keras
+from keras import ops
+
+from keras_transformer.training.losses import smoothed_crossentropy, token_weights
+
+
+class _TokenMean(keras.metrics.Mean):
+    """Mean over real tokens of a value computed at every position."""
+
+    def __init__(self, pad_id: int = 0, name: str | None = None, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.pad_id = pad_id
+
+    def values(self, y_true, y_pred):
+        raise NotImplementedError
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights = token_weights(y_true, self.pad_id, sample_weight)
+        super().update_state(self.values(y_true, y_pred), sample_weight=weights)
+
+    def get_config(self):
+        return {**super().get_config(), "pad_id": self.pad_id}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenAccuracy(_TokenMean):
+    """Share of real tokens whose logit is the largest.
+
+    Args:
+        pad_id: Label of the padding, which counts for nothing.
+        name: Name of the metric.
+        dtype: Dtype of its state.
+
+    Call arguments:
+        y_true: Integer tensor of shape `(batch, length)`, the labels.
+        y_pred: Float tensor of shape `(batch, length, vocabulary)`, the logits.
+
+    Example:
+        >>> metric = TokenAccuracy()
+        >>> logits = ops.one_hot([[1, 2, 3]], 5)
+        >>> metric.update_state(np.array([[1, 4, 0]]), logits)
+        >>> float(metric.result())
+        0.5
+    """
+
+    def __init__(self, pad_id: int = 0, name: str = "token_accuracy", dtype=None):
+        super().__init__(pad_id, name, dtype)
+
+    def values(self, y_true, y_pred):
+        hits = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
+        return ops.cast(hits, "float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Perplexity(_TokenMean):
+    """Exponential of the mean cross-entropy over real tokens, unsmoothed.
+
+    Args:
+        pad_id: Label of the padding, which counts for nothing.
+        name: Name of the metric.
+        dtype: Dtype of its state.
+
+    Call arguments:
+        y_true: Integer tensor of shape `(batch, length)`, the labels.
+        y_pred: Float tensor of shape `(batch, length, vocabulary)`, the logits.
+
+    Example:
+        >>> metric = Perplexity()
+        >>> metric.update_state(np.array([[5, 7, 0]]), ops.zeros((1, 3, 8)))
+        >>> round(float(metric.result()), 4)
+        8.0
+    """
+
+    def __init__(self, pad_id: int = 0, name: str = "perplexity", dtype=None):
+        super().__init__(pad_id, name, dtype)
+
+    def values(self, y_true, y_pred):
+        return smoothed_crossentropy(y_true, y_pred)
+
+    def result(self):
+        return ops.exp(super().result())
