@@ -308,7 +308,7 @@ class PhraseKinds:
 
 def _locale(argument, name):
     try:
-        return Locale.parse(name.replace("-", "_"))
+        return Locale.parse(str(name).replace("-", "_"))
     except (UnknownLocaleError, ValueError) as error:
         raise ValueError(
             f"`{argument}` must be a locale that CLDR knows, such as 'en' or "

@@ -1,4 +1,5 @@
 import io
+import random
 import re
 import subprocess
 import sys
@@ -7,8 +8,24 @@ import pytest
 import sentencepiece
 
 from keras_transformer.datasets import locale_phrases
+from keras_transformer.datasets.phrase_kinds import PhraseKinds
 
 LOCALE_PAIRS = [("en", "de"), ("en", "fr"), ("de", "ja"), ("en", "ar"), ("pt", "sv")]
+MONTHS = {
+    "January": "Januar",
+    "February": "Februar",
+    "March": "März",
+    "April": "April",
+    "May": "Mai",
+    "June": "Juni",
+    "July": "Juli",
+    "August": "August",
+    "September": "September",
+    "October": "Oktober",
+    "November": "November",
+    "December": "Dezember",
+}
+SWAPPED = str.maketrans(",.", ".,")
 
 
 @pytest.fixture(scope="module", params=LOCALE_PAIRS, ids="-".join)
@@ -16,10 +33,30 @@ def data(request):
     return locale_phrases(*request.param)
 
 
+@pytest.fixture(scope="module")
+def english_to_german():
+    data = locale_phrases("en", "de", train=4001, validation=11, test=7)
+    return list(zip(*data.train, strict=True))
+
+
+def test_splits_have_the_sizes_asked_for():
+    data = locale_phrases("en", "de", train=211, validation=11, test=7)
+    sizes = [[len(side) for side in split] for split in data]
+    assert sizes == [[211, 211], [11, 11], [7, 7]]
+
+
 def test_no_phrase_is_drawn_twice(data):
     sources = [source for split in data for source in split.source]
     assert len(sources) == 21_000
     assert len(set(sources)) == len(sources)
+
+
+@pytest.mark.parametrize("locales", [("en", "de"), ("zh", "en"), ("ar", "en")])
+def test_every_phrase_has_one_answer(locales):
+    kinds, rng, answers = PhraseKinds(*locales), random.Random(5), {}
+    for _ in range(30_011):
+        source, target = kinds.draw(rng)
+        assert answers.setdefault(source, target) == target
 
 
 def test_held_out_phrases_are_made_of_words_of_the_training_phrases(data):
@@ -32,10 +69,16 @@ def test_held_out_phrases_are_made_of_words_of_the_training_phrases(data):
         assert words(getattr(data.test, side)) <= learnt
 
 
+def test_phrases_are_short_lines_of_text(data):
+    texts = [text for split in data for side in split for text in side]
+    assert all(text and text == " ".join(text.split()) for text in texts)
+    assert "None" not in " ".join(texts)
+    assert sum(len(text) <= 60 for text in texts) > 0.98 * len(texts)
+
+
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_sentencepiece_gives_back_every_phrase(data, model_type):
     model = io.BytesIO()
-    texts = [text for split in data for side in split for text in side]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*data.train.source, *data.train.target]),
         model_writer=model,
@@ -45,19 +88,77 @@ def test_sentencepiece_gives_back_every_phrase(data, model_type):
         minloglevel=2,
     )
     tokenizer = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    assert tokenizer.decode(tokenizer.encode(texts)) == texts
+    texts = [text for split in data for side in split for text in side]
+    ids = tokenizer.encode(texts)
+    assert tokenizer.decode(ids) == texts
+    assert all(tokenizer.unk_id() not in phrase for phrase in ids)
+
+
+def test_long_dates_are_written_as_in_german(english_to_german):
+    found = 0
+    for source, target in english_to_german:
+        match = re.fullmatch(r"([A-Z][a-z]+) (\d+), (\d{4})", source)
+        if match and match[1] in MONTHS:
+            assert target == f"{match[2]}. {MONTHS[match[1]]} {match[3]}"
+            found += 1
+    assert found > 50
+
+
+def test_times_are_written_on_the_24_hour_clock_in_german(english_to_german):
+    found = 0
+    for source, target in english_to_german:
+        match = re.fullmatch(r"(\d+):(\d\d) (AM|PM)", source)
+        if match:
+            hour = int(match[1]) % 12 + 12 * (match[3] == "PM")
+            assert target == f"{hour:02}:{match[2]}"
+            found += 1
+    assert found > 50
+
+
+def test_numbers_swap_point_and_comma_in_german(english_to_german):
+    found = 0
+    for source, target in english_to_german:
+        if re.fullmatch(r"[\d,.]+ kilograms?", source):
+            number, _ = source.split()
+            assert target == f"{number.translate(SWAPPED)} Kilogramm"
+            found += 1
+        if match := re.fullmatch(r"([A-Z]{3}) ([\d,.]+)", source):
+            assert target.startswith(f"{match[2].translate(SWAPPED)} ")
+            found += 1
+    assert found > 50
 
 
 def test_equal_seeds_give_equal_phrases_and_others_do_not():
-    sizes = {"train": 2003, "validation": 5, "test": 7}
+    sizes = {"train": 211, "validation": 5, "test": 7}
     data = locale_phrases("en", "de", **sizes, seed=3)
     assert locale_phrases("en", "de", **sizes, seed=3) == data
-    assert locale_phrases("en", "de", **sizes, seed=4).train != data.train
+    assert locale_phrases("en", "de", **sizes, seed=5).train != data.train
 
 
-def test_an_unknown_locale_is_named():
-    with pytest.raises(ValueError, match="`target_locale` must be .*'xx'.*"):
-        locale_phrases("en", "xx")
+@pytest.mark.parametrize("name", ["xx", "", "English", None])
+@pytest.mark.parametrize("argument", ["source_locale", "target_locale"])
+def test_an_unknown_locale_is_named(argument, name):
+    locales = {"source_locale": "en", "target_locale": "de", argument: name}
+    message = f"^`{argument}` must be a locale .* Received: {argument}={name!r}\\.$"
+    with pytest.raises(ValueError, match=message):
+        locale_phrases(**locales)
+
+
+def test_two_spellings_of_one_locale_are_refused():
+    with pytest.raises(ValueError, match="must differ.*'pt_BR'.*'pt-br'"):
+        locale_phrases("pt_BR", "pt-br")
+
+
+def test_a_locale_without_names_is_refused():
+    with pytest.raises(ValueError, match="names countries.*target_locale='aa'"):
+        locale_phrases("en", "aa")
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_an_empty_split_is_refused(split):
+    message = f"`{split}` must be a positive integer. Received: {split}=0."
+    with pytest.raises(ValueError, match=message):
+        locale_phrases("en", "de", **{split: 0})
 
 
 def test_importing_the_package_loads_nothing_heavy():
