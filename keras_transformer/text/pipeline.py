@@ -32,7 +32,7 @@ def parallel_dataset(
     buckets: Sequence[int] | None = None,
     shuffle: bool = True,
     seed: int = 0,
-    epoch: int | tf.Variable = 0,
+    initial_epoch: int = 0,
     sampling: float = 0.0,
 ) -> tf.data.Dataset:
     """Reads parallel text as batches of a fixed, small set of shapes.
@@ -59,9 +59,8 @@ def parallel_dataset(
         shuffle: Whether each epoch has an order of its own. Up to 65,536 pairs are
             held in memory to draw from.
         seed: Seed of the orders and of sampling.
-        epoch: Number of the first epoch. Every pass goes on to the next one. An
-            int64 `tf.Variable` given here can be set before a pass, to say which
-            epoch it is: what an epoch holds depends on its number and `seed` alone.
+        initial_epoch: Number of the first epoch; every pass goes on to the next one.
+            What an epoch holds depends on its number and `seed` alone.
         sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1; 0
             turns it off. An epoch has then as many batches as a pass takes on
             average.
@@ -69,7 +68,9 @@ def parallel_dataset(
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
         shape `(batch, length)`: source subwords and end symbol, start symbol and
-        target subwords, target subwords and end symbol, padded with 0.
+        target subwords, target subwords and end symbol, padded with 0. Its attribute
+        `epoch`, an int64 `tf.Variable`, holds the number of the next pass, and may be
+        set to say which epoch that is, for instance by a callback's `on_epoch_begin`.
 
     Raises:
         FileNotFoundError: If a file is missing.
@@ -89,6 +90,8 @@ def parallel_dataset(
     lines = tf.data.Dataset.zip(_text_lines(source_files), _text_lines(target_files))
     # Other subwords may make fewer batches than were counted: the next pass fills up.
     num_passes = _ENDLESS if sampling else 1
+    with tf.device("CPU:0"):  # where `tf.data` runs
+        epoch = tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
     chunks = _chunks(lines, shuffle, seed, epoch, num_passes)
 
     def tokenize(texts, seed):
@@ -104,7 +107,9 @@ def parallel_dataset(
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.DATA
     )
-    return batches.with_options(options).prefetch(tf.data.AUTOTUNE)
+    dataset = batches.with_options(options).prefetch(tf.data.AUTOTUNE)
+    dataset.epoch = epoch
+    return dataset
 
 
 def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
@@ -174,9 +179,6 @@ def _text_lines(files):
 
 def _chunks(lines, shuffle, seed, epoch, num_passes):
     """Returns `((sources, targets), seed)`: chunks of the next epoch's lines."""
-    if not isinstance(epoch, tf.Variable):
-        with tf.device("CPU:0"):
-            epoch = tf.Variable(epoch, dtype=tf.int64, trainable=False)
 
     def passes(_):
         first = (epoch.assign_add(1) - 1) * _ENDLESS

@@ -1,12 +1,10 @@
 """Subwords: text to ids and back, with SentencePiece as TensorFlow ops."""
 
 import hashlib
-import io
 import itertools
 import os
-import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +12,14 @@ import sentencepiece
 import tensorflow as tf
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
-from keras_transformer.text.files import Paths, as_paths, read_lines
+from keras_transformer.text.files import Paths
+from keras_transformer.text.vocabulary import train_model
 
 # TensorFlow Text's kernels, which it offers nowhere else by themselves. Its public
 # `SentencepieceTokenizer` cannot name its resource, and an unnamed one goes away with
 # the kernel that made it, whenever someone sets TensorFlow's global seed.
 _kernels = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
 
-_MAX_TRAINING_LINES = 2_000_000
 _seeding = threading.Lock()
 
 
@@ -125,32 +123,20 @@ class SubwordTokenizer(tf.Module):
             [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909) (BPE);
             [Kudo, 2018](https://arxiv.org/abs/1804.10959) (unigram)
         """
-        if model_type not in ("bpe", "unigram"):
-            raise ValueError(
-                '`model_type` must be "bpe" or "unigram". '
-                f"Received: model_type={model_type!r}."
-            )
-        model, fault = io.BytesIO(), []
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_recording(_lines(files_or_lines), fault),
-                model_writer=model,
+        return cls(
+            train_model(
+                files_or_lines,
                 vocab_size=vocabulary_size,
                 model_type=model_type,
                 character_coverage=character_coverage,
                 split_digits=split_digits,
                 normalization_rule_name=normalization,
-                input_sentence_size=_MAX_TRAINING_LINES,
-                max_sentence_length=1 << 20,
                 pad_id=cls.pad_id,
                 unk_id=cls.unknown_id,
                 bos_id=cls.start_id,
                 eos_id=cls.end_id,
-                minloglevel=2,
             )
-        except RuntimeError as error:
-            raise (fault or [_explained(error, vocabulary_size)])[0] from None
-        return cls(model.getvalue())
+        )
 
     def __call__(self, texts):
         nbest_size, alpha = 0, 1.0  # the best segmentation, no sampling
@@ -234,32 +220,24 @@ class SubwordTokenizer(tf.Module):
         Raises:
             ValueError: If `ids` are not integers.
         """
-        if isinstance(ids, (list, tuple)):
-            ids = tf.ragged.constant(ids, ragged_rank=1)
-        elif not isinstance(ids, tf.RaggedTensor):
-            ids = tf.convert_to_tensor(ids)
-        if not ids.dtype.is_integer:
-            raise ValueError(
-                f"`ids` must be integers. Received: dtype={ids.dtype.name}."
-            )
-        ids = tf.cast(ids, tf.int32)
-        if isinstance(ids, tf.RaggedTensor):
-            return self._detokenize_rows(ids.to_tensor(self.pad_id))
-        texts = self._detokenize_rows(tf.reshape(ids, [-1, tf.shape(ids)[-1]]))
-        return tf.reshape(texts, tf.shape(ids)[:-1])
-
-    def _detokenize_rows(self, ids):
-        ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=1) > 0
-        is_text = ~ended & (ids != self.pad_id) & (ids != self.start_id)
-        ids = tf.ragged.boolean_mask(ids, is_text)
-        return _kernels.sentencepiece_detokenize_op(
+        ids = _batch_of_ids(ids, self.pad_id)
+        shape = tf.shape(ids)
+        num_rows = tf.reduce_prod(shape[:-1])
+        rows = tf.reshape(ids, [num_rows, shape[-1]])
+        is_end = tf.cast(rows == self.end_id, tf.int32)
+        is_before_end = tf.cumsum(is_end, axis=1) == 0
+        is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
+        rows = tf.ragged.boolean_mask(rows, is_text)
+        texts = _kernels.sentencepiece_detokenize_op(
             self._resource.resource_handle,
-            ids.values,
-            ids.row_splits,
+            rows.values,
+            rows.row_splits,
             add_bos=False,
             add_eos=False,
             reverse=False,
         )
+        # For no rows the kernel returns one text.
+        return tf.reshape(texts[:num_rows], shape[:-1])
 
     def pieces(self, ids) -> list[str]:
         """Returns the subwords as text, one for each id: labels for an attention map.
@@ -330,57 +308,26 @@ class _Model(tf.saved_model.experimental.TrackableResource):
 
 
 def _batch_of_texts(texts):
-    texts = tf.convert_to_tensor(texts, dtype=tf.string)
-    if texts.shape.rank != 1:
+    texts = tf.convert_to_tensor(texts, dtype_hint=tf.string)
+    if texts.dtype != tf.string or texts.shape.rank != 1:
         raise ValueError(
-            "`texts` must be a batch of texts, of shape (batch,). "
-            f"Received: shape={texts.shape}."
+            "`texts` must be a list of str, or a string tensor of shape (batch,). "
+            f"Received: shape={texts.shape}, dtype={texts.dtype.name}."
         )
     return texts
 
 
-def _lines(files_or_lines) -> Iterator[str]:
-    """Returns the lines themselves or, if files are given, theirs."""
-    if isinstance(files_or_lines, (str, os.PathLike)):
-        return read_lines(files_or_lines)
-    items = iter(files_or_lines)
-    first = next(items, "")
-    items = itertools.chain([first], items)
-    if isinstance(first, os.PathLike) or os.path.isfile(first):
-        return itertools.chain.from_iterable(map(read_lines, as_paths(items)))
-    return items
-
-
-def _recording(lines, fault: list) -> Iterator[str]:
-    """Yields lines; keeps the exception that SentencePiece turns into its own."""
-    try:
-        for line in lines:
-            if not isinstance(line, str):
-                raise ValueError(
-                    "`files_or_lines` must be paths or lines of text. "
-                    f"Received: a line that is {type(line).__name__}."
-                )
-            yield line
-    except (Exception, KeyboardInterrupt) as error:
-        fault.append(error)
-        raise
-
-
-def _explained(error: RuntimeError, vocabulary_size: int) -> Exception:
-    """Says what SentencePiece's message means for the caller."""
-    message = str(error)
-    received = f"Received: vocabulary_size={vocabulary_size}."
-    if most := re.search(r"size too high.* <= (\d+)", message):
-        return ValueError(
-            f"`vocabulary_size` must be at most {most[1]} for this text. {received} "
-            "Lower it, or give more text; names of files are told from lines only if "
-            "they are `pathlib.Path` or the first exists."
+def _batch_of_ids(ids, pad_id):
+    """Returns int32 ids of shape `(..., length)`; rows of a list may differ."""
+    if isinstance(ids, (list, tuple)):
+        empty = not any(np.size(row) for row in ids)
+        ids = tf.ragged.constant(ids, tf.int32 if empty else None, ragged_rank=1)
+    if isinstance(ids, tf.RaggedTensor):
+        ids = ids.to_tensor(pad_id)
+    ids = tf.convert_to_tensor(ids)
+    if not ids.dtype.is_integer or ids.shape.rank == 0:
+        raise ValueError(
+            "`ids` must be integers of shape (..., length). "
+            f"Received: shape={ids.shape}, dtype={ids.dtype.name}."
         )
-    if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return ValueError(
-            f"`vocabulary_size` must be at least {least[1]} for the characters of this "
-            f"text. {received} Raise it, or lower `character_coverage`."
-        )
-    if "sentences_.empty" in message or "all_chars_count" in message:
-        return ValueError("`files_or_lines` holds no text. Give at least one line.")
-    return ValueError(f"SentencePiece cannot train on these settings: {message}")
+    return tf.cast(ids, tf.int32)

@@ -1,0 +1,96 @@
+"""Learning a vocabulary of subwords from text."""
+
+import io
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+import sentencepiece
+
+from keras_transformer.text.files import Paths, as_paths, read_lines
+
+# What SentencePiece keeps in memory, drawn evenly from the text.
+_MAX_LINES = 2_000_000
+
+
+def train_model(
+    files_or_lines: Paths | Iterable[str], vocab_size: int, model_type: str, **settings
+) -> bytes:
+    """Trains a SentencePiece model; see `SubwordTokenizer.train`.
+
+    Args:
+        files_or_lines: Paths or lines.
+        vocab_size: Number of subwords.
+        model_type: `"bpe"` or `"unigram"`.
+        **settings: Further settings of SentencePiece's trainer, by its names.
+
+    Returns:
+        The serialized model.
+    """
+    if model_type not in ("bpe", "unigram"):
+        raise ValueError(
+            '`model_type` must be "bpe" or "unigram". '
+            f"Received: model_type={model_type!r}."
+        )
+    model, faults = io.BytesIO(), []
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_recording(_lines(files_or_lines), faults),
+            model_writer=model,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            input_sentence_size=_MAX_LINES,
+            max_sentence_length=1 << 20,  # bytes; it skips longer ones
+            minloglevel=2,
+            **settings,
+        )
+    except RuntimeError as error:
+        raise (faults or [_explained(str(error), vocab_size)])[0] from None
+    return model.getvalue()
+
+
+def _lines(files_or_lines) -> Iterator[str]:
+    """Returns the lines themselves or, if files are given, theirs."""
+    if isinstance(files_or_lines, (str, os.PathLike)):
+        return read_lines(files_or_lines)
+    items = iter(files_or_lines)
+    first = next(items, "")
+    items = itertools.chain([first], items)
+    if isinstance(first, os.PathLike) or os.path.isfile(first):
+        return itertools.chain.from_iterable(map(read_lines, as_paths(items)))
+    return items
+
+
+def _recording(lines, faults: list) -> Iterator[str]:
+    """Yields lines; keeps the exception that SentencePiece turns into its own."""
+    try:
+        for line in lines:
+            if not isinstance(line, str):
+                raise ValueError(
+                    "`files_or_lines` must be paths or lines of text. "
+                    f"Received: a line that is {type(line).__name__}."
+                )
+            yield line
+    except (Exception, KeyboardInterrupt) as error:
+        faults.append(error)
+        raise
+
+
+def _explained(message: str, vocabulary_size: int) -> ValueError:
+    """Says what SentencePiece's message means for the caller."""
+    received = f"Received: vocabulary_size={vocabulary_size}."
+    if most := re.search(r"size too high.* <= (\d+)", message):
+        return ValueError(
+            f"`vocabulary_size` must be at most {most[1]} for this text. {received} "
+            "Lower it, or give more text; names of files are told from lines only if "
+            "they are `pathlib.Path` or the first exists."
+        )
+    if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return ValueError(
+            f"`vocabulary_size` must be at least {least[1]} for the characters of this "
+            f"text. {received} Raise it, or lower `character_coverage`."
+        )
+    if "sentences_.empty" in message or "all_chars_count" in message:
+        return ValueError("`files_or_lines` holds no text. Give at least one line.")
+    return ValueError(f"SentencePiece cannot train on these settings: {message}")

@@ -1,0 +1,99 @@
+import gzip
+
+import pytest
+import tensorflow as tf
+
+from keras_transformer.text import check_parallel_files, read_lines
+
+GOOD = b"Ein Hund.\nEine Katze.\nEin Pferd.\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes bytes to a file of that name and returns its path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GOOD,
+        GOOD.rstrip(),
+        GOOD.replace(b"\n", b"\r\n"),
+        b"a\rb\n c \n\nd",
+        "a\u2028b\x85c\x0bd\x0ce\x1cf\nß\n".encode(),
+    ],
+    ids=["plain", "no last line feed", "DOS", "odd blanks", "odd line ends"],
+)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_lines_are_those_that_tensorflow_reads(write, content, compress):
+    path = write("text", compress(content))
+    kind = "GZIP" if compress is gzip.compress else None
+    expected = [
+        line.numpy().decode() for line in tf.data.TextLineDataset(str(path), kind)
+    ]
+    assert list(read_lines(path)) == list(read_lines(str(path))) == expected
+
+
+def test_gzip_is_told_by_its_bytes_and_may_have_many_members(write):
+    path = write("text.txt", gzip.compress(b"a\nb\n") + gzip.compress(b"c\n"))
+    assert list(read_lines(path)) == ["a", "b", "c"]
+
+
+def test_good_files_are_counted(write):
+    one, other = write("a", GOOD), write("b.gz", gzip.compress(GOOD))
+    assert check_parallel_files(one, str(other)) == 3
+    assert check_parallel_files([one, other], [other, one]) == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"bad is empty\. It must hold one sentence a line"),
+        (b"a\nb\n", r"good:3 has no counterpart: \S*bad ends before that line"),
+        (GOOD + b"d\ne\n", r"bad:4 has no counterpart: \S*good ends before that line"),
+        (b"a\n\nc\n", r"bad:2 is an empty line\. Remove line 2 here and in"),
+        (b"a\n \t\xc2\xa0\nc\n", r"bad:2 is an empty line"),
+        (b"a\nb\n\xe4hnlich\n", r"bad:3 is not UTF-8: .* at byte 1\. Convert the file"),
+        ("a\nb\n".encode("utf-16"), r"bad:1 is not UTF-8"),
+        (gzip.compress(GOOD)[:-9], r"bad:\d cannot be read: the gzip data are damaged"),
+        (gzip.compress(GOOD)[:-4] + b"abcd", r"bad:\d cannot be read: the gzip data"),
+        (b"\x1f\x8bno gzip at all", r"bad:1 cannot be read: the gzip data"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else None,
+)
+@pytest.mark.parametrize("swap", [False, True], ids=["source", "target"])
+def test_a_faulty_side_is_named_with_its_line(write, content, message, swap):
+    files = write("bad", content), write("good", GOOD)
+    with pytest.raises(ValueError, match=message) as caught:
+        check_parallel_files(*(files[::-1] if swap else files))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_second_file_is_named_where_it_is_at_fault(write):
+    good, bad = write("good", GOOD), write("bad", GOOD + b"d\n")
+    with pytest.raises(ValueError, match=r"bad:4 has no counterpart: \S*good ends"):
+        check_parallel_files([good, good], [good, bad])
+
+
+def test_a_missing_file_is_named(write, tmp_path):
+    missing = tmp_path / "missing.en"
+    with pytest.raises(FileNotFoundError, match=r"missing\.en does not exist"):
+        check_parallel_files(missing, write("good", GOOD))
+
+
+def test_a_folder_is_no_file(write, tmp_path):
+    with pytest.raises(ValueError, match="is a folder, not a text file"):
+        check_parallel_files(write("good", GOOD), tmp_path)
+
+
+@pytest.mark.parametrize("sides", [(["a"], ["b", "c"]), ([], [])])
+def test_sides_have_as_many_files(sides):
+    with pytest.raises(ValueError, match=r"must be as many.* Received: \d and \d"):
+        check_parallel_files(*sides)

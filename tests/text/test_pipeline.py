@@ -1,0 +1,335 @@
+import collections
+import gzip
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.text import encode, parallel_dataset
+
+
+@pytest.fixture
+def make(corpus, source_tokenizer, target_tokenizer):
+    """Calls `parallel_dataset` on the small corpus, with small batches."""
+
+    def make(sources=corpus[0], targets=corpus[1], **options):
+        options = {"tokens_per_batch": 997, "max_length": 97, **options}
+        return parallel_dataset(
+            sources, targets, source_tokenizer, target_tokenizer, **options
+        )
+
+    return make
+
+
+def as_numpy(dataset):
+    """One pass: a list of `(source_ids, target_ids, labels)`."""
+    return [
+        (inputs["source_ids"].numpy(), inputs["target_ids"].numpy(), labels.numpy())
+        for inputs, labels in dataset
+    ]
+
+
+def flat(batches):
+    return [ids.tolist() for batch in batches for ids in batch]
+
+
+def texts(batches, source_tokenizer, target_tokenizer):
+    """The sentence pairs of a pass, as text, in order, without rows of padding."""
+    found = []
+    for source_ids, target_ids, labels in batches:
+        is_real = labels.any(axis=1)
+        sources = source_tokenizer.detokenize(source_ids[is_real]).numpy()
+        targets = target_tokenizer.detokenize(target_ids[is_real]).numpy()
+        found += [
+            (s.decode(), t.decode()) for s, t in zip(sources, targets, strict=True)
+        ]
+    return found
+
+
+def test_an_example_is_source_end_start_target_and_target_end(
+    make, pairs, source_tokenizer, target_tokenizer
+):
+    dataset = make(shuffle=False)
+    spec = tf.TensorSpec([None, None], tf.int32)
+    assert dataset.element_spec == ({"source_ids": spec, "target_ids": spec}, spec)
+    subwords = [
+        dict(zip(side, tokenizer(side).to_list(), strict=True))
+        for tokenizer, side in zip(
+            (source_tokenizer, target_tokenizer), zip(*pairs, strict=True), strict=True
+        )
+    ]
+    seen = []
+    for batch in as_numpy(dataset):
+        rows, length = batch[0].shape
+        found = texts([batch], source_tokenizer, target_tokenizer)
+        for i, (source, target) in enumerate(found):
+            source_ids, target_ids = subwords[0][source], subwords[1][target]
+            expected = [*source_ids, 3], [2, *target_ids], [*target_ids, 3]
+            for side, ids in zip(batch, expected, strict=True):
+                assert side[i].tolist() == ids + [0] * (length - len(ids))
+        for side in batch:
+            assert side.shape == (rows, length)
+            assert not side[len(found) :].any()
+        seen += found
+    assert sorted(seen) == sorted(pairs)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_have_few_shapes_and_count_their_tokens(make, shuffle):
+    buckets = [23, 41, 97]
+    dataset = make(buckets=buckets, shuffle=shuffle)
+    batches = as_numpy(dataset)
+    shapes = {labels.shape for _, _, labels in batches}
+    assert shapes == {(997 // length, length) for length in buckets}
+    assert dataset.cardinality() == len(batches)
+    part_filled = collections.Counter(
+        labels.shape for _, _, labels in batches if not labels.any(axis=1).all()
+    )
+    assert all(count == 1 for count in part_filled.values())
+
+
+def test_an_epoch_holds_every_pair_once_in_an_order_of_its_own(
+    make, pairs, source_tokenizer, target_tokenizer
+):
+    dataset = make(seed=11)
+    epochs = [as_numpy(dataset) for _ in range(3)]
+    orders = [texts(epoch, source_tokenizer, target_tokenizer) for epoch in epochs]
+    for order in orders:
+        assert sorted(order) == sorted(pairs)
+        assert order != pairs
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    lengths = [labels.shape[1] for _, _, labels in epochs[0]]
+    assert lengths != sorted(lengths)
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(make):
+    dataset = make(seed=11)
+    epochs = [flat(as_numpy(dataset)) for _ in range(3)]
+    keras.utils.set_random_seed(7)
+    again = make(seed=11)
+    assert [flat(as_numpy(again)) for _ in range(3)] == epochs
+    assert flat(as_numpy(make(seed=11, initial_epoch=2))) == epochs[2]
+    assert flat(as_numpy(make(seed=12))) not in epochs
+
+
+def test_the_epoch_may_be_set(make):
+    dataset = make()
+    epochs = [flat(as_numpy(dataset)) for _ in range(2)]
+    assert dataset.epoch.numpy() == 2
+    next(iter(dataset))  # as Keras does under a distribution strategy
+    dataset.epoch.assign(1)
+    assert flat(as_numpy(dataset)) == epochs[1]
+
+
+def test_an_epoch_goes_on_where_it_stopped(make):
+    rest = as_numpy(make(initial_epoch=3).skip(5))
+    assert flat(rest) == flat(as_numpy(make(initial_epoch=3))[5:])
+
+
+def test_without_shuffling_every_pass_is_the_same(make):
+    dataset = make(shuffle=False)
+    assert flat(as_numpy(dataset)) == flat(as_numpy(dataset))
+
+
+def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
+    zipped = [tmp_path / path.name for path in corpus]
+    for path, copy in zip(corpus, zipped, strict=True):
+        copy.write_bytes(gzip.compress(path.read_bytes()))
+    expected = flat(as_numpy(make(shuffle=False)))
+    assert flat(as_numpy(make(*zipped, shuffle=False))) == expected
+    both = make([corpus[0], zipped[0]], [corpus[1], str(zipped[1])], shuffle=False)
+    num_pairs = [
+        sum(int(labels.any(axis=1).sum()) for _, _, labels in as_numpy(dataset))
+        for dataset in (make(), both)
+    ]
+    assert num_pairs == [467, 934]
+
+
+def test_sentences_too_long_are_left_out_with_a_warning(
+    make, pairs, source_tokenizer, target_tokenizer
+):
+    limit = 41
+    ids = [
+        side.row_lengths().numpy() + 1
+        for side in (
+            source_tokenizer([source for source, _ in pairs]),
+            target_tokenizer([target for _, target in pairs]),
+        )
+    ]
+    is_long = np.maximum(*ids) > limit
+    line, length = is_long.argmax() + 1, np.maximum(*ids)[is_long.argmax()]
+    message = (
+        rf"{is_long.sum()} of 467 sentence pairs are longer than max_length=41 and "
+        rf"left out, first \S*train\.src:{line}, {length} long"
+    )
+    with pytest.warns(UserWarning, match=message):
+        dataset = make(max_length=limit)
+    found = texts(as_numpy(dataset), source_tokenizer, target_tokenizer)
+    kept = [pair for pair, long in zip(pairs, is_long, strict=True) if not long]
+    assert sorted(found) == sorted(kept)
+
+
+def test_a_corpus_of_long_sentences_only_is_refused(make):
+    with pytest.raises(ValueError, match=r"All 467 sentence pairs are longer than"):
+        make(max_length=3)
+
+
+def test_a_batch_holds_the_longest_sentence(make):
+    with pytest.raises(ValueError, match=r"`tokens_per_batch` must be at least"):
+        make(tokens_per_batch=96)
+
+
+def test_faults_are_found_before_training(make, corpus, tmp_path):
+    shorter = tmp_path / "shorter"
+    shorter.write_bytes(b"".join(corpus[1].read_bytes().splitlines(True)[:-1]))
+    with pytest.raises(ValueError, match=r"train\.src:467 has no counterpart"):
+        make(targets=shorter)
+
+
+# Sampling
+
+
+def test_sampling_changes_the_subwords_and_not_the_text(
+    make, pairs, source_tokenizer, target_tokenizer
+):
+    dataset = make(sampling=0.1, max_length=151)
+    epochs = [as_numpy(dataset) for _ in range(2)]
+    plain = as_numpy(make(max_length=151))
+    found = [texts(epoch, source_tokenizer, target_tokenizer) for epoch in epochs]
+    for epoch in found:
+        # The last batches of a bucket may not fit any more, or others come again.
+        assert set(epoch) <= set(pairs)
+        assert len(set(epoch)) > 0.9 * len(pairs)
+    ids = [
+        {tuple(np.trim_zeros(row)) for batch in epoch for row in batch[2]}
+        for epoch in (*epochs, plain)
+    ]
+    assert len(ids[0] & ids[1]) < 0.5 * len(pairs)
+    assert len(ids[0] & ids[2]) < 0.5 * len(pairs)
+    assert dataset.cardinality() == len(epochs[0]) == len(epochs[1])
+
+
+def test_sampling_depends_on_seed_and_epoch_alone(make):
+    dataset = make(sampling=0.1, max_length=151)
+    epochs = [flat(as_numpy(dataset)) for _ in range(2)]
+    assert (
+        flat(as_numpy(make(sampling=0.1, max_length=151, initial_epoch=1))) == epochs[1]
+    )
+    assert epochs[0] != epochs[1]
+
+
+def test_sampling_drops_no_sentence_that_fits_otherwise(
+    make, pairs, source_tokenizer, target_tokenizer
+):
+    longest = max(
+        int(tokenizer(list(side)).row_lengths().numpy().max())
+        for tokenizer, side in zip(
+            (source_tokenizer, target_tokenizer), zip(*pairs, strict=True), strict=True
+        )
+    )
+    dataset = make(sampling=1.0, max_length=longest + 1, buckets=[longest + 1])
+    found = texts(as_numpy(dataset.take(300)), source_tokenizer, target_tokenizer)
+    assert set(found) == set(pairs)
+
+
+# At large
+
+
+def run(script, *arguments):
+    """Runs Python code in a process of its own; returns what it prints."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+TWO_REPLICAS = """
+import sys
+import tensorflow as tf
+from keras_transformer.text import SubwordTokenizer, parallel_dataset
+
+cpu, = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+*files, model = sys.argv[1:]
+tokenizer = SubwordTokenizer.load(model)
+dataset = parallel_dataset(
+    *files, tokenizer, tokenizer, tokens_per_batch=997, max_length=97, initial_epoch=5
+)
+batches = [labels.numpy().tolist() for _, labels in dataset]
+dataset.epoch.assign(5)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+for _, labels in strategy.experimental_distribute_dataset(dataset):
+    one, other = (half.numpy().tolist() for half in labels.values)
+    assert one and other and one + other == batches.pop(0)
+assert not batches
+"""
+
+
+def test_two_replicas_share_the_batches_of_one(corpus, source_tokenizer, tmp_path):
+    source_tokenizer.save(tmp_path / "model")
+    run(TWO_REPLICAS, *corpus, tmp_path / "model")
+
+
+MEMORY = """
+import resource
+import sys
+from keras_transformer.text import SubwordTokenizer, parallel_dataset
+
+*files, model = sys.argv[1:]
+tokenizer = SubwordTokenizer.load(model)
+for pair in (files[:2], files[2:]):
+    for _ in parallel_dataset(*pair, tokenizer, tokenizer, shuffle=False):
+        pass
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # KiB
+"""
+
+
+def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
+    # Blanks make text large that is quickly tokenized: 3 and 30 MB a side.
+    line = f"ba{' ' * 1000}ko\n".encode()
+    files = []
+    for name, count in (("small", 3001), ("large", 30011)):
+        files += [tmp_path / f"{name}.src.gz", tmp_path / f"{name}.tgt"]
+        files[-2].write_bytes(gzip.compress(line * count, compresslevel=1))
+        files[-1].write_bytes(line * count)
+    source_tokenizer.save(tmp_path / "model")
+    small, large = map(int, run(MEMORY, *files, tmp_path / "model").split())
+    assert large - small < 15 * 1024
+
+
+# Inference
+
+
+def test_texts_are_encoded_with_an_end_and_padding(source_tokenizer):
+    sentences = ["kolu ba", "", "ba"]
+    subwords = source_tokenizer(sentences).to_list()
+    ids, is_cut = encode(sentences, source_tokenizer, max_length=41)
+    assert ids.dtype == tf.int32
+    assert ids.shape[1] == 1 + max(map(len, subwords))
+    for row, expected in zip(ids.numpy().tolist(), subwords, strict=True):
+        expected = [*expected, 3]
+        assert row == expected + [0] * (len(row) - len(expected))
+    assert not is_cut.numpy().any()
+
+
+def test_texts_too_long_are_cut_and_told(source_tokenizer):
+    sentences = ["ba " * 17, "ba " * 5, "ba"]
+    ids, is_cut = encode(sentences, source_tokenizer, max_length=6)
+    assert is_cut.numpy().tolist() == [True, False, False]
+    first, second, _ = ids.numpy().tolist()
+    assert first == second
+    assert first[-1] == 3
+
+
+def test_texts_are_encoded_within_a_function(source_tokenizer):
+    function = tf.function(lambda texts: encode(texts, source_tokenizer, 7))
+    for sentences in (["kolu ba"], ["muri " * 11, "ba"], []):
+        live = encode(sentences, source_tokenizer, 7)
+        traced = function(tf.constant(sentences, tf.string))
+        for expected, found in zip(live, traced, strict=True):
+            assert expected.numpy().tolist() == found.numpy().tolist()
