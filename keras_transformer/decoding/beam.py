@@ -9,15 +9,11 @@ from keras import ops
 from keras_transformer.decoding.cache import (
     inherit_lineage,
     own_lineage,
-    take_rows,
     write_position,
 )
-from keras_transformer.decoding.search import (
-    Hypotheses,
-    Search,
-    batch_size_of,
-    step_with,
-)
+from keras_transformer.decoding.gather import take_rows
+from keras_transformer.decoding.next_symbols import stepper
+from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
 
 
 class LiveHypotheses(NamedTuple):
@@ -48,6 +44,20 @@ class FinishedHypotheses(NamedTuple):
 
     ids: object
     scores: object
+
+
+class Extensions(NamedTuple):
+    """Live hypotheses with one more symbol, the best first.
+
+    Attributes:
+        scores: Log-probabilities, of shape `(batch, extensions)`.
+        parents: Which live hypothesis was extended, of the same shape.
+        token_ids: The symbol that it was extended by, of the same shape.
+    """
+
+    scores: object
+    parents: object
+    token_ids: object
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -122,13 +132,13 @@ class BeamSearch(Search):
 
     def search(self, model, inputs, max_length):
         width = self.beam_width
-        batch_size = batch_size_of(inputs)
         memory, cache = model.start(inputs, width, max_length)
-        processors = [one.bind(model, inputs) for one in self.processors]
-        step = step_with(model, memory, processors)
+        # Of one hypothesis' extensions no more can matter: the one that ends,
+        # and one for each place of the next beam.
+        step = stepper(model, inputs, memory, self.processors, count=width + 1)
         divisors = length_divisors(max_length, self.length_penalty)
-        # The largest divisor of any length still ahead leaves the most of a
-        # negative score, whatever the sign of the penalty.
+        # The largest divisor still ahead leaves the most of a negative score,
+        # whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
         largest_divisors = np.append(largest_divisors, divisors[-1])
 
@@ -138,50 +148,22 @@ class BeamSearch(Search):
             return (index < max_length) & ops.any(within_reach > to_beat)
 
         def grow(index, live, finished, cache):
-            logits, normalizer, cache = step(
-                live.token_ids, live.ids, live.lineage, cache, index
+            symbols, cache = step(live.token_ids, live.ids, live.lineage, index, cache)
+            extensions = extend(live.scores, symbols)
+            is_end = extensions.token_ids == model.end_id
+            finished = finish(
+                finished, live, extensions, is_end, index, ops.take(divisors, index)
             )
-            extensions = best_extensions(logits, normalizer, live.scores, model.pad_id)
-            ended = extensions.token_ids == model.end_id
-            finished = finish(finished, live, extensions, ended, index)
-            live = survive(finished, live, extensions, ended, index)
+            live = survive(live, extensions, is_end, index)
+            # Where as many have finished as there are places, nothing lives on.
+            is_open = finished.scores[:, -1:] == -np.inf
+            live = live._replace(scores=ops.where(is_open, live.scores, -np.inf))
             return index + 1, live, finished, cache
 
-        def finish(finished, live, extensions, ended, index):
-            divisor = ops.take(divisors, index)
-            scores = ops.where(ended, extensions.scores / divisor, -np.inf)
-            ids = take_rows(live.ids, extensions.parents[:, :width])
-            ids = write_position(ids, index, extensions.token_ids[:, :width])
-            ending = FinishedHypotheses(ids, scores[:, :width])
-            return best_of(finished, ending, width)
-
-        def survive(finished, live, extensions, ended, index):
-            scores = ops.where(ended, -np.inf, extensions.scores)
-            scores, places = ops.top_k(scores, width)
-            parents = take_rows(extensions.parents, places)
-            token_ids = take_rows(extensions.token_ids, places)
-            ids = write_position(take_rows(live.ids, parents), index, token_ids)
-            lineage = inherit_lineage(live.lineage, parents, index)
-            # Nothing lives on where the beam is full of finished hypotheses.
-            is_open = finished.scores[:, -1:] == -np.inf
-            scores = ops.where(is_open, scores, -np.inf)
-            return LiveHypotheses(token_ids, ids, lineage, scores)
-
-        shape = (batch_size, width)
-        nothing = ops.full((*shape, max_length), model.pad_id, dtype="int32")
-        no_scores = ops.full(shape, -np.inf, dtype="float32")
-        live = LiveHypotheses(
-            token_ids=ops.full(shape, model.start_id, dtype="int32"),
-            ids=nothing,
-            lineage=own_lineage(*shape, max_length),
-            # All begin alike, so one of them stands for all.
-            scores=ops.where(ops.arange(width) == 0, 0.0, no_scores),
-        )
-        finished = FinishedHypotheses(nothing, no_scores)
+        live, finished = begin(model, batch_size_of(inputs), width, max_length)
         index = ops.convert_to_tensor(0, dtype="int32")
-        _, live, finished, _ = ops.while_loop(
-            undecided, grow, (index, live, finished, cache)
-        )
+        state = (index, live, finished, cache)
+        _, live, finished, _ = ops.while_loop(undecided, grow, state)
         unfinished = FinishedHypotheses(live.ids, live.scores / divisors[-1])
         return Hypotheses(*best_of(finished, unfinished, self.num_hypotheses))
 
@@ -194,47 +176,63 @@ class BeamSearch(Search):
         }
 
 
-class Extensions(NamedTuple):
-    """Live hypotheses with one more symbol, the best first.
+def begin(model, batch_size, beam_width: int, max_length: int):
+    """Returns the live and the finished hypotheses before the first step."""
+    shape = (batch_size, beam_width)
+    ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
+    none = ops.full(shape, -np.inf, dtype="float32")
+    live = LiveHypotheses(
+        token_ids=ops.full(shape, model.start_id, dtype="int32"),
+        ids=ids,
+        lineage=own_lineage(*shape, max_length),
+        # All would begin alike, so there is only one.
+        scores=ops.where(ops.arange(beam_width) == 0, 0.0, none),
+    )
+    return live, FinishedHypotheses(ids, none)
 
-    Attributes:
-        scores: Log-probabilities, of shape `(batch, extensions)`.
-        parents: Which live hypothesis was extended, of the same shape.
-        token_ids: The symbol that it was extended by, of the same shape.
-    """
 
-    scores: object
-    parents: object
-    token_ids: object
-
-
-def best_extensions(logits, normalizer, live_scores, pad_id: int):
-    """Ranks live hypotheses with one more symbol.
+def extend(scores, symbols):
+    """Ranks the live hypotheses with one more symbol.
 
     Args:
-        logits: Float32 tensor of shape `(batch, beam_width, vocabulary)`.
-        normalizer: What to subtract from `logits` to have log-probabilities,
-            of shape `(batch, beam_width, 1)`.
-        live_scores: Float32 tensor of shape `(batch, beam_width)`.
-        pad_id: The symbol that is never produced.
+        scores: Log-probabilities, of shape `(batch, beam_width)`.
+        symbols: `NextSymbols` of these hypotheses.
 
     Returns:
-        `Extensions`: twice as many as there are live hypotheses, so that one
-        remains for each where all hypotheses end.
+        `Extensions`, twice as many as there are hypotheses where there are so
+        many: one at least remains for each place if all others end.
     """
-    beam_width, vocabulary_size = logits.shape[1:]
-    # Of one hypothesis no more than these can matter: the padding and the end
-    # symbol, and one for each place of the next beam.
-    choices = min(beam_width + 2, vocabulary_size)
-    logits, ids = ops.top_k(logits, choices)
-    scores = live_scores[..., None] + (logits - normalizer)
-    scores = ops.where(ids == pad_id, -np.inf, scores)
-    scores, places = ops.top_k(
-        ops.reshape(scores, (-1, beam_width * choices)),
-        beam_width * min(choices, 2),
+    beam_width, choices = symbols.best_logits.shape[1:]
+    gains = symbols.best_logits - symbols.normalizer
+    scores = ops.reshape(scores[..., None] + gains, (-1, beam_width * choices))
+    scores, places = ops.top_k(scores, beam_width * min(choices, 2))
+    token_ids = ops.reshape(symbols.best_ids, (-1, beam_width * choices))
+    return Extensions(scores, places // choices, take_rows(token_ids, places))
+
+
+def finish(finished, live, extensions, is_end, index, divisor):
+    """Adds what ends among the best extensions to what has finished."""
+    width = live.scores.shape[1]
+    best = Extensions(*(one[:, :width] for one in extensions))
+    scores = ops.where(is_end[:, :width], best.scores / divisor, -np.inf)
+    ids = take_rows(live.ids, best.parents)
+    ids = write_position(ids, index, best.token_ids)
+    return best_of(finished, FinishedHypotheses(ids, scores), width)
+
+
+def survive(live, extensions, is_end, index):
+    """Replaces the live hypotheses by the best extensions that do not end."""
+    width = live.scores.shape[1]
+    scores = ops.where(is_end, -np.inf, extensions.scores)
+    scores, places = ops.top_k(scores, width)
+    parents = take_rows(extensions.parents, places)
+    token_ids = take_rows(extensions.token_ids, places)
+    return LiveHypotheses(
+        token_ids=token_ids,
+        ids=write_position(take_rows(live.ids, parents), index, token_ids),
+        lineage=inherit_lineage(live.lineage, parents, index),
+        scores=scores,
     )
-    ids = ops.reshape(ids, (-1, beam_width * choices))
-    return Extensions(scores, places // choices, take_rows(ids, places))
 
 
 def best_of(some, others, count: int):

@@ -9,6 +9,8 @@ where they are; only a table of integers, the lineage, moves:
 
 from keras import ops
 
+from keras_transformer.decoding.gather import take_rows
+
 
 def own_lineage(batch_size, num_hypotheses: int, max_length: int):
     """Says that each hypothesis wrote, and will write, into its own slot.
@@ -60,22 +62,6 @@ def visible_entries(lineage, index):
     positions = ops.arange(max_length, dtype="int32")
     written = ops.where(positions <= index, lineage, -1)
     return ops.equal(written[..., None], slots)
-
-
-def take_rows(x, rows):
-    """Picks rows of each sentence: `result[b, i] = x[b, rows[b, i]]`.
-
-    Args:
-        x: Tensor of shape `(batch, choices, ...)`.
-        rows: Int32 tensor of shape `(batch, count)`.
-
-    Returns:
-        A tensor of shape `(batch, count, ...)`.
-    """
-    batch_size, choices = ops.shape(x)[:2]
-    starts = ops.arange(batch_size, dtype="int32")[:, None] * choices
-    flat = ops.reshape(x, (-1, *x.shape[2:]))
-    return ops.take(flat, starts + rows, axis=0)
 
 
 def write_position(table, index, values):

@@ -1,7 +1,6 @@
 """The likeliest symbol, one after the other."""
 
 import keras
-from keras import ops
 
 from keras_transformer.decoding.independent import IndependentSearch
 
@@ -10,11 +9,12 @@ from keras_transformer.decoding.independent import IndependentSearch
 class GreedySearch(IndependentSearch):
     """Takes the likeliest symbol at every step.
 
-    Of symbols that are equally likely the lowest id is taken. The score is the
-    log-probability of the sequence, end symbol included; no length penalty.
+    Of equally likely symbols it takes the one with the lowest id. The score is
+    the log-probability of the sequence, the end symbol included; there is no
+    length penalty, for there is nothing to compare with.
 
     Args:
-        processors: `Processor`s, applied to the logits in this order.
+        processors: Sequence of `Processor`, applied in this order.
 
     Example:
         >>> kt.decoding.GreedySearch(processors=[kt.decoding.BannedIds([1])])
@@ -22,13 +22,12 @@ class GreedySearch(IndependentSearch):
     """
 
     def __init__(self, processors=()):
-        super().__init__(num_hypotheses=1, processors=processors)
+        super().__init__(processors=processors)
 
-    def choose(self, logits, index, prepared):
-        return likeliest(logits)
+    def chooser(self, model, batch_size, max_length):
+        return choose_likeliest
 
 
-def likeliest(logits):
-    """Returns the first largest logit's id, and the logit itself."""
-    chosen = ops.cast(ops.argmax(logits, axis=-1), "int32")
-    return chosen, ops.max(logits, axis=-1)
+def choose_likeliest(symbols, index):
+    """Chooses the first of the best symbols, at every position."""
+    return symbols.best_ids[..., 0], symbols.best_logits[..., 0]

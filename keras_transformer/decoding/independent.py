@@ -5,18 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.cache import own_lineage, take_rows, write_position
-from keras_transformer.decoding.processors import forbid, symbols
-from keras_transformer.decoding.search import (
-    Hypotheses,
-    Search,
-    batch_size_of,
-    step_with,
-)
+from keras_transformer.decoding.cache import own_lineage, write_position
+from keras_transformer.decoding.gather import take_rows
+from keras_transformer.decoding.next_symbols import stepper
+from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
 
 
 class GrowingHypotheses(NamedTuple):
-    """The state of the loop, one entry for each sentence and hypothesis.
+    """The state of the loop, in which a hypothesis keeps its slot.
 
     Attributes:
         token_ids: The last symbol, of shape `(batch, hypotheses)`.
@@ -32,17 +28,18 @@ class GrowingHypotheses(NamedTuple):
 
 
 class IndependentSearch(Search):
-    """Base of searches that choose one symbol after the other for good.
+    """Base of searches that settle on one symbol after the other.
 
-    Subclasses say which symbol with `choose`. The score is the
-    log-probability of the sequence, end symbol included; no length penalty.
-    A hypothesis that is left without any allowed symbol stops there, with a
-    score of minus infinity.
+    Subclasses say on which with `chooser`. A hypothesis for which no symbol is
+    allowed any more stops there, with a score of minus infinity.
 
     Args:
         num_hypotheses: Hypotheses of each sentence.
-        processors: `Processor`s, applied to the logits in this order.
+        processors: Sequence of `Processor`, applied in this order.
     """
+
+    #: How many of the best symbols `chooser` wants to see.
+    num_candidates = 1
 
     def __init__(self, num_hypotheses: int = 1, processors=()):
         super().__init__(processors)
@@ -53,21 +50,13 @@ class IndependentSearch(Search):
             )
         self.num_hypotheses = num_hypotheses
 
-    def prepare(self, batch_size, max_length):
-        """Makes what `choose` needs at every step, before the loop begins."""
-        return None
-
-    def choose(self, logits, index, prepared):
-        """Chooses the next symbol of each hypothesis.
-
-        Args:
-            logits: Float32 tensor of shape `(batch, hypotheses, vocabulary)`;
-                minus infinity where a symbol is forbidden.
-            index: Scalar position of the symbol to choose.
-            prepared: What `prepare` returned.
+    def chooser(self, model, batch_size, max_length):
+        """Prepares the choice of symbols, before the loop begins.
 
         Returns:
-            Int32 ids and their float32 logits, of shape `(batch, hypotheses)`.
+            A function of `(symbols, index)`, `NextSymbols` and their scalar
+            position, that returns int32 ids and their float32 logits, both of
+            shape `(batch, hypotheses)`.
         """
         raise NotImplementedError
 
@@ -75,24 +64,20 @@ class IndependentSearch(Search):
         batch_size = batch_size_of(inputs)
         shape = (batch_size, self.num_hypotheses)
         memory, cache = model.start(inputs, self.num_hypotheses, max_length)
+        step = stepper(model, inputs, memory, self.processors, self.num_candidates)
+        choose = self.chooser(model, batch_size, max_length)
         lineage = own_lineage(*shape, max_length)
-        prepared = self.prepare(batch_size, max_length)
-        processors = [one.bind(model, inputs) for one in self.processors]
-        step = step_with(model, memory, processors)
 
         def unfinished(index, state, cache):
             return (index < max_length) & ~ops.all(state.ended)
 
         def grow(index, state, cache):
-            logits, normalizer, cache = step(
-                state.token_ids, state.ids, lineage, cache, index
-            )
-            logits = forbid(logits, symbols(logits) == model.pad_id)
-            chosen, chosen_logits = self.choose(logits, index, prepared)
-            gains = chosen_logits - normalizer[..., 0]
-            ended = state.ended | (gains == -np.inf)
+            symbols, cache = step(state.token_ids, state.ids, lineage, index, cache)
+            chosen, logits = choose(symbols, index)
+            gains = logits - symbols.normalizer[..., 0]
+            scores = ops.where(state.ended, state.scores, state.scores + gains)
+            ended = state.ended | (scores == -np.inf)
             token_ids = ops.where(ended, model.pad_id, chosen)
-            scores = state.scores + ops.where(state.ended, 0.0, gains)
             ids = write_position(state.ids, index, token_ids)
             ended = ended | (token_ids == model.end_id)
             return index + 1, GrowingHypotheses(token_ids, ids, scores, ended), cache

@@ -4,35 +4,44 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.cache import take_rows
-from keras_transformer.decoding.greedy import likeliest
+from keras_transformer.decoding.gather import pick
+from keras_transformer.decoding.greedy import choose_likeliest
 from keras_transformer.decoding.independent import IndependentSearch
+from keras_transformer.decoding.processors import forbid, vocabulary_of
+from keras_transformer.decoding.vocabulary import draw
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Sampling(IndependentSearch):
     """Draws every symbol from the model's distribution.
 
-    The distribution is sharpened or flattened by `temperature`, then cut to
-    its `top_k` likeliest symbols, then to the fewest likeliest symbols that
-    hold `top_p` of what is left. Hypotheses of one sentence are drawn
-    independently, so two may be equal. The score is the model's
-    log-probability of the sequence, end symbol included, whatever the
-    temperature and the cuts; no length penalty.
+    Logits are divided by `temperature`; then all but the `top_k` largest are
+    left out; then all but the likeliest that hold `top_p` of the probability
+    that remains. The hypotheses of a sentence are drawn independently of each
+    other: two may be equal. The score is the model's log-probability of the
+    sequence, the end symbol included, whatever it was drawn from; there is no
+    length penalty.
 
-    With a `seed`, every call draws the same; a search that is exported needs
-    one. Without, calls go on from Keras's global seed.
+    With a `seed` every call draws the same, which an exported search needs.
+    Without, calls go on from Keras's global seed.
 
     Args:
-        temperature: What logits are divided by; 0 is greedy search.
-        top_k: Number of symbols to draw from, at most; `None` for all.
-        top_p: Share of the probability to draw from; `None` for all of it.
-        seed: An integer that makes the draw repeatable, or `None`.
+        temperature: What logits are divided by; 0 gives greedy search.
+        top_k: Number of symbols to draw from; `None` for all.
+        top_p: Share of the probability to draw from, in `(0, 1]`: the fewest
+            symbols that hold it, and any as likely as the last of them; `None`
+            for all.
+        seed: Integer that makes the draws repeatable, or `None`.
         num_hypotheses: Hypotheses to draw for each sentence.
-        processors: `Processor`s, applied to the logits in this order.
+        processors: Sequence of `Processor`, applied in this order, before the
+            temperature.
 
     Raises:
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of its range.
+
+    Example:
+        >>> kt.decoding.Sampling(temperature=0.7, top_k=40, seed=11).top_k
+        40
 
     Reference:
         [Holtzman et al., 2020](https://arxiv.org/abs/1904.09751), for `top_p`
@@ -47,8 +56,8 @@ class Sampling(IndependentSearch):
         num_hypotheses: int = 1,
         processors=(),
     ):
-        super().__init__(num_hypotheses=num_hypotheses, processors=processors)
-        if not (np.isfinite(temperature) and temperature >= 0):
+        super().__init__(num_hypotheses, processors)
+        if not 0 <= temperature < np.inf:
             raise ValueError(
                 "`temperature` must be a finite number of at least 0. "
                 f"Received: temperature={temperature}."
@@ -71,30 +80,45 @@ class Sampling(IndependentSearch):
         self.top_p = top_p
         self.seed = seed
 
-    def prepare(self, batch_size, max_length):
-        # One number in [0, 1) decides a symbol, so a seed covers the whole
-        # search and no step draws a number for each symbol of the vocabulary.
-        shape = (max_length, batch_size, self.num_hypotheses)
-        return keras.random.uniform(shape, dtype="float32", seed=self.seed)
+    @property
+    def num_candidates(self):
+        return 1 if self.top_k is None else self.top_k
 
-    def choose(self, logits, index, prepared):
+    def chooser(self, model, batch_size, max_length):
         if self.temperature == 0:
-            return likeliest(logits)
-        uniform = ops.take(prepared, index, axis=0)
-        if self.top_k is None and self.top_p is None:
-            chosen = draw(self.probabilities(logits), uniform)
-            return chosen, pick(logits, chosen)
-        vocabulary_size = logits.shape[-1]
-        count = min(self.top_k or vocabulary_size, vocabulary_size)
-        logits, ids = ops.top_k(logits, count)
-        chosen = draw(keep_share(self.probabilities(logits), self.top_p), uniform)
-        return ops.cast(pick(ids, chosen), "int32"), pick(logits, chosen)
+            return choose_likeliest
+        # One number decides on one symbol, whatever the size of the
+        # vocabulary; all are drawn at once, so that one seed covers them.
+        shape = (max_length, batch_size * self.num_hypotheses)
+        uniforms = keras.random.uniform(shape, dtype="float32", seed=self.seed)
 
-    def probabilities(self, logits):
-        largest = ops.max(logits, axis=-1, keepdims=True)
-        # Nothing minus itself is no number where everything is forbidden.
-        largest = ops.maximum(largest, np.finfo("float32").min)
-        return ops.softmax((logits - largest) / self.temperature)
+        def choose(symbols, index):
+            ids, logits = symbols.best_ids, symbols.best_logits
+            if self.top_k is None:
+                is_padding = vocabulary_of(symbols.logits) == model.pad_id
+                ids, logits = None, forbid(symbols.logits, is_padding)
+            hypotheses, size = logits.shape[1:]
+            weights = self.weigh(logits, symbols.best_logits[..., :1])
+            weights = ops.reshape(weights, (-1, size))
+            drawn = draw(weights, ops.take(uniforms, index, axis=0))
+            logits = pick(ops.reshape(logits, (-1, size)), drawn)
+            if ids is not None:
+                drawn = pick(ops.reshape(ids, (-1, size)), drawn)
+            shape = (-1, hypotheses)
+            return ops.reshape(drawn, shape), ops.reshape(logits, shape)
+
+        return choose
+
+    def weigh(self, logits, largest_logit):
+        """Turns logits into the weights to draw with, of any sum."""
+        # Minus infinity less itself, where all is forbidden, is no number.
+        largest_logit = ops.maximum(largest_logit, np.finfo("float32").min)
+        temperature = np.clip(self.temperature, 1e-37, 1e37)  # as float32
+        log_weights = (logits - largest_logit) / temperature
+        weights = ops.exp(log_weights)
+        if self.top_p is None:
+            return weights
+        return ops.where(in_nucleus(log_weights, weights, self.top_p), weights, 0.0)
 
     def get_config(self):
         return {
@@ -107,48 +131,31 @@ class Sampling(IndependentSearch):
         }
 
 
-def keep_share(probabilities, share: float | None):
-    """Drops the least likely symbols while the rest still holds the share.
+def in_nucleus(log_weights, weights, share: float):
+    """Finds the likeliest symbols that together hold a share of all weight.
+
+    Bisects for the log-weight of the last of them: that reads the vocabulary
+    a fixed number of times, where sorting it takes far longer.
 
     Args:
-        probabilities: Float tensor of shape `(..., symbols)`, in falling order.
-        share: What the symbols that stay must hold together; `None` for all.
+        log_weights: Float tensor of shape `(..., size)`, 0 at most.
+        weights: Their exponentials, of the same shape.
+        share: The share to hold, in `(0, 1]`.
 
     Returns:
-        A tensor of the same shape, with zeros for what was dropped. The first
-        symbol always stays.
+        A boolean tensor of the same shape: True where the symbols that are
+        likelier do not hold the share yet.
     """
-    if share is None:
-        return probabilities
-    before = ops.cumsum(probabilities, axis=-1) - probabilities
-    return ops.where(before < share, probabilities, 0.0)
+    wanted = share * ops.sum(weights, axis=-1, keepdims=True)
 
+    def halve(_, interval):
+        low, high = interval
+        middle = (low + high) / 2
+        above = ops.where(log_weights > middle, weights, 0.0)
+        holds = ops.sum(above, axis=-1, keepdims=True) >= wanted
+        return ops.where(holds, middle, low), ops.where(holds, high, middle)
 
-def draw(weights, uniform):
-    """Draws an index by the inverse of the distribution function.
-
-    Args:
-        weights: Float tensor of shape `(..., choices)`, of any sum.
-        uniform: Float tensor of shape `(...)`, drawn evenly from `[0, 1)`.
-
-    Returns:
-        An int32 tensor of shape `(...)`. A choice of weight zero is not drawn.
-    """
-    reached = ops.cumsum(weights, axis=-1)
-    beyond = reached > uniform[..., None] * reached[..., -1:]
-    return ops.cast(ops.argmax(beyond, axis=-1), "int32")
-
-
-def pick(values, chosen):
-    """Picks one of the values of each hypothesis.
-
-    Args:
-        values: Tensor of shape `(batch, hypotheses, choices)`.
-        chosen: Int32 tensor of shape `(batch, hypotheses)`.
-
-    Returns:
-        A tensor of shape `(batch, hypotheses)`.
-    """
-    hypotheses, choices = values.shape[1:]
-    places = ops.arange(hypotheses, dtype="int32") * choices + chosen
-    return take_rows(ops.reshape(values, (-1, hypotheses * choices)), places)
+    # Below this a float32 exponential is zero. 32 halvings reach its precision.
+    low = ops.full_like(wanted, -104.0)
+    low, _ = ops.fori_loop(0, 32, halve, (low, ops.zeros_like(wanted)))
+    return log_weights > low

@@ -1,0 +1,89 @@
+"""Sequences that begin as they are told to."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ForcedPrefix(Processor):
+    """Forces the first symbols of every hypothesis.
+
+    The forced symbols count in scores as any other, and no other processor may
+    forbid them. Where an id is negative or the model's `pad_id`, any symbol
+    may come.
+
+    Args:
+        ids: One sequence of ids for all sentences, or a sequence of sequences,
+            one for each sentence, of any lengths. A traced function may pass
+            an integer tensor of shape `(batch, length)`.
+
+    Raises:
+        ValueError: If `ids` are not integers of such a form; when bound, if
+            there are not as many sequences as sentences.
+
+    Example:
+        >>> kt.decoding.ForcedPrefix([[7, 5], [11]])
+        ForcedPrefix(ids=((7, 5), (11,)))
+    """
+
+    def __init__(self, ids):
+        self.ids = ids if ops.is_tensor(ids) else _frozen(ids)
+        if ops.is_tensor(ids) and (
+            len(ids.shape) != 2
+            or "int" not in keras.backend.standardize_dtype(ids.dtype)
+        ):
+            raise ValueError(
+                "`ids` must be an integer tensor of shape (batch, length). "
+                f"Received: ids={ids}."
+            )
+
+    def bind(self, model, inputs):
+        table = self.ids if ops.is_tensor(self.ids) else _table(self.ids)
+        table = ops.cast(table, "int32")
+        given, sentences = table.shape[0], keras.tree.flatten(inputs)[0].shape[0]
+        if None not in (given, sentences) and given not in (1, sentences):
+            raise ValueError(
+                "`ids` must be one sequence, or one for each sentence. "
+                f"Received: {given} sequences for {sentences} sentences."
+            )
+        is_forced = (table >= 0) & (table != model.pad_id)
+        length = ops.shape(table)[1]
+
+        def process(logits, ids, index):
+            here = ops.minimum(index, length - 1)
+            wanted = ops.take(table, here, axis=1)[:, None, None]
+            applies = ops.take(is_forced, here, axis=1)[:, None, None]
+            applies = applies & (index < length)
+            return forbid(logits, applies & (vocabulary_of(logits) != wanted))
+
+        return process
+
+    def get_config(self):
+        if ops.is_tensor(self.ids):
+            return {"ids": ops.convert_to_numpy(self.ids).tolist()}
+        nested = isinstance(self.ids[0], tuple)
+        return {"ids": [list(row) for row in self.ids] if nested else list(self.ids)}
+
+
+def _frozen(ids):
+    """Returns one tuple of integers, or a tuple of such tuples."""
+    ids = ids.tolist() if isinstance(ids, np.ndarray) else ids
+    rows = [ids] if ids and not isinstance(ids[0], (list, tuple)) else ids
+    if not rows or not all(isinstance(one, int) for row in rows for one in row):
+        raise ValueError(
+            "`ids` must be a sequence of integers, or one for each sentence. "
+            f"Received: ids={ids}."
+        )
+    return tuple(tuple(row) for row in ids) if rows is ids else tuple(ids)
+
+
+def _table(ids):
+    """Returns an array of shape (sequences, length), -1 where a row is short."""
+    rows = ids if isinstance(ids[0], tuple) else [ids]
+    table = np.full((len(rows), max(1, *map(len, rows))), -1)
+    for row, values in zip(table, rows, strict=True):
+        row[: len(values)] = values
+    return table

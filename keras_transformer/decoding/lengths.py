@@ -1,0 +1,89 @@
+"""How long sequences may and must become."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MinimumLength(Processor):
+    """Forbids the end symbol until a sequence has a length.
+
+    Args:
+        length: Least number of symbols, the end symbol counted.
+
+    Raises:
+        ValueError: If `length` is not a positive integer.
+    """
+
+    def __init__(self, length: int):
+        if not isinstance(length, int) or length < 1:
+            raise ValueError(
+                f"`length` must be a positive integer. Received: length={length}."
+            )
+        self.length = length
+
+    def bind(self, model, inputs):
+        def process(logits, ids, index):
+            is_end = vocabulary_of(logits) == model.end_id
+            return forbid(logits, is_end & (index + 1 < self.length))
+
+        return process
+
+    def get_config(self):
+        return {"length": self.length}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MaximumLength(Processor):
+    """Ends every sequence by a length that depends on its source.
+
+    A sequence has at most `ratio * source_length + extra` symbols, rounded
+    down, and 1 at least: at the last of them only the end symbol is allowed.
+    Both lengths count the end symbol. The search's `max_length` holds besides.
+
+    The source is the first tensor of the model's inputs; its length is the
+    number of ids that are not the model's `pad_id`.
+
+    Args:
+        ratio: Symbols for each symbol of the source.
+        extra: Symbols on top, an integer that may be negative.
+
+    Raises:
+        ValueError: If `ratio` is negative or not finite, or `extra` is not an
+            integer; when bound, if the source has another rank than 2.
+    """
+
+    def __init__(self, ratio: float, extra: int = 0):
+        if not 0 <= ratio < np.inf:
+            raise ValueError(
+                "`ratio` must be a finite number of at least 0. "
+                f"Received: ratio={ratio}."
+            )
+        if not isinstance(extra, int):
+            raise ValueError(f"`extra` must be an integer. Received: extra={extra}.")
+        self.ratio = ratio
+        self.extra = extra
+
+    def bind(self, model, inputs):
+        source_ids = keras.tree.flatten(inputs)[0]
+        if len(source_ids.shape) != 2:
+            raise ValueError(
+                "`MaximumLength` needs source ids of shape (batch, length) as the "
+                f"first input. Received: a shape of {tuple(source_ids.shape)}."
+            )
+        is_symbol = ops.not_equal(source_ids, model.pad_id)
+        source_lengths = ops.sum(ops.cast(is_symbol, "float32"), axis=1)
+        limits = ops.floor(self.ratio * source_lengths) + self.extra
+        limits = ops.cast(ops.maximum(limits, 1), "int32")[:, None, None]
+
+        def process(logits, ids, index):
+            others = vocabulary_of(logits) != model.end_id
+            return forbid(logits, others & (index + 1 >= limits))
+
+        return process
+
+    def get_config(self):
+        return {"ratio": self.ratio, "extra": self.extra}
