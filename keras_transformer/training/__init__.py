@@ -1,12 +1,24 @@
-"""Losses, metrics, schedules and callbacks for `model.fit`."""
+"""Losses, metrics, schedules, callbacks and checkpoints for `model.fit`."""
 
+from keras_transformer.training.averaging import average_checkpoints
+from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
+from keras_transformer.training.callbacks import BleuCallback
+from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
+from keras_transformer.training.distribution import pick_strategy
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import InverseSquareRootSchedule
 
 __all__ = [
+    "BleuCallback",
+    "Checkpoints",
     "InverseSquareRootSchedule",
     "Perplexity",
+    "SaveCheckpoints",
     "TokenAccuracy",
     "TokenCrossentropy",
+    "average_checkpoints",
+    "cased_bleu",
+    "paper_protocol_bleu",
+    "pick_strategy",
 ]

@@ -25,7 +25,8 @@ class TokenCrossentropy(keras.losses.Loss):
 
     Returns:
         The mean over real tokens, in nats, a float32 tensor of no dimensions;
-        zero if there are none.
+        zero if there are none. In a replica of a `tf.distribute` strategy, its
+        share of the mean over the tokens of all replicas; see `global_mean`.
 
     Raises:
         ValueError: If `label_smoothing` is not in [0, 1).
@@ -59,7 +60,7 @@ class TokenCrossentropy(keras.losses.Loss):
     def __call__(self, y_true, y_pred, sample_weight=None):
         weights = token_weights(y_true, self.pad_id, sample_weight)
         losses = self.call(y_true, y_pred)
-        return ops.sum(losses * weights) / ops.maximum(ops.sum(weights), 1e-9)
+        return global_mean(ops.sum(losses * weights), ops.sum(weights))
 
     def call(self, y_true, y_pred):
         """The loss of every position, `(batch, length)`, padding included."""
@@ -96,3 +97,28 @@ def token_weights(labels, pad_id=0, sample_weight=None):
     if len(sample_weight.shape) == 1:
         sample_weight = sample_weight[:, None]
     return weights * sample_weight
+
+
+def global_mean(total, count):
+    """`total / count`, or a replica's share of that of all replicas together.
+
+    Each replica of a `tf.distribute` strategy computes the loss of its part of
+    the batch, Keras adds up the gradients, and shows the mean of the losses
+    times the number of replicas. So that k replicas give the update of one
+    however the padding falls, the gradient here is that of
+    `total / count of all replicas`; so that they show the loss of one, the
+    value is the same in all replicas, the mean over all tokens divided by k.
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        replica = tf.distribute.get_replica_context()  # None outside of replicas
+        if replica is not None and replica.num_replicas_in_sync > 1:
+            own = tf.stop_gradient(tf.stack([total, count]))
+            all_total, all_count = tf.unstack(replica.all_reduce("SUM", own))
+            share = total / ops.maximum(all_count, 1e-9)
+            shown = all_total / ops.maximum(all_count, 1e-9)
+            return share + tf.stop_gradient(
+                shown / replica.num_replicas_in_sync - share
+            )
+    return total / ops.maximum(count, 1e-9)
