@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from decimal import Decimal
 
-from babel import Locale, UnknownLocaleError, localedata
+from babel import Locale, UnknownLocaleError
 from babel.dates import (
     format_date,
     format_interval,
@@ -92,9 +92,10 @@ class PhraseKinds:
     """Draws phrases and writes them in a source and in a target locale.
 
     Every phrase has one answer. A name enters only if both locales have it
-    and the source locale writes no other name of its kind alike. Where the
-    source locale writes one content alike in two ways, such as "May 3, 2024"
-    in full and abbreviated, the fuller one is the answer.
+    and the source locale gives it to one thing: "Tuvalu", both a country and a
+    language in English, stays out. Where the source locale writes one content
+    alike in two ways, such as "May 3, 2024" in full and abbreviated, the fuller
+    one is the answer.
 
     Args:
         source_locale: Locale to translate from, such as `"en"` or `"pt_BR"`.
@@ -119,34 +120,11 @@ class PhraseKinds:
             escape_whitespaces=False,
             remove_extra_whitespaces=True,
         )
-        currencies_of = {
-            code: get_territory_currencies(code, _TODAY, _TODAY)
-            for code in Locale("en").territories
-            if len(code) == 2
-        }
-        self._countries = self._named(
-            {code for code, currencies in currencies_of.items() if currencies},
-            lambda code, locale: locale.territories.get(code),
-        )
-        self._languages = self._named(
-            {
-                language
-                for country in self._countries
-                for language in get_official_languages(country, de_facto=True)
-            },
-            lambda code, locale: locale.languages.get(code),
-        )
-        self._dialects = [
-            locale
-            for locale in map(Locale.parse, sorted(localedata.locale_identifiers()))
-            if locale.language in self._languages
-            and locale.territory in self._countries
-            and not (locale.script or locale.variant)
-        ]
-        currencies = set().union(*currencies_of.values())
-        self._currencies = self._named(
-            currencies, lambda code, locale: locale.currencies.get(code)
-        )
+        countries, languages, currencies = _codes()
+        named = self._named(countries | languages | currencies, _name)
+        self._countries = [code for code in named if code in countries]
+        self._languages = [code for code in named if code in languages]
+        self._currencies = [code for code in named if code in currencies]
         self._symbols = self._named(currencies, get_currency_symbol)
         self._units = self._named(
             _UNITS, lambda unit, locale: _measure(Decimal(2), unit, locale)
@@ -173,7 +151,6 @@ class PhraseKinds:
             self._percentage: 1,
             self._country_list: 4,
             self._language_list: 3,
-            self._dialect: 1,
         }
 
     def draw(self, rng) -> tuple[str, str]:
@@ -297,13 +274,10 @@ class PhraseKinds:
         ]
 
     def _country_list(self, rng):
-        return _lists(rng, self._countries, lambda locale: locale.territories)
+        return _lists(rng, self._countries)
 
     def _language_list(self, rng):
-        return _lists(rng, self._languages, lambda locale: locale.languages)
-
-    def _dialect(self, rng):
-        return [rng.choice(self._dialects).get_display_name]
+        return _lists(rng, self._languages)
 
 
 def _locale(argument, name):
@@ -314,6 +288,24 @@ def _locale(argument, name):
             f"`{argument}` must be a locale that CLDR knows, such as 'en' or "
             f"'pt_BR'. Received: {argument}={name!r}."
         ) from error
+
+
+def _codes():
+    """Returns the codes of countries, of their languages and their currencies."""
+    countries, languages, currencies = set(), set(), set()
+    for code in Locale("en").territories:
+        # Regions have longer codes, and what is no country has no currency.
+        money = get_territory_currencies(code, _TODAY, _TODAY) if len(code) == 2 else ()
+        if money:
+            countries.add(code)
+            languages.update(get_official_languages(code, de_facto=True))
+            currencies.update(money)
+    return countries, languages, currencies
+
+
+def _name(code, locale):
+    names = (locale.territories, locale.languages, locale.currencies)
+    return next((kind[code] for kind in names if code in kind), None)
 
 
 def _day(rng):
@@ -369,10 +361,10 @@ def _measure(number, unit, locale):
     return next((form for form in forms if unit not in form), None)
 
 
-def _lists(rng, codes, names):
+def _lists(rng, codes):
     items = rng.sample(codes, rng.randint(2, 3))
 
     def write(style, locale):
-        return format_list([names(locale)[code] for code in items], style, locale)
+        return format_list([_name(code, locale) for code in items], style, locale)
 
     return [functools.partial(write, style) for style in ("standard", "or")]

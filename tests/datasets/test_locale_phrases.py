@@ -59,6 +59,18 @@ def test_every_phrase_has_one_answer(locales):
         assert answers.setdefault(source, target) == target
 
 
+def test_a_name_of_two_things_stays_out(english_to_german):
+    # CLDR's English calls both the country and its language so.
+    assert not any("Tuvalu" in source for source, _ in english_to_german)
+
+
+def test_marks_of_writing_direction_leave_no_gaps():
+    data = locale_phrases("en", "ar", train=1009, validation=11, test=7)
+    dates = [text for text in data.train.target if re.search(r"\d\s*/\s*\d", text)]
+    assert len(dates) > 20
+    assert all(re.match(r"\d\d/\d\d/\d{4}", date) for date in dates)
+
+
 def test_held_out_phrases_are_made_of_words_of_the_training_phrases(data):
     def words(texts):
         return {word for text in texts for word in re.findall(r"[^\W\d_]+", text)}
