@@ -180,9 +180,9 @@ class Log:
         rows = csv.DictReader(io.StringIO(whole + newline))
         return [row for row in rows if row[_COLUMNS[-1]] is not None]
 
-    def begin(self, epoch: int) -> None:
-        """Cuts the table down to the rows before an epoch, which starts now."""
-        rows = [row for row in self.rows() if int(row["epoch"]) < epoch]
+    def begin(self, epochs: int) -> None:
+        """Cuts the table down to its first epochs, after which training goes on."""
+        rows = [row for row in self.rows() if int(row["epoch"]) <= epochs]
         lines = [_COLUMNS, *([row[name] for name in _COLUMNS] for row in rows)]
         _replace(self.path, "".join(map(_csv_line, lines)))
 
@@ -222,7 +222,7 @@ class WriteLog(keras.callbacks.Callback):
         self.log.append(
             numbers
             | {
-                "epoch": epoch,
+                "epoch": epoch + 1,  # Keras counts from 0
                 "learning_rate": f"{rate:.6g}",
                 "seconds": f"{seconds:.1f}",
             }

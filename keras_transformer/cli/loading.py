@@ -13,7 +13,7 @@ def load_tensorflow() -> None:
     is there at once.
     """
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with _silent():
         import keras
         import tensorflow as tf
