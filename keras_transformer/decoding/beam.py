@@ -156,7 +156,7 @@ class BeamSearch(Search):
             )
             live = survive(live, extensions, is_end, index)
             # Where as many have finished as there are places, nothing lives on.
-            is_open = finished.scores[:, -1:] == -np.inf
+            is_open = ops.min(finished.scores, axis=1, keepdims=True) == -np.inf
             live = live._replace(scores=ops.where(is_open, live.scores, -np.inf))
             return index + 1, live, finished, cache
 
@@ -213,10 +213,10 @@ def extend(scores, symbols):
 def finish(finished, live, extensions, is_end, index, divisor):
     """Adds what ends among the best extensions to what has finished."""
     width = live.scores.shape[1]
-    best = Extensions(*(one[:, :width] for one in extensions))
-    scores = ops.where(is_end[:, :width], best.scores / divisor, -np.inf)
-    ids = take_rows(live.ids, best.parents)
-    ids = write_position(ids, index, best.token_ids)
+    is_best = ops.arange(extensions.scores.shape[1]) < width
+    scores = ops.where(is_end & is_best, extensions.scores / divisor, -np.inf)
+    ids = take_rows(live.ids, extensions.parents)
+    ids = write_position(ids, index, extensions.token_ids)
     return best_of(finished, FinishedHypotheses(ids, scores), width)
 
 

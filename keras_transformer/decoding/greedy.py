@@ -29,5 +29,6 @@ class GreedySearch(IndependentSearch):
 
 
 def choose_likeliest(symbols, index):
-    """Chooses the first of the best symbols, at every position."""
-    return symbols.best_ids[..., 0], symbols.best_logits[..., 0]
+    """Chooses the best symbol, at every position alike."""
+    logits, ids = symbols.likeliest()
+    return ids, logits

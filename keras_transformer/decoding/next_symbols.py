@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.cache import visible_entries
@@ -13,8 +14,9 @@ class NextSymbols(NamedTuple):
     """What may come next, for every hypothesis.
 
     Attributes:
-        best_logits: The largest of `logits` in falling order, the padding
-            symbol left out, of shape `(batch, hypotheses, count)`.
+        best_logits: The largest of `logits` in falling order, of shape
+            `(batch, hypotheses, choices)`; one of them, that of the padding
+            symbol if it is there, else the last, is minus infinity.
         best_ids: Their symbols, int32, of the same shape.
         normalizer: What to subtract from logits to have log-probabilities, of
             shape `(batch, hypotheses, 1)`: that of the model's own logits, so
@@ -26,6 +28,16 @@ class NextSymbols(NamedTuple):
     best_ids: object
     normalizer: object
     logits: object
+
+    # XLA has a fast top-k for those only of which nobody takes a slice, so
+    # code here and in the searches reads `best_*` in other ways.
+
+    def likeliest(self):
+        """Returns the best logit and its id, of shape `(batch, hypotheses)`."""
+        hypotheses, choices = self.best_logits.shape[1:]
+        logits = ops.reshape(self.best_logits, (-1, choices))
+        ids = ops.reshape(self.best_ids, (-1, choices))
+        return tuple(ops.reshape(one, (-1, hypotheses)) for one in first(logits, ids))
 
 
 def stepper(model, inputs, memory, processors, count: int):
@@ -50,26 +62,32 @@ def stepper(model, inputs, memory, processors, count: int):
         logits = ops.cast(logits, "float32")
         hypotheses, size = logits.shape[1:]
         # One more than asked for: the padding symbol may be among them.
-        candidates = min(count + 1, size)
+        choices = min(count + 1, size)
         rows = ops.reshape(logits, (-1, size))
-        best_logits, best_ids = largest(rows, candidates)
-        normalizer = log_normalizer(rows, best_logits[:, 0], best_ids[:, 0])
+        best_logits, best_ids = largest(rows, choices)
+        normalizer = log_normalizer(rows, *first(best_logits, best_ids))
         if bound:
             for process in bound:
                 logits = process(logits, ids, index)
-            rows = ops.reshape(logits, (-1, size))
-            best_logits, best_ids = largest(rows, candidates)
-        best_logits, best_ids = without(model.pad_id, best_logits, best_ids)
-        shape = (-1, hypotheses, candidates - 1)
+            best_logits, best_ids = largest(ops.reshape(logits, (-1, size)), choices)
+        is_symbol = best_ids != model.pad_id
+        is_asked = ops.cumsum(ops.cast(is_symbol, "int32"), axis=-1) <= count
+        best_logits = ops.where(is_symbol & is_asked, best_logits, -np.inf)
         symbols = NextSymbols(
-            best_logits=ops.reshape(best_logits, shape),
-            best_ids=ops.reshape(best_ids, shape),
+            best_logits=ops.reshape(best_logits, (-1, hypotheses, choices)),
+            best_ids=ops.reshape(best_ids, (-1, hypotheses, choices)),
             normalizer=ops.reshape(normalizer, (-1, hypotheses, 1)),
             logits=logits,
         )
         return symbols, cache
 
     return step
+
+
+def first(logits, ids):
+    """Returns the first of the largest logits, and its id, of each row."""
+    place = ops.cast(ops.argmax(logits, axis=-1), "int32")
+    return ops.max(logits, axis=-1), pick(ids, place)
 
 
 def log_normalizer(logits, largest_logit, largest_id):
@@ -85,21 +103,3 @@ def log_normalizer(logits, largest_logit, largest_id):
         largest_id: Its position, int32, of the same shape.
     """
     return largest_logit - ops.log(pick(ops.softmax(logits), largest_id))
-
-
-def without(symbol: int, logits, ids):
-    """Drops a symbol from rows of symbols, or the last one if it is not there.
-
-    Args:
-        symbol: The id to drop.
-        logits: Float32 tensor of shape `(rows, count)`.
-        ids: Int32 tensor of the same shape, no id twice in a row.
-
-    Returns:
-        Logits and ids of shape `(rows, count - 1)`, in the order as before.
-    """
-    dropped = ops.cumsum(ops.cast(ids == symbol, "int32"), axis=-1)[:, :-1] > 0
-    return (
-        ops.where(dropped, logits[:, 1:], logits[:, :-1]),
-        ops.where(dropped, ids[:, 1:], ids[:, :-1]),
-    )

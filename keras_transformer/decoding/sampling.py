@@ -98,7 +98,7 @@ class Sampling(IndependentSearch):
                 is_padding = vocabulary_of(symbols.logits) == model.pad_id
                 ids, logits = None, forbid(symbols.logits, is_padding)
             hypotheses, size = logits.shape[1:]
-            weights = self.weigh(logits, symbols.best_logits[..., :1])
+            weights = self.weigh(logits, symbols.likeliest()[0][..., None])
             weights = ops.reshape(weights, (-1, size))
             drawn = draw(weights, ops.take(uniforms, index, axis=0))
             logits = pick(ops.reshape(logits, (-1, size)), drawn)
