@@ -55,6 +55,7 @@ setup(
         "sacremoses>=0.1.1",
         "matplotlib>=3.9.2",
         "babel>=2.16",
+        "pyyaml>=6.0.2",
         "typer>=0.16",
         "rich>=13.9",
     ],

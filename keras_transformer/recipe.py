@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+SIDES = ("source", "target")
+
 _SHIPPED = Path(__file__).parent / "recipes"
 _KINDS = {
     bool: "true or false",
@@ -197,7 +199,7 @@ class Recipe:
     """All settings of a training run.
 
     Example:
-        >>> recipe = kt.recipe.Recipe.load("multi30k", {"data.target": "fr"})
+        >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
         >>> recipe.data.paths("train", "target")[0].name
         'train.fr.gz'
     """

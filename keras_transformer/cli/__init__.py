@@ -1,8 +1,33 @@
 """The shell: `keras-transformer`."""
 
-from keras_transformer.cli.commands import app
+import typer
+
+from keras_transformer.cli.average import average
+from keras_transformer.cli.demo import demo
+from keras_transformer.cli.errors import OneLineErrors
+from keras_transformer.cli.evaluate import evaluate
+from keras_transformer.cli.export import export
+from keras_transformer.cli.options import Debug
+from keras_transformer.cli.train import train
+from keras_transformer.cli.translate import translate
 
 __all__ = ["app", "main"]
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, train, translate, evaluate, export, average):
+    app.command()(command)
+
+
+@app.callback()
+def shell(debug: Debug = False):
+    """Train Transformers on parallel text, and translate with them."""
 
 
 def main() -> None:

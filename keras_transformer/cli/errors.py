@@ -16,8 +16,11 @@ class OneLineErrors(typer.core.TyperGroup):
     def invoke(self, ctx):
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
+            warnings.simplefilter("default", UserWarning)
             try:
                 return super().invoke(ctx)
+            except BrokenPipeError:
+                raise  # whoever read the output has had enough
             except (ValueError, OSError) as error:
                 if ctx.params.get("debug"):
                     raise

@@ -1,0 +1,43 @@
+"""`keras-transformer export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keras_transformer.cli.models import choose_search, load_translator
+from keras_transformer.cli.options import BeamWidth, LengthPenalty, Model
+
+
+def export(
+    model: Model,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folder of the served model, such as saved_models/en-de. The export "
+            "becomes its next version: FOLDER/1, then FOLDER/2.",
+            show_default=False,
+        ),
+    ],
+    beam_width: BeamWidth = None,
+    length_penalty: LengthPenalty = None,
+):
+    """Export a translator as a SavedModel for TensorFlow Serving.
+
+    The SavedModel takes a batch of strings and returns their translations and
+    scores. It holds tokenizers, model and search, and needs nothing of this program.
+
+    Example: `keras-transformer export runs/en-de saved_models/en-de`
+    """
+    translator = load_translator(model)
+    search = choose_search(model, beam_width, length_penalty)
+    path = next_version(folder)
+    translator.export(path, search=search)
+    typer.echo(f"The SavedModel is in {path}.")
+
+
+def next_version(folder: Path) -> Path:
+    """Returns the path of the next version, one more than the highest there is."""
+    names = [path.name for path in folder.glob("*") if path.name.isdecimal()]
+    return folder / str(max(map(int, names), default=0) + 1)

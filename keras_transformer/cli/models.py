@@ -1,0 +1,43 @@
+"""From the folder that a user names to a translator and its search."""
+
+from pathlib import Path
+
+from keras_transformer.cli.loading import load_tensorflow
+from keras_transformer.recipe import DecodingSettings, Recipe
+
+
+def load_translator(folder: Path):
+    """Loads the translator of a run, or one that was saved by itself.
+
+    Returns:
+        A `Translator`.
+
+    Raises:
+        FileNotFoundError: If there is none in the folder.
+    """
+    load_tensorflow()
+    from keras_transformer.run import Run
+    from keras_transformer.translator import Translator
+
+    run = Run(folder)
+    if run.settings_path.is_file():
+        return run.translator()
+    return Translator.load(folder)
+
+
+def choose_search(folder: Path, beam_width: int | None, length_penalty: float | None):
+    """Returns the search asked for; what is not said is as the run's recipe has it.
+
+    Returns:
+        A search of `keras_transformer.decoding`.
+    """
+    from keras_transformer.decoding import BeamSearch, GreedySearch
+
+    path = folder / "settings.yaml"
+    settings = Recipe.load(path).decoding if path.is_file() else DecodingSettings()
+    beam_width = settings.beam_width if beam_width is None else beam_width
+    if length_penalty is None:
+        length_penalty = settings.length_penalty
+    if beam_width == 1:
+        return GreedySearch()
+    return BeamSearch(beam_width, length_penalty=length_penalty)

@@ -1,0 +1,47 @@
+"""Arguments and options that several commands take."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show where in the code an error arose.")
+]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="Folder of a run, or of a translator that was saved.",
+        show_default=False,
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Folder that the file names of the recipe start from.",
+        show_default=False,
+    ),
+]
+BeamWidth = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Hypotheses that beam search keeps; 1 searches greedily. "
+        "[default: the run's, else 4]",
+        show_default=False,
+    ),
+]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="How much longer translations are favoured. "
+        "[default: the run's, else 0.6]",
+        show_default=False,
+    ),
+]
+BatchSize = Annotated[
+    int, typer.Option(min=1, help="Sentences that are translated at once.")
+]

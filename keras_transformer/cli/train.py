@@ -1,0 +1,127 @@
+"""`keras-transformer train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from keras_transformer.cli.errors import say
+from keras_transformer.cli.loading import load_tensorflow
+from keras_transformer.cli.options import Data
+from keras_transformer.recipe import Recipe
+
+
+def train(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A YAML file, or `multi30k`, which comes with the program.",
+            show_default=False,
+        ),
+    ],
+    run: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the run: a new one, or one to go on with.",
+            show_default=False,
+        ),
+    ],
+    data: Data = None,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="LANGUAGE", help="To translate from, such as en."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="LANGUAGE", help="To translate into, such as de."),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training text.")
+    ] = None,
+    tokens_per_batch: Annotated[
+        int | None, typer.Option(help="Positions of a batch, padding included.")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="The highest learning rate.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of weights, dropout and order.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting of the recipe, such as training.early_stopping=5. May "
+            "be given several times.",
+        ),
+    ] = None,
+):
+    """Train a translator on parallel text, or go on with its training.
+
+    Options take the place of what the recipe says. The folder of the run holds all
+    that made the translator: settings.yaml with every setting, the tokenizers, the
+    last checkpoints, log.csv with a row an epoch, tensorboard, and at the end the
+    translator itself.
+
+    The same command goes on after the last epoch that was saved.
+
+    Example: `keras-transformer train multi30k --data multi30k/data --run runs/en-de`
+
+    A recipe of your own needs no more than the lines below. Any other setting has a
+    default; settings.yaml of a run shows them all.
+
+        data:
+          source: en
+          target: de
+          train: {source: "train.{source}", target: "train.{target}"}
+          validation: {source: "val.{source}", target: "val.{target}"}
+    """
+    named = {
+        "data.folder": str(data.resolve()) if data else None,
+        "data.source": source,
+        "data.target": target,
+        "training.epochs": epochs,
+        "training.tokens_per_batch": tokens_per_batch,
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+    }
+    overrides = {name: value for name, value in named.items() if value is not None}
+    overrides.update(map(_parse_setting, settings or []))
+    settled = Recipe.load(recipe, overrides)
+    train_recipe(settled, run)
+    typer.echo(f"The translator is in {run / 'translator'}.")
+
+
+def train_recipe(recipe: Recipe, folder: Path):
+    """Trains; when the user stops it, says how to go on, and exits.
+
+    Returns:
+        The `Translator`.
+    """
+    load_tensorflow()
+    from keras_transformer.run import Run, train
+
+    try:
+        return train(recipe, folder)
+    except KeyboardInterrupt:
+        paths = Run(folder).checkpoints().paths()
+        saved = f"{paths[-1].name} is saved" if paths else "No epoch is saved yet"
+        say(f"Stopped. {saved}: the same command goes on from there.")
+        raise typer.Exit(130) from None
+
+
+def _parse_setting(text):
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(
+            f"must be NAME=VALUE, such as training.epochs=3. Received: {text}",
+            param_hint="--set",
+        )
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError:
+        return name, value
