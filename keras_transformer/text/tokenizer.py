@@ -236,8 +236,7 @@ class SubwordTokenizer(tf.Module):
             add_eos=False,
             reverse=False,
         )
-        # For no rows the kernel returns one text.
-        return tf.reshape(texts[:num_rows], shape[:-1])
+        return tf.reshape(texts, shape[:-1])
 
     def pieces(self, ids) -> list[str]:
         """Returns the subwords as text, one for each id: labels for an attention map.

@@ -318,11 +318,11 @@ def test_texts_are_encoded_with_an_end_and_padding(source_tokenizer):
 
 
 def test_texts_too_long_are_cut_and_told(source_tokenizer):
-    sentences = ["ba " * 17, "ba " * 5, "ba"]
+    sentences = ["ba " * 17, "ba " * 6, "ba " * 5, "ba"]
     ids, is_cut = encode(sentences, source_tokenizer, max_length=6)
-    assert is_cut.numpy().tolist() == [True, False, False]
-    first, second, _ = ids.numpy().tolist()
-    assert first == second
+    assert is_cut.numpy().tolist() == [True, True, False, False]
+    first, second, third, _ = ids.numpy().tolist()
+    assert first == second == third
     assert first[-1] == 3
 
 
