@@ -77,15 +77,15 @@ class BeamSearch(Search):
     `beam_width` hypotheses have finished, or when no live one can still reach
     the `num_hypotheses` best.
 
-    So a beam as wide as the space returns what enumeration of all sequences
-    of at most `max_length` symbols returns, unfinished ones allowed at
-    `max_length` only, and a beam of one returns what greedy search returns.
+    So a beam with a place for every sequence of at most `max_length` symbols,
+    unfinished ones allowed at `max_length` only, returns what enumeration of
+    them returns, and a beam of one returns what greedy search returns.
     Where fewer hypotheses exist than asked for, the rest has ids of `pad_id`
     alone and a score of minus infinity.
 
-    Equal scores are ordered: a hypothesis that ended earlier stays ahead; of
-    the same step, the one that grew from the better-placed live hypothesis is
-    ahead; then the one whose last symbol has the lower id.
+    Of equal scores that of the hypothesis that ended earlier is ahead, before
+    any that did not end; of the same step, that which grew from the better
+    placed live hypothesis; then that whose last symbol has the lower id.
 
     Args:
         beam_width: Number of live hypotheses of each sentence.

@@ -39,7 +39,9 @@ class NoRepeatNgram(Processor):
         matches = ops.arange(windows, dtype="int32") + self.size <= index
         for offset in range(self.size - 1):
             newest = ops.take(ids, ops.maximum(index - self.size + 1 + offset, 0), -1)
-            matches &= ids[..., offset : offset + windows] == newest[..., None]
+            matches = matches & (
+                ids[..., offset : offset + windows] == newest[..., None]
+            )
         return forbid(logits, marked(ids[..., self.size - 1 :], matches, logits))
 
     def get_config(self):

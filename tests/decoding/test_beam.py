@@ -1,0 +1,221 @@
+import itertools
+
+import numpy as np
+import pytest
+from keras import ops
+from toy_decoding import (
+    END,
+    PAD,
+    START,
+    TableModel,
+    ToyModel,
+    assert_same,
+    next_log_probabilities,
+    padded,
+    ranked,
+)
+
+from keras_transformer.decoding import BeamSearch, GreedySearch
+
+SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
+PENALTIES = [0, 0.6, 1, 2, -1]
+
+
+def plain_beam_search(model, source, max_length, width, length_penalty):
+    """The docstring of `BeamSearch` word by word, for one sentence."""
+    live, finished = [(0.0, ())], []
+    for length in range(1, max_length + 1):
+        divisor = ((5 + length) / 6) ** length_penalty
+        extensions = []
+        for score, symbols in live:
+            gains = next_log_probabilities(model, source, symbols)
+            extensions += [
+                (score + gain, (*symbols, symbol))
+                for symbol, gain in enumerate(gains)
+                if symbol != PAD
+            ]
+        extensions.sort(key=lambda one: -one[0])
+        finished += [
+            (score / divisor, symbols)
+            for score, symbols in extensions[:width]
+            if symbols[-1] == END
+        ]
+        if len(finished) >= width:
+            live = []
+            break
+        live = [one for one in extensions if one[1][-1] != END][:width]
+    finished += [(score / divisor, symbols) for score, symbols in live]
+    return sorted(finished, key=lambda one: -one[0])
+
+
+@pytest.mark.parametrize("length_penalty", PENALTIES)
+@pytest.mark.parametrize(
+    ("vocabulary_size", "max_length", "end_bias"), [(3, 5, 0), (4, 4, -1), (5, 3, 1)]
+)
+def test_a_beam_as_wide_as_the_space_returns_what_enumeration_returns(
+    vocabulary_size, max_length, end_bias, length_penalty
+):
+    model = ToyModel(vocabulary_size, max_length, seed=11, end_bias=end_bias)
+    expected = [ranked(model, source, max_length, length_penalty) for source in SOURCES]
+    width = len(expected[0])
+    search = BeamSearch(width, length_penalty, num_hypotheses=min(width, 7))
+    assert_same(search(model, SOURCES, max_length), expected)
+
+
+@pytest.mark.parametrize("length_penalty", PENALTIES)
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+def test_a_narrow_beam_returns_what_a_plain_one_returns(width, length_penalty):
+    model = ToyModel(vocabulary_size=7, max_length=5, seed=3, end_bias=0.5)
+    search = BeamSearch(width, length_penalty, num_hypotheses=(width + 1) // 2)
+    expected = [
+        plain_beam_search(model, source, 5, width, length_penalty) for source in SOURCES
+    ]
+    assert_same(search(model, SOURCES, 5), expected)
+
+
+@pytest.mark.parametrize("length_penalty", PENALTIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_beam_of_one_returns_what_greedy_search_returns(seed, length_penalty):
+    model = ToyModel(vocabulary_size=11, max_length=7, seed=seed, end_bias=1.0)
+    beam = BeamSearch(1, length_penalty)(model, SOURCES, 7)
+    greedy = GreedySearch()(model, SOURCES, 7)
+    np.testing.assert_array_equal(beam.ids, greedy.ids)
+    lengths = np.sum(np.not_equal(greedy.ids, PAD), axis=-1)
+    divisors = ((5 + lengths) / 6) ** length_penalty
+    np.testing.assert_allclose(beam.scores, greedy.scores / divisors, rtol=1e-5)
+
+
+def test_the_hypothesis_that_others_lose_after_its_end_wins():
+    # Ends at once with probability 0.6; goes on, and ends then, with 0.4.
+    first, second = np.full(5, -30.0), np.full(5, -30.0)
+    first[[END, 3]] = np.log([0.6, 0.4])
+    second[END] = 0.0
+    search = BeamSearch(3, length_penalty=0, num_hypotheses=2)
+    ids, scores = search(TableModel([first, second, second]), SOURCES[:1], 3)
+    assert ids[0].numpy().tolist() == [[END, PAD, PAD], [3, END, PAD]]
+    np.testing.assert_allclose(scores[0], np.log([0.6, 0.4]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("length_penalty", PENALTIES)
+def test_a_sentence_gets_in_a_batch_what_it_gets_alone(length_penalty):
+    model = ToyModel(vocabulary_size=7, max_length=5, seed=2, end_bias=1.0)
+    search = BeamSearch(3, length_penalty, num_hypotheses=2)
+    together = search(model, SOURCES, 5)
+    for row, source in enumerate(SOURCES):
+        alone = search(model, source[None, source != PAD], 5)
+        np.testing.assert_array_equal(alone.ids[0], together.ids[row])
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-5)
+
+
+def ends_or_goes_on(max_length):
+    """Ends with probability 0.7, else goes on with the symbol 3."""
+    logits = np.full((max_length, 5), -np.inf)
+    logits[:, [END, 3]] = np.log([0.7, 0.3])
+    return TableModel(logits)
+
+
+def test_the_search_stops_when_no_live_hypothesis_can_win():
+    model = ends_or_goes_on(11)
+    # What lives after two steps holds 0.09.
+    best = BeamSearch(3, length_penalty=0, num_hypotheses=2)(model, SOURCES, 11)
+    assert model.num_steps == 2
+    np.testing.assert_allclose(best.scores[0], np.log([0.7, 0.21]), rtol=1e-5)
+
+
+def test_the_search_stops_when_the_beam_is_full_of_finished_hypotheses():
+    model = ends_or_goes_on(11)
+    # With a penalty so large a live hypothesis could always win.
+    best = BeamSearch(3, length_penalty=9)(model, SOURCES, 11)
+    assert model.num_steps == 3
+    assert best.ids[0, 0].numpy().tolist() == padded((3, 3, END), 11)
+
+
+def test_the_search_goes_on_while_one_sentence_needs_it():
+    model = ToyModel(vocabulary_size=5, max_length=7, seed=5)
+    steps = {}
+    for rows in ([0], [1], [2], [0, 1, 2]):
+        model.num_steps = 0
+        BeamSearch(2)(model, SOURCES[rows], 7)
+        steps[len(rows), rows[0]] = model.num_steps
+    assert steps[3, 0] == max(steps[1, 0], steps[1, 1], steps[1, 2])
+
+
+def test_of_equal_scores_the_one_that_ended_earlier_comes_first():
+    logits = np.full((3, 5), -np.inf)
+    logits[0, [END, 3]] = logits[1, [END, 4]] = logits[2, [END, 3]] = 0
+    logits[1, 4] = -np.inf
+    search = BeamSearch(5, length_penalty=0, num_hypotheses=2)
+    ids, scores = search(TableModel(logits), SOURCES[:1], 3)
+    assert scores[0, 0] == scores[0, 1]
+    assert ids[0].numpy().tolist() == [padded((END,), 3), padded((3, END), 3)]
+
+
+def test_equal_scores_of_a_step_are_ordered_by_end_then_parent_then_symbol():
+    # All symbols are equally likely, so that sequences of a length are.
+    bodies = [list(itertools.product((1, 3, 4), repeat=n)) for n in range(4)]
+    expected = [(*body, END) for n in range(3) for body in bodies[n]] + bodies[3]
+    search = BeamSearch(len(expected), num_hypotheses=len(expected))
+    ids, _ = search(TableModel(np.zeros((3, 5))), SOURCES[:1], 3)
+    assert ids[0].numpy().tolist() == [padded(one, 3) for one in expected]
+
+
+def test_missing_hypotheses_are_padding_with_a_score_of_minus_infinity():
+    model = ToyModel(vocabulary_size=3, max_length=2)
+    expected = [ranked(model, source, 2, 0.6) for source in SOURCES]
+    assert [len(ranking) for ranking in expected] == [3, 3, 3]
+    assert_same(BeamSearch(5, num_hypotheses=5)(model, SOURCES, 2), expected)
+
+
+def test_padding_is_never_produced_however_likely():
+    model = ToyModel(vocabulary_size=5, max_length=5)
+    model.bias[PAD] = 9.0
+    ids, scores = BeamSearch(4, num_hypotheses=4)(model, SOURCES, 5)
+    ended = np.cumsum(np.equal(ids, END), axis=-1) - np.equal(ids, END) > 0
+    np.testing.assert_array_equal(np.equal(ids, PAD), ended)
+    expected = [plain_beam_search(model, source, 5, 4, 0.6) for source in SOURCES]
+    assert_same((ids, scores), expected)
+
+
+def test_scores_accumulate_in_float32_when_logits_are_half_precise():
+    logits = np.random.default_rng(7).normal(size=(17, 5)).astype("float16")
+    logits[:, END] = -99.0
+    scores = BeamSearch(2)(TableModel(logits, dtype="float16"), SOURCES, 17).scores
+    exact = BeamSearch(2)(TableModel(logits), SOURCES, 17).scores
+    np.testing.assert_array_equal(scores, exact)
+    assert scores.dtype == "float32"
+
+
+def test_an_empty_batch_gives_an_empty_result():
+    ids, scores = BeamSearch(3, num_hypotheses=2)(
+        ToyModel(vocabulary_size=5, max_length=3), SOURCES[:0], 3
+    )
+    assert (ids.shape, scores.shape) == ((0, 2, 3), (0, 2))
+
+
+def test_the_start_symbol_comes_first_and_is_not_returned():
+    model = ToyModel(vocabulary_size=5, max_length=1)
+    first = [np.argmax(model.logits_after(source, ())[1:]) + 1 for source in SOURCES]
+    ids = BeamSearch(1)(model, SOURCES, 1).ids
+    assert ops.convert_to_numpy(ids)[:, 0, 0].tolist() == first
+    assert START == model.start_id
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beam_width": 0}, r"`beam_width` must be .* Received: beam_width=0\."),
+        ({"beam_width": 2.0}, r"Received: beam_width=2\.0\."),
+        ({"beam_width": 3, "num_hypotheses": 5}, "from 1 to `beam_width`"),
+        ({"beam_width": 3, "num_hypotheses": 0}, r"num_hypotheses=0, beam_width=3\."),
+        ({"beam_width": 3, "length_penalty": np.inf}, r"length_penalty=inf\."),
+    ],
+)
+def test_arguments_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        BeamSearch(**settings)
+
+
+@pytest.mark.parametrize("max_length", [0, -1, 2.5, None])
+def test_a_length_out_of_range_is_refused(max_length):
+    with pytest.raises(ValueError, match=f"Received: max_length={max_length}"):
+        BeamSearch(2)(ToyModel(5, 3), SOURCES, max_length)

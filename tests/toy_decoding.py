@@ -1,0 +1,127 @@
+"""A small model that takes cached steps, and the truth about it in NumPy."""
+
+import itertools
+
+import numpy as np
+from keras import ops
+
+PAD, START, END = 0, 1, 2
+
+
+class ToyModel:
+    """Logits that depend on the sentence and on every symbol so far.
+
+    Each symbol writes a vector, which depends on its position too, into the
+    cache at its slot. The state of a hypothesis is the sum of the entries that
+    it may see, so one entry too many, too few or of another hypothesis changes
+    all logits.
+    """
+
+    pad_id, start_id, end_id = PAD, START, END
+
+    def __init__(self, vocabulary_size, max_length, seed=0, dim=7, end_bias=0.0):
+        random = np.random.default_rng(seed)
+        self.vocabulary_size = vocabulary_size
+        self.entries = random.normal(size=(max_length, vocabulary_size, dim))
+        self.sources = random.normal(size=(13, dim))
+        self.outputs = random.normal(size=(dim, vocabulary_size))
+        self.bias = end_bias * (np.arange(vocabulary_size) == END)
+        self.num_steps = 0  # counts eager steps, and traces
+
+    def start(self, inputs, num_hypotheses, max_length):
+        sources = ops.take(self.sources.astype("float32"), inputs, axis=0)
+        sources = ops.where(ops.equal(inputs, PAD)[..., None], 0.0, sources)
+        shape = (ops.shape(inputs)[0], max_length, num_hypotheses, sources.shape[-1])
+        return {"sentence": ops.sum(sources, axis=1)}, {"entries": ops.zeros(shape)}
+
+    def step(self, token_ids, memory, cache, index, visible):
+        self.num_steps += 1
+        table = ops.take(self.entries.astype("float32"), index, axis=0)
+        written = ops.take(table, token_ids, axis=0)  # (batch, hypotheses, dim)
+        is_here = (ops.arange(visible.shape[2]) == index)[:, None, None]
+        entries = ops.where(is_here, written[:, None], cache["entries"])
+        state = ops.einsum("bitj,btjd->bid", ops.cast(visible, "float32"), entries)
+        state = ops.tanh(state + memory["sentence"][:, None])
+        logits = ops.matmul(state, self.outputs.astype("float32"))
+        return logits + self.bias.astype("float32"), {"entries": entries}
+
+    def logits_after(self, source, symbols):
+        """The same for one sentence, in float64 and without a cache."""
+        state = sum(self.sources[one] for one in source if one != PAD)
+        for position, symbol in enumerate([START, *symbols]):
+            state = state + self.entries[position, symbol]
+        return np.tanh(state) @ self.outputs + self.bias
+
+
+class TableModel:
+    """Log-probabilities that depend on the position alone, of any dtype."""
+
+    pad_id, start_id, end_id = PAD, START, END
+
+    def __init__(self, logits, dtype="float32"):
+        self.logits = np.asarray(logits, "float32")  # (max_length, vocabulary)
+        self.dtype = dtype
+        self.num_steps = 0
+
+    def start(self, inputs, num_hypotheses, max_length):
+        return (), ops.zeros((ops.shape(inputs)[0],))
+
+    def step(self, token_ids, memory, cache, index, visible):
+        self.num_steps += 1
+        logits = ops.take(self.logits, index, axis=0)
+        shape = (*ops.shape(token_ids), self.logits.shape[-1])
+        return ops.cast(ops.broadcast_to(logits, shape), self.dtype), cache
+
+
+def next_log_probabilities(model, source, symbols, processors=()):
+    """What the model thinks of each next symbol, after plain processors.
+
+    A plain processor is a function of logits and symbols, in NumPy.
+    """
+    logits = model.logits_after(source, symbols)
+    normalizer = np.log(np.sum(np.exp(logits)))
+    for process in processors:
+        logits = process(logits.copy(), list(symbols))
+    logits[PAD] = -np.inf
+    return logits - normalizer
+
+
+def all_sequences(vocabulary_size, max_length):
+    """All that end by `max_length`, or are as long as it and do not end."""
+    ordinary = [one for one in range(vocabulary_size) if one not in (PAD, END)]
+    for length in range(max_length):
+        for body in itertools.product(ordinary, repeat=length):
+            yield (*body, END)
+    yield from itertools.product(ordinary, repeat=max_length)
+
+
+def ranked(model, source, max_length, length_penalty, processors=()):
+    """All allowed `(score, symbols)` of a sentence, the best first."""
+    scored = []
+    for symbols in all_sequences(model.vocabulary_size, max_length):
+        total = sum(
+            next_log_probabilities(model, source, symbols[:t], processors)[symbol]
+            for t, symbol in enumerate(symbols)
+        )
+        scored.append((total / ((5 + len(symbols)) / 6) ** length_penalty, symbols))
+    return sorted((one for one in scored if one[0] > -np.inf), reverse=True)
+
+
+def padded(symbols, max_length):
+    return [*symbols, *[PAD] * (max_length - len(symbols))]
+
+
+def assert_same(hypotheses, expected, atol=1e-5):
+    """Compares hypotheses with the first of a ranking for each sentence."""
+    ids, scores = map(ops.convert_to_numpy, hypotheses)
+    assert (ids.dtype, scores.dtype) == ("int32", "float32")
+    for row, row_scores, ranking in zip(ids, scores, expected, strict=True):
+        best = ranking[: len(row)]
+        assert row[: len(best)].tolist() == [
+            padded(symbols, ids.shape[-1]) for _, symbols in best
+        ]
+        np.testing.assert_allclose(
+            row_scores[: len(best)], [score for score, _ in best], atol=atol
+        )
+        assert (row[len(best) :] == PAD).all()
+        assert (row_scores[len(best) :] == -np.inf).all()
