@@ -32,10 +32,6 @@ def average(
     from keras_transformer.run import Run
 
     opened = Run(run)
-    last = last or opened.recipe().decoding.average
-    opened.average(last)
-    count = min(last, len(opened.checkpoints().paths()))
-    typer.echo(
-        f"The translator in {opened.translator_path} is now the mean of the last "
-        f"{count} checkpoints."
-    )
+    paths = opened.average(last or opened.recipe().decoding.average)
+    names = ", ".join(path.name for path in paths)
+    typer.echo(f"The translator in {opened.translator_path} averages {names}.")

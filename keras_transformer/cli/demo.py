@@ -9,7 +9,8 @@ from rich.table import Table
 
 from keras_transformer.cli.export import next_version
 from keras_transformer.cli.models import choose_search
-from keras_transformer.cli.train import train_recipe
+from keras_transformer.cli.options import Settings
+from keras_transformer.cli.train import parse_settings, train_recipe
 from keras_transformer.recipe import Recipe
 
 _NUM_SHOWN = 10
@@ -27,6 +28,7 @@ def demo(
             help="Folder of the served model; the export becomes its next version.",
         ),
     ] = Path("saved_models/demo"),
+    settings: Settings = None,
 ):
     """Train, translate and export, with data that are built in.
 
@@ -39,7 +41,8 @@ def demo(
     from keras_transformer.datasets import locale_phrases
 
     data = run.with_name(f"{run.name}-data")
-    recipe = Recipe.load("demo", {"data.folder": str(data.resolve())})
+    overrides = {"data.folder": str(data.resolve())} | parse_settings(settings)
+    recipe = Recipe.load("demo", overrides)
     languages = recipe.data.source, recipe.data.target
     typer.echo(f"Writing phrases in two languages to {data}.")
     splits = locale_phrases(*languages)
@@ -48,7 +51,7 @@ def demo(
         for language, lines in zip(languages, text, strict=True):
             path = data / f"{name}.{language}"
             path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    translator = train_recipe(recipe, run)
+    translator = train_recipe(recipe, run).translator()
     search = choose_search(run, None, None)
     translations = translator.translate(splits.test.source, search)
     _show(splits.test, translations)

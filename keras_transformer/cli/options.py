@@ -45,3 +45,12 @@ LengthPenalty = Annotated[
 BatchSize = Annotated[
     int, typer.Option(min=1, help="Sentences that are translated at once.")
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting of the recipe, such as training.early_stopping=5. May be "
+        "given several times.",
+    ),
+]

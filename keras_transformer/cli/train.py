@@ -1,14 +1,14 @@
 """`keras-transformer train`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
 
 from keras_transformer.cli.errors import say
 from keras_transformer.cli.loading import load_tensorflow
-from keras_transformer.cli.options import Data
+from keras_transformer.cli.options import Data, Settings
 from keras_transformer.recipe import Recipe
 
 
@@ -50,15 +50,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights, dropout and order.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any setting of the recipe, such as training.early_stopping=5. May "
-            "be given several times.",
-        ),
-    ] = None,
+    settings: Settings = None,
 ):
     """Train a translator on parallel text, or go on with its training.
 
@@ -90,8 +82,7 @@ def train(
         "training.seed": seed,
     }
     overrides = {name: value for name, value in named.items() if value is not None}
-    overrides.update(map(_parse_setting, settings or []))
-    settled = Recipe.load(recipe, overrides)
+    settled = Recipe.load(recipe, overrides | parse_settings(settings))
     train_recipe(settled, run)
     typer.echo(f"The translator is in {run / 'translator'}.")
 
@@ -100,7 +91,7 @@ def train_recipe(recipe: Recipe, folder: Path):
     """Trains; when the user stops it, says how to go on, and exits.
 
     Returns:
-        The `Translator`.
+        The `Run`.
     """
     load_tensorflow()
     from keras_transformer.run import Run, train
@@ -112,6 +103,11 @@ def train_recipe(recipe: Recipe, folder: Path):
         saved = f"{paths[-1].name} is saved" if paths else "No epoch is saved yet"
         say(f"Stopped. {saved}: the same command goes on from there.")
         raise typer.Exit(130) from None
+
+
+def parse_settings(settings: list[str] | None) -> dict[str, Any]:
+    """Reads what `--set` is given, values as YAML has them."""
+    return dict(map(_parse_setting, settings or []))
 
 
 def _parse_setting(text):

@@ -118,14 +118,14 @@ class Run:
                 ).save(path)
         return SubwordTokenizer.load(paths[0]), SubwordTokenizer.load(paths[-1])
 
-    def average(self, last: int) -> Translator:
-        """Makes the translator, of the mean weights of the last checkpoints.
+    def average(self, last: int) -> list[Path]:
+        """Makes the translator of the mean weights of the last checkpoints.
 
         Args:
             last: How many checkpoints, at most.
 
         Returns:
-            The translator, which is in `translator/` as well.
+            The paths of the checkpoints.
 
         Raises:
             FileNotFoundError: If there is no whole checkpoint.
@@ -137,14 +137,14 @@ class Run:
                 f"{checkpoints.folder} holds no whole checkpoint. Train first."
             )
         paths = checkpoints.paths()
-        paths = paths[: paths.index(latest) + 1]
+        paths = paths[: paths.index(latest) + 1][-last:]
         translator = Translator(
-            average_checkpoints(paths[-last:]),
+            average_checkpoints(paths),
             *self.tokenizers(),
             max_source_length=max_source_length(self.recipe()),
         )
         translator.save(self.translator_path)
-        return translator
+        return paths
 
     def _holds_something_else(self):
         if self.settings_path.is_file() or not self.folder.exists():

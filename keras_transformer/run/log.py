@@ -35,6 +35,7 @@ class Log:
         path: The CSV file; it need not exist.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     log = Log(f"{folder}/log.csv")
         ...     for epoch, loss in enumerate((0.5, 0.3, 0.4), start=1):

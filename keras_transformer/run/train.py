@@ -24,7 +24,7 @@ from keras_transformer.training import (
 from keras_transformer.translator import Translator
 
 
-def train(recipe: Recipe, folder: str | os.PathLike) -> Translator:
+def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
     """Trains a translator, or goes on where its training was interrupted.
 
     Args:
@@ -34,7 +34,7 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Translator:
             optimizer and the order of the sentences that it would have had.
 
     Returns:
-        The translator, which is in the folder as well.
+        The run, whose `translator()` is what came of it.
 
     Raises:
         FileNotFoundError: If a file is missing.
@@ -87,7 +87,8 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Translator:
                 SaveCheckpoints(checkpoints),
             ],
         )
-    return run.average(recipe.decoding.average)
+    run.average(recipe.decoding.average)
+    return run
 
 
 def _dataset(recipe, tokenizers, split, **order):
