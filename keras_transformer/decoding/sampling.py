@@ -8,6 +8,7 @@ from keras_transformer.decoding.gather import pick
 from keras_transformer.decoding.greedy import choose_likeliest
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import forbid, vocabulary_of
+from keras_transformer.decoding.uniform import uniforms
 from keras_transformer.decoding.vocabulary import draw
 
 
@@ -22,8 +23,8 @@ class Sampling(IndependentSearch):
     sequence, the end symbol included, whatever it was drawn from; there is no
     length penalty.
 
-    With a `seed` every call draws the same, which an exported search needs.
-    Without, calls go on from Keras's global seed.
+    With a `seed` every call draws the same: live, compiled, and exported,
+    which needs one. Without, calls go on from Keras's global seed.
 
     Args:
         temperature: What logits are divided by; 0 gives greedy search.
@@ -31,7 +32,7 @@ class Sampling(IndependentSearch):
         top_p: Share of the probability to draw from, in `(0, 1]`: the fewest
             symbols that hold it, and any as likely as the last of them; `None`
             for all.
-        seed: Integer that makes the draws repeatable, or `None`.
+        seed: Integer of at least 0 that makes draws repeatable, or `None`.
         num_hypotheses: Hypotheses to draw for each sentence.
         processors: Sequence of `Processor`, applied in this order, before the
             temperature.
@@ -71,9 +72,10 @@ class Sampling(IndependentSearch):
                 "`top_p` must be greater than 0 and at most 1, or None. "
                 f"Received: top_p={top_p}."
             )
-        if seed is not None and not isinstance(seed, int):
+        if seed is not None and (not isinstance(seed, int) or seed < 0):
             raise ValueError(
-                f"`seed` must be an integer or None. Received: seed={seed}."
+                "`seed` must be an integer of at least 0, or None. "
+                f"Received: seed={seed}."
             )
         self.temperature = temperature
         self.top_k = top_k
@@ -87,10 +89,9 @@ class Sampling(IndependentSearch):
     def chooser(self, model, batch_size, max_length):
         if self.temperature == 0:
             return choose_likeliest
-        # One number decides on one symbol, whatever the size of the
-        # vocabulary; all are drawn at once, so that one seed covers them.
-        shape = (max_length, batch_size * self.num_hypotheses)
-        uniforms = keras.random.uniform(shape, dtype="float32", seed=self.seed)
+        # One number decides on a symbol, whatever the size of the vocabulary.
+        rows = batch_size * self.num_hypotheses
+        numbers = uniforms(max_length, rows, self.seed)
 
         def choose(symbols, index):
             ids, logits = symbols.best_ids, symbols.best_logits
@@ -100,7 +101,7 @@ class Sampling(IndependentSearch):
             hypotheses, size = logits.shape[1:]
             weights = self.weigh(logits, symbols.likeliest()[0][..., None])
             weights = ops.reshape(weights, (-1, size))
-            drawn = draw(weights, ops.take(uniforms, index, axis=0))
+            drawn = draw(weights, ops.take(numbers, index, axis=0))
             logits = pick(ops.reshape(logits, (-1, size)), drawn)
             if ids is not None:
                 drawn = pick(ops.reshape(ids, (-1, size)), drawn)

@@ -1,0 +1,47 @@
+"""Random numbers that depend on a seed and on nothing else."""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def uniforms(max_length: int, num_rows, seed: int | None):
+    """Draws numbers evenly from `[0, 1)`, one for each position and row.
+
+    `keras.random` gives other numbers compiled than not, and others on another
+    backend. These are the same everywhere, so that a seed means the same in a
+    model and in what is exported of it; nor does a row change with their
+    number.
+
+    Args:
+        max_length: Number of positions.
+        num_rows: Number of rows, an integer or a scalar tensor.
+        seed: Integer of at least 0; `None` goes on from Keras's global seed.
+
+    Returns:
+        A float32 tensor of shape `(max_length, rows)`.
+    """
+    if seed is None:
+        keys = keras.random.randint((max_length,), 0, 2**31 - 1, dtype="int32")
+    else:
+        keys = np.random.SeedSequence(seed).generate_state(max_length).view("int32")
+    rows = scramble(ops.arange(num_rows, dtype="int32"))
+    bits = scramble(ops.bitwise_xor(rows, keys[:, None]))
+    return ops.cast(shift_right(bits, 8), "float32") * 2.0**-24
+
+
+def scramble(x):
+    """Maps 32-bit integers to 32-bit integers that look unrelated.
+
+    Reference:
+        [Wellons, 2018](https://nullprogram.com/blog/2018/07/31/), `lowbias32`
+    """
+    x = ops.bitwise_xor(x, shift_right(x, 16)) * np.int32(0x7FEB352D)
+    x = ops.bitwise_xor(x, shift_right(x, 15)) * np.int32(0x846CA68B - 2**32)
+    return ops.bitwise_xor(x, shift_right(x, 16))
+
+
+def shift_right(x, count: int):
+    """Shifts the bits of int32 integers, zeros coming in."""
+    shifted = ops.bitwise_right_shift(x, np.int32(count))
+    return ops.bitwise_and(shifted, np.int32(2 ** (32 - count) - 1))

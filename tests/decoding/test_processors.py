@@ -1,0 +1,242 @@
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis.extra.numpy import arrays
+from keras import ops
+from toy_decoding import END, PAD, TableModel, ToyModel, assert_same, ranked
+
+from keras_transformer.decoding import (
+    BannedIds,
+    BeamSearch,
+    ForcedPrefix,
+    GreedySearch,
+    MaximumLength,
+    MinimumLength,
+    NoRepeatNgram,
+    RepetitionPenalty,
+    Sampling,
+)
+
+SOURCES = np.array([[3, 4, 5, 7, 9], [6, 7, 8, 0, 0], [8, 0, 0, 0, 0]], "int32")
+VOCABULARY_SIZE = 7
+
+# Each in plain Python: a function of logits, the symbols so far and the source.
+
+
+def plain_banned(ids):
+    def process(logits, symbols, source):
+        logits[list(ids)] = -np.inf
+        return logits
+
+    return process
+
+
+def plain_minimum(length):
+    def process(logits, symbols, source):
+        if len(symbols) + 1 < length:
+            logits[END] = -np.inf
+        return logits
+
+    return process
+
+
+def plain_maximum(ratio, extra):
+    def process(logits, symbols, source):
+        limit = max(1, int(np.float32(ratio) * np.sum(source != PAD)) + extra)
+        if len(symbols) + 1 >= limit:
+            logits[np.arange(len(logits)) != END] = -np.inf
+        return logits
+
+    return process
+
+
+def plain_no_repeat(size):
+    def process(logits, symbols, source):
+        grams = {tuple(symbols[t : t + size]) for t in range(len(symbols) - size + 1)}
+        for symbol in range(len(logits)):
+            if len(symbols) + 1 >= size:
+                newest = (*symbols[len(symbols) - size + 1 :], symbol)
+                if newest in grams:
+                    logits[symbol] = -np.inf
+        return logits
+
+    return process
+
+
+def plain_penalty(penalty):
+    def process(logits, symbols, source):
+        for symbol in set(symbols):
+            positive = logits[symbol] > 0
+            logits[symbol] *= 1 / penalty if positive else penalty
+        return logits
+
+    return process
+
+
+def plain_prefix(prefixes):
+    def process(logits, symbols, source):
+        row = [tuple(one) for one in SOURCES.tolist()].index(tuple(source))
+        prefix = prefixes[row] if isinstance(prefixes[0], list) else prefixes
+        if len(symbols) < len(prefix) and prefix[len(symbols)] > PAD:
+            forced = prefix[len(symbols)]
+            logits[np.arange(len(logits)) != forced] = -np.inf
+        return logits
+
+    return process
+
+
+ids_so_far = arrays("int32", (3, 2, 5), elements=st.integers(1, VOCABULARY_SIZE - 1))
+all_logits = arrays(
+    "float32", (3, 2, VOCABULARY_SIZE), elements=st.integers(-20, 20).map(float)
+)
+prefixes = st.lists(st.integers(-1, VOCABULARY_SIZE - 1), min_size=1, max_size=4)
+controls = st.one_of(
+    st.lists(st.integers(0, VOCABULARY_SIZE - 1), min_size=1).map(
+        lambda ids: (BannedIds(ids), plain_banned(ids))
+    ),
+    st.integers(1, 6).map(lambda n: (MinimumLength(n), plain_minimum(n))),
+    st.tuples(st.sampled_from([0.0, 0.5, 0.7, 1.0, 1.1]), st.integers(-2, 3)).map(
+        lambda one: (MaximumLength(*one), plain_maximum(*one))
+    ),
+    st.integers(1, 6).map(lambda n: (NoRepeatNgram(n), plain_no_repeat(n))),
+    st.sampled_from([1.0, 1.2, 3.0]).map(
+        lambda one: (RepetitionPenalty(one), plain_penalty(one))
+    ),
+    st.one_of(prefixes, st.lists(prefixes, min_size=3, max_size=3)).map(
+        lambda ids: (ForcedPrefix(ids), plain_prefix(ids))
+    ),
+)
+
+
+@hypothesis.given(controls, ids_so_far, all_logits, st.integers(0, 4))
+@hypothesis.settings(max_examples=60)
+def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
+    processor, plain = control
+    ids = np.where(np.arange(5) < index, ids, PAD)
+    process = processor.bind(TableModel(logits[0]), SOURCES)
+    processed = process(*map(ops.convert_to_tensor, (logits, ids, np.int32(index))))
+    assert processed.dtype == "float32"
+    for sentence in range(3):
+        for row in range(2):
+            np.testing.assert_allclose(
+                processed[sentence, row],
+                plain(
+                    logits[sentence, row].copy(),
+                    ids[sentence, row, :index].tolist(),
+                    SOURCES[sentence],
+                ),
+                rtol=1e-6,
+            )
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        [(BannedIds([1, 4]), plain_banned([1, 4]))],
+        [(MinimumLength(3), plain_minimum(3))],
+        [(MaximumLength(0.5, 1), plain_maximum(0.5, 1))],
+        [(NoRepeatNgram(1), plain_no_repeat(1))],
+        [(NoRepeatNgram(2), plain_no_repeat(2))],
+        [(RepetitionPenalty(1.5), plain_penalty(1.5))],
+        [(ForcedPrefix([[3], [1, 4], [0, 3]]), plain_prefix([[3], [1, 4], [0, 3]]))],
+        [
+            (MinimumLength(2), plain_minimum(2)),
+            (MaximumLength(1.0, 0), plain_maximum(1.0, 0)),
+            (RepetitionPenalty(1.2), plain_penalty(1.2)),
+            (NoRepeatNgram(2), plain_no_repeat(2)),
+        ],
+    ],
+    ids=lambda chosen: "+".join(type(one).__name__ for one, _ in chosen),
+)
+def test_a_wide_beam_finds_the_best_of_what_is_allowed(chosen):
+    model = ToyModel(vocabulary_size=5, max_length=4, seed=13, end_bias=0.5)
+    expected = [
+        ranked(
+            model,
+            source,
+            4,
+            0.6,
+            [lambda x, past, s=source, f=f: f(x, past, s) for _, f in chosen],
+        )
+        for source in SOURCES
+    ]
+    search = BeamSearch(121, num_hypotheses=7, processors=[one for one, _ in chosen])
+    assert_same(search(model, SOURCES, 4), expected)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [GreedySearch, lambda **settings: BeamSearch(1, length_penalty=0, **settings)],
+)
+def test_what_is_forbidden_leaves_the_scores_of_the_rest(search):
+    logits = np.log(np.full((1, 5), [0.1, 0.1, 0.2, 0.5, 0.1]))
+    ids, scores = search(processors=[BannedIds([3])])(
+        TableModel(logits), SOURCES[:1], 1
+    )
+    assert ids.numpy().tolist() == [[[END]]]
+    np.testing.assert_allclose(scores, np.log([[0.2]]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        GreedySearch,
+        lambda **settings: Sampling(seed=1, num_hypotheses=2, **settings),
+        lambda **settings: Sampling(seed=1, top_k=2, top_p=0.5, **settings),
+        lambda **settings: BeamSearch(3, num_hypotheses=2, **settings),
+    ],
+)
+def test_controls_that_contradict_each_other_give_minus_infinity(search):
+    model = ToyModel(vocabulary_size=5, max_length=4)
+    search = search(processors=[BannedIds([3]), ForcedPrefix([[1], [4, 3], [1, END]])])
+    ids, scores = search(model, SOURCES, 4)
+    assert np.equal(scores, -np.inf).all(axis=-1).tolist() == [False, True, False]
+    assert not np.isnan(scores).any()
+    assert (ids.numpy()[1, :, 1:] == PAD).all()
+
+
+def test_a_prefix_may_be_a_tensor_with_one_row_for_each_sentence():
+    model = ToyModel(vocabulary_size=5, max_length=4, seed=5)
+    rows = [[3, 4], [1, 0], [4, 4]]
+    as_list = BeamSearch(3, processors=[ForcedPrefix(rows)])
+    as_tensor = BeamSearch(
+        3, processors=[ForcedPrefix(ops.convert_to_tensor(rows, dtype="int64"))]
+    )
+    expected, given = as_list(model, SOURCES, 4), as_tensor(model, SOURCES, 4)
+    np.testing.assert_array_equal(expected.ids, given.ids)
+    assert as_list == as_tensor
+    assert given.ids[:, 0, 0].numpy().tolist() == [3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("processor", "settings", "message"),
+    [
+        (BannedIds, {"ids": []}, r"`ids` must be one or more ids.* ids=\(\)\."),
+        (BannedIds, {"ids": [3, -1]}, r"Received: ids=\(3, -1\)\."),
+        (MinimumLength, {"length": 0}, r"`length` must be .* length=0\."),
+        (MaximumLength, {"ratio": -1}, r"`ratio` must be .* ratio=-1\."),
+        (MaximumLength, {"ratio": 1, "extra": 0.5}, r"`extra` must be .* extra=0\.5\."),
+        (NoRepeatNgram, {"size": 0}, r"`size` must be .* size=0\."),
+        (RepetitionPenalty, {"penalty": 0.9}, r"`penalty` must be .* penalty=0\.9\."),
+        (ForcedPrefix, {"ids": []}, r"`ids` must be a sequence .* ids=\[\]\."),
+        (ForcedPrefix, {"ids": [1.5]}, r"Received: ids=\[1\.5\]\."),
+        (ForcedPrefix, {"ids": [[1], [None]]}, r"`ids` must be a sequence"),
+        (ForcedPrefix, {"ids": ops.ones((2, 3))}, r"an integer tensor of shape"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(processor, settings, message):
+    with pytest.raises(ValueError, match=message):
+        processor(**settings)
+
+
+def test_a_prefix_for_another_number_of_sentences_is_refused():
+    search = GreedySearch(processors=[ForcedPrefix([[1], [3]])])
+    with pytest.raises(ValueError, match="2 sequences for 3 sentences"):
+        search(ToyModel(5, 3), SOURCES, 3)
+
+
+def test_a_maximum_length_without_source_ids_is_refused():
+    search = GreedySearch(processors=[MaximumLength(1.5)])
+    with pytest.raises(ValueError, match=r"Received: a shape of \(3, 5, 2\)\."):
+        search(ToyModel(5, 3), ops.ones((3, 5, 2), dtype="int32"), 3)

@@ -1,0 +1,161 @@
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis.extra.numpy import arrays
+from keras import ops
+from toy_decoding import END, PAD, TableModel, ToyModel, next_log_probabilities
+
+from keras_transformer.decoding import GreedySearch, Sampling
+from keras_transformer.decoding.sampling import in_nucleus
+
+SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
+
+
+def plain_distribution(log_probabilities, temperature=1.0, top_k=None, top_p=None):
+    """What the docstring of `Sampling` says, for one hypothesis."""
+    order = np.argsort(-log_probabilities, kind="stable")
+    weights = np.exp(log_probabilities / temperature)
+    weights[order[top_k or len(order) :]] = 0
+    weights /= np.sum(weights)
+    if top_p is not None:
+        before = np.cumsum(weights[order]) - weights[order]
+        weights[order[before >= top_p]] = 0
+    return weights / np.sum(weights)
+
+
+@pytest.mark.parametrize("num_hypotheses", [1, 3])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"temperature": 0.5},
+        {"temperature": 2.0},
+        {"top_k": 1},
+        {"top_k": 3},
+        {"top_p": 0.6},
+        {"temperature": 2.0, "top_k": 4, "top_p": 0.7},
+    ],
+    ids=str,
+)
+def test_pairs_of_symbols_come_as_often_as_their_probability(settings, num_hypotheses):
+    model = ToyModel(vocabulary_size=6, max_length=2, seed=7)
+    expected = np.zeros((6, 6))
+    for first, share in enumerate(
+        plain_distribution(next_log_probabilities(model, SOURCES[0], ()), **settings)
+    ):
+        if first == END:
+            expected[END, PAD] = share
+        elif share > 0:
+            after = next_log_probabilities(model, SOURCES[0], (first,))
+            expected[first] = share * plain_distribution(after, **settings)
+    draws = 12_000
+    search = Sampling(**settings, seed=5, num_hypotheses=num_hypotheses)
+    sources = np.repeat(SOURCES[:1], draws // num_hypotheses, axis=0)
+    ids = ops.convert_to_numpy(search(model, sources, 2).ids).reshape(-1, 2)
+    counts = np.zeros((6, 6))
+    np.add.at(counts, tuple(ids.T), 1)
+    assert (counts[expected == 0] == 0).all()
+    # Five standard deviations: one table of 36 in 50,000 exceeds them by chance.
+    tolerance = 5 * np.sqrt(draws * expected * (1 - expected)) + 1
+    assert (np.abs(counts - draws * expected) <= tolerance).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.8}], ids=str)
+def test_a_long_vocabulary_is_drawn_from_by_its_probabilities(settings):
+    logits = np.random.default_rng(3).normal(size=(1, 1031)) * 5
+    expected = logits[0] - np.log(np.sum(np.exp(logits)))
+    expected[PAD] = -np.inf
+    expected = plain_distribution(expected, **settings)
+    search = Sampling(**settings, seed=2, num_hypotheses=101)
+    ids = search(TableModel(logits), np.repeat(SOURCES, 29, axis=0), 1).ids
+    counts = np.bincount(ops.convert_to_numpy(ids).ravel(), minlength=1031)
+    draws = 101 * 87
+    assert counts.sum() == draws
+    assert (counts[expected == 0] == 0).all()
+    tolerance = 5 * np.sqrt(draws * expected * (1 - expected)) + 2
+    assert (np.abs(counts - draws * expected) <= tolerance).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_k": 3, "temperature": 0.3}], ids=str)
+def test_the_score_is_the_log_probability_and_the_best_comes_first(settings):
+    model = ToyModel(vocabulary_size=7, max_length=5, seed=7)
+    search = Sampling(**settings, seed=5, num_hypotheses=3)
+    ids, scores = map(ops.convert_to_numpy, search(model, SOURCES, 5))
+    assert (np.diff(scores, axis=-1) <= 0).all()
+    for source, rows, row_scores in zip(SOURCES, ids, scores, strict=True):
+        for symbols, score in zip(rows, row_scores, strict=True):
+            symbols = symbols[symbols != PAD]
+            exact = sum(
+                next_log_probabilities(model, source, symbols[:t])[symbol]
+                for t, symbol in enumerate(symbols)
+            )
+            np.testing.assert_allclose(score, exact, atol=1e-5)
+
+
+def test_a_seed_makes_draws_repeatable_and_another_seed_changes_them():
+    model = ToyModel(vocabulary_size=11, max_length=7)
+    first, same, other = (
+        ops.convert_to_numpy(Sampling(seed=seed)(model, SOURCES, 7).ids)
+        for seed in (5, 5, 7)
+    )
+    np.testing.assert_array_equal(first, same)
+    assert (first != other).any()
+
+
+def test_without_a_seed_every_call_draws_anew():
+    model, search = ToyModel(vocabulary_size=11, max_length=7), Sampling()
+    first, second = (search(model, SOURCES, 7).ids for _ in range(2))
+    assert np.not_equal(first, second).any()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0}, {"top_k": 1}, {"top_p": 1e-6}]
+)
+def test_the_coldest_and_the_narrowest_draws_are_greedy(settings):
+    model = ToyModel(vocabulary_size=11, max_length=7, seed=5)
+    sampled = Sampling(**settings, seed=3)(model, SOURCES, 7)
+    greedy = GreedySearch()(model, SOURCES, 7)
+    np.testing.assert_array_equal(sampled.ids, greedy.ids)
+    np.testing.assert_allclose(sampled.scores, greedy.scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-9, 1e9, 1e300])
+def test_extreme_temperatures_give_numbers(temperature):
+    model = ToyModel(vocabulary_size=5, max_length=3)
+    assert np.isfinite(Sampling(temperature, seed=1)(model, SOURCES, 3).scores).all()
+
+
+@hypothesis.given(
+    arrays("float32", (3, 13), elements=st.integers(-20, 0).map(lambda n: n / 4)),
+    st.sampled_from([0.1, 0.5, 0.9, 0.99, 1.0]),
+)
+@hypothesis.settings(max_examples=50)
+def test_the_nucleus_is_what_a_share_needs_and_what_is_as_likely(log_weights, share):
+    log_weights -= np.max(log_weights, axis=-1, keepdims=True)
+    weights = np.exp(log_weights)
+    kept = ops.convert_to_numpy(in_nucleus(log_weights, weights, share))
+    for row, is_kept in zip(np.exp(log_weights.astype("float64")), kept, strict=True):
+        likelier = np.array([np.sum(row[row > weight]) for weight in row])
+        excess = likelier - share * np.sum(row)
+        clear = np.abs(excess) > 1e-5
+        np.testing.assert_array_equal(is_kept[clear], excess[clear] < 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": -0.1}, r"`temperature` .* Received: temperature=-0\.1\."),
+        ({"temperature": np.nan}, r"Received: temperature=nan\."),
+        ({"top_k": 0}, r"`top_k` must be .* Received: top_k=0\."),
+        ({"top_k": 2.5}, r"Received: top_k=2\.5\."),
+        ({"top_p": 0.0}, r"`top_p` must be .* Received: top_p=0\.0\."),
+        ({"top_p": 1.1}, r"Received: top_p=1\.1\."),
+        ({"seed": 1.5}, r"`seed` must be .* Received: seed=1\.5\."),
+        ({"seed": -1}, r"Received: seed=-1\."),
+        ({"num_hypotheses": 0}, r"`num_hypotheses` must be .* num_hypotheses=0\."),
+    ],
+)
+def test_arguments_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Sampling(**settings)

@@ -1,0 +1,171 @@
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from toy_decoding import ToyModel
+
+from keras_transformer.decoding import (
+    BannedIds,
+    BeamSearch,
+    ForcedPrefix,
+    GreedySearch,
+    MaximumLength,
+    MinimumLength,
+    NoRepeatNgram,
+    RepetitionPenalty,
+    Sampling,
+)
+
+SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
+CONTROLS = (
+    MinimumLength(3),
+    MaximumLength(1.5, 2),
+    NoRepeatNgram(2),
+    RepetitionPenalty(1.2),
+    BannedIds([5]),
+    ForcedPrefix([3]),
+)
+SEARCHES = [
+    GreedySearch(),
+    BeamSearch(3, num_hypotheses=2),
+    BeamSearch(2, 1.0, processors=CONTROLS),
+    Sampling(seed=3),
+    Sampling(0.7, top_k=5, top_p=0.9, seed=3, num_hypotheses=2),
+]
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_traced_for_any_batch_and_length_a_search_returns_the_same(search, jit_compile):
+    model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0)
+    traced = tf.function(
+        lambda sources: search(model, sources, 7),
+        input_signature=[tf.TensorSpec((None, None), "int32")],
+        jit_compile=jit_compile,
+        autograph=False,
+    )
+    for sources in (SOURCES, SOURCES[:1, :2]):
+        eager, compiled = search(model, sources, 7), traced(sources)
+        np.testing.assert_array_equal(compiled.ids, eager.ids)
+        np.testing.assert_allclose(compiled.scores, eager.scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_the_traced_graph_has_stock_operations_only_and_one_loop(search):
+    model = ToyModel(vocabulary_size=1031, max_length=7)
+    traced = tf.function(lambda sources: search(model, sources, 7), autograph=False)
+    graph = traced.get_concrete_function(tf.TensorSpec((None, None), "int32")).graph
+    nodes = list(graph.as_graph_def().node)
+    loops = [node.op for node in nodes if "While" in node.op]
+    assert len(loops) == 1
+    for function in graph.as_graph_def().library.function:
+        nodes += function.node_def
+    operations = {node.op for node in nodes}
+    assert len(operations) > 20
+    assert not [name for name in operations if name.startswith("Xla") or "Py" in name]
+    # Nothing is drawn by operations that keep a state.
+    assert not [
+        name
+        for name in operations
+        if name.startswith("Random") or "Multinomial" in name or "Var" in name
+    ]
+
+
+def test_a_saved_search_draws_as_the_live_one(tmp_path):
+    model, search = ToyModel(vocabulary_size=11, max_length=7), Sampling(seed=5)
+    module = tf.Module()
+    module.decode = tf.function(
+        lambda sources: search(model, sources, 7)._asdict(),
+        input_signature=[tf.TensorSpec((None, None), "int32")],
+        autograph=False,
+    )
+    tf.saved_model.save(module, tmp_path)
+    loaded = tf.saved_model.load(tmp_path).decode(SOURCES)
+    live = search(model, SOURCES, 7)
+    np.testing.assert_array_equal(loaded["ids"], live.ids)
+    np.testing.assert_allclose(loaded["scores"], live.scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("one", [*SEARCHES, *CONTROLS], ids=str)
+def test_a_search_and_a_processor_come_back_from_their_config(one):
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(one)))
+    assert config["registered_name"].startswith("keras_transformer>")
+    back = keras.saving.deserialize_keras_object(config)
+    assert type(back) is type(one)
+    assert back == one
+    assert hash(back) == hash(one)
+    assert str(back) == str(one)
+
+
+def test_searches_of_other_settings_are_not_equal():
+    searches = [
+        *SEARCHES,
+        BeamSearch(3, num_hypotheses=1),
+        BeamSearch(3, length_penalty=1.0, num_hypotheses=2),
+        BeamSearch(2, 1.0, processors=CONTROLS[::-1]),
+        GreedySearch(processors=[BannedIds([3])]),
+        GreedySearch(processors=[BannedIds([4])]),
+        Sampling(seed=4),
+    ]
+    assert len(set(searches)) == len(searches)
+    assert all(
+        (a == b) == (i == j)
+        for i, a in enumerate(searches)
+        for j, b in enumerate(searches)
+    )
+
+
+def test_a_setting_may_be_any_sequence_of_numbers():
+    assert BannedIds(np.array([3, 5])) == BannedIds([3, 5]) == BannedIds(range(3, 6, 2))
+    assert ForcedPrefix(np.array([[3, 5]])) == ForcedPrefix(((3, 5),))
+
+
+ON_ANOTHER_BACKEND = """
+import json, sys
+import keras
+import numpy as np
+import keras_transformer.decoding
+from toy_decoding import ToyModel
+
+model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0)
+sources, configs = json.load(sys.stdin)
+for config in configs:
+    search = keras.saving.deserialize_keras_object(config)
+    ids, scores = search(model, np.array(sources, "int32"), 7)
+    print(json.dumps([np.array(ids).tolist(), np.array(scores).tolist()]))
+assert "tensorflow" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(("backend", "needs"), [("jax", "jax"), ("numpy", "scipy")])
+def test_another_backend_returns_the_same_without_tensorflow(backend, needs):
+    if importlib.util.find_spec(needs) is None:
+        pytest.skip(f"{needs}, which Keras's {backend} backend needs, is not installed")
+    configs = [keras.saving.serialize_keras_object(one) for one in SEARCHES]
+    tests = Path(__file__).parents[1]
+    finished = subprocess.run(
+        [sys.executable, "-c", ON_ANOTHER_BACKEND],
+        input=json.dumps([SOURCES.tolist(), configs]),
+        env={
+            **os.environ,
+            "KERAS_BACKEND": backend,
+            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)]),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0)
+    for search, line in zip(SEARCHES, finished.stdout.splitlines(), strict=True):
+        ids, scores = json.loads(line)
+        expected = search(model, SOURCES, 7)
+        np.testing.assert_array_equal(ids, expected.ids)
+        np.testing.assert_allclose(scores, expected.scores, atol=1e-4)
