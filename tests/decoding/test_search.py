@@ -156,7 +156,7 @@ def test_another_backend_returns_the_same_without_tensorflow(backend, needs):
         env={
             **os.environ,
             "KERAS_BACKEND": backend,
-            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)]),
+            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent), *sys.path]),
         },
         capture_output=True,
         text=True,
