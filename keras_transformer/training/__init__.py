@@ -4,7 +4,7 @@ from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
 from keras_transformer.training.callbacks import BleuCallback
 from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
-from keras_transformer.training.distribution import pick_strategy
+from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import InverseSquareRootSchedule
@@ -21,4 +21,5 @@ __all__ = [
     "cased_bleu",
     "paper_protocol_bleu",
     "pick_strategy",
+    "split_evenly",
 ]

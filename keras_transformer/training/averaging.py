@@ -19,7 +19,6 @@ def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
 
     Returns:
         The model of the last path with the means of all weights, not compiled.
-        Weights that are no floats are those of the last path.
 
     Raises:
         ValueError: If there is no path, or the models' configs differ.
@@ -52,8 +51,7 @@ def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
         for total, weight in zip(sums, weights, strict=True):
             total += weight
     for weight, total in zip(model.weights, sums, strict=True):
-        if keras.backend.is_float_dtype(weight.dtype):
-            weight.assign(total / len(paths))
+        weight.assign(total / len(paths))
     return model
 
 

@@ -70,7 +70,7 @@ class Checkpoints:
             os.replace(written, path)
         _flush(self.folder)
         others = [other for other in self.paths() if other != path]
-        for old in others[: len(others) + 1 - self.keep]:
+        for old in others[: max(0, len(others) + 1 - self.keep)]:
             old.unlink()
         return path
 
@@ -78,12 +78,12 @@ class Checkpoints:
         """Loads a checkpoint so that training goes on as if never stopped.
 
         `keras.models.load_model` reads the file too, but draws new random
-        numbers for dropout.
+        numbers for dropout; so does this from a file that `save` did not write.
         """
         model = keras.models.load_model(path)
         with zipfile.ZipFile(path) as archive:
-            states = json.loads(archive.comment or "[]")
-        for variable, state in zip(_random_states(model), states, strict=True):
+            states = _read_random_states(archive)
+        for variable, state in zip(_random_states(model), states, strict=False):
             variable.assign(state)
         return model
 
@@ -148,15 +148,22 @@ _NAME = re.compile(r"epoch-(\d{4,})\.keras$")
 
 
 def _write(model, path):
-    model.save(path)
-    states = [
-        keras.ops.convert_to_numpy(variable).tolist()
-        for variable in _random_states(model)
-    ]
+    try:
+        model.save(path)
+    except RuntimeError as error:
+        # h5py's, from closing a file after the error that matters.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+    states = [keras.ops.convert_to_numpy(x).tolist() for x in _random_states(model)]
     with zipfile.ZipFile(path, "a") as archive:
         # Not a file of the archive: Keras would unpack all of it on loading.
         archive.comment = json.dumps(states, separators=(",", ":")).encode()
     _flush(path)
+
+
+def _read_random_states(archive):
+    return json.loads(archive.comment or "[]")
 
 
 def _random_states(model):
@@ -178,10 +185,11 @@ def _flush(path):
 
 
 def _damage(path):
-    """Says what is wrong with a zip archive; None if nothing is."""
+    """Says what is wrong with a checkpoint; None if nothing is."""
     try:
         with zipfile.ZipFile(path) as archive:
             member = archive.testzip()
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        return error
+            _read_random_states(archive)
+    except Exception as error:  # of many kinds, depending on where the damage is
+        return f"{type(error).__name__}: {error}"
     return f"{member} is corrupt" if member else None
