@@ -11,6 +11,7 @@ from keras_transformer.decoding.vocabulary import (
     cut,
     draw,
     largest,
+    locate,
 )
 
 # Short; long with and without a divisor near the root; a prime.
@@ -24,6 +25,7 @@ def test_the_largest_values_are_found_and_equal_ones_stay_in_order(
     size, count, distinct
 ):
     x = np.random.default_rng(size + count).integers(distinct, size=(5, size))
+    x[3] *= np.random.default_rng(count).random(size) < 0.01
     x = np.where(x == 0, -np.inf, x).astype("float32")
     x[4] = -np.inf
     expected = np.argsort(-x, axis=-1, kind="stable")[:, :count]
@@ -70,6 +72,13 @@ def test_a_weight_of_zero_is_never_drawn(size, uniform):
     weights[:, 3] += 1e-9
     drawn = draw(weights, np.full(101, uniform, "float32"))
     assert (ops.convert_to_numpy(pick(weights, drawn)) > 0).all()
+
+
+@pytest.mark.parametrize(("target", "expected"), [(-1e-9, 2), (3.0, 3), (9.0, 2)])
+def test_rounding_does_not_lead_to_a_weight_of_zero(target, expected):
+    weights = np.array([[0.0, 0.0, 3.0, 1.0, 0.0]], "float32")
+    position, _ = locate(weights, np.array([target], "float32"))
+    assert position.numpy().tolist() == [expected]
 
 
 def test_rows_are_taken_of_each_row_alone():
