@@ -19,6 +19,7 @@ from keras_transformer.text import SubwordTokenizer, encode
 
 DEFAULT_SEARCH = BeamSearch(4)
 SHORTEST_PADDED_LENGTH = 16
+BYTES_PER_SUBWORD = 64  # SentencePiece's 16 characters of 4 bytes at most
 BLANK = r"[\s\p{Z}]*"
 
 
@@ -67,10 +68,10 @@ class Translator:
         target_tokenizer: SubwordTokenizer | None = None,
         max_source_length: int = 128,
     ):
-        if max_source_length < 2:
+        if not isinstance(max_source_length, int) or max_source_length < 2:
             raise ValueError(
-                "`max_source_length` must be at least 2, a subword and its end symbol. "
-                f"Received: max_source_length={max_source_length}."
+                "`max_source_length` must be an integer of at least 2, a subword and "
+                f"its end symbol. Received: max_source_length={max_source_length!r}."
             )
         if target_tokenizer is None:
             target_tokenizer = source_tokenizer
@@ -79,11 +80,6 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
-
-    @property
-    def has_shared_tokenizer(self) -> bool:
-        """Whether both languages are split by one vocabulary."""
-        return self.source_tokenizer.model_proto == self.target_tokenizer.model_proto
 
     def translate(
         self,
@@ -137,7 +133,7 @@ class Translator:
         Raises:
             ValueError: If `texts` is not a list of str.
         """
-        _check_texts(texts)
+        texts = _list_of_texts(texts)
         if batch_size < 1:
             raise ValueError(
                 "`batch_size` must be a positive integer. "
@@ -159,16 +155,14 @@ class Translator:
         # Few texts do not fill up a batch; beyond that all batches are of one size.
         batch_size = min(batch_size, 1 << (len(texts) - 1).bit_length())
         for rows, batch in _batches(ids, self.padded_lengths(), batch_size):
-            limit = max_length or self.max_target_length(batch.shape[1])
+            limit = max_length
+            if limit is None:
+                limit = self.max_target_length(batch.shape[1])
             hypotheses = self.model.generate(batch, search, limit)
-            texts_found = self.target_tokenizer.detokenize(hypotheses.ids).numpy()
-            for row, some, scores in zip(
-                rows, texts_found, hypotheses.scores, strict=False
-            ):
-                found[row] = [
-                    Translation(text.decode("utf-8", "replace"), float(score))
-                    for text, score in zip(some, scores, strict=True)
-                ]
+            translations = self._translations(hypotheses)
+            # What fills up a batch comes last, and no row is left for it.
+            for row, best_first in zip(rows, translations, strict=False):
+                found[row] = best_first
         return found
 
     def translate_stream(
@@ -196,6 +190,50 @@ class Translator:
         while chunk := list(itertools.islice(lines, chunk_size)):
             yield from self.translate(chunk, search, batch_size, max_length)
 
+    def export(
+        self,
+        path: str | os.PathLike,
+        search: Search = DEFAULT_SEARCH,
+        max_length: int | None = None,
+    ) -> Path:
+        """Writes a SavedModel that TensorFlow Serving translates with.
+
+        It holds tokenizers, model and search, and needs nothing of this package. Its
+        signatures take a batch of any size, of texts of any lengths:
+
+        | Signature | Inputs | Outputs |
+        | --- | --- | --- |
+        | `serving_default` | `text` | `translation`, `score` |
+        | `translate_n_best` | `text` | `translations`, `scores` |
+        | `translate_ids` | `source_ids` | `ids`, `score` |
+        | `score` | `text`, `target` | `log_probability`, `tokens` |
+
+        All are of shape `(batch,)`, except for `translations` and `scores`, `(batch,
+        num_hypotheses)`, and for ids, `(batch, length)`, which have end symbols and
+        are padded with 0. Texts that are too long are cut, as `translate` cuts them;
+        a target is cut at twice `max_source_length`, or at `max_length`.
+
+        The folder appears under its name when it is complete. It holds requests to
+        warm a server up, and the settings of this export in
+        `assets.extra/translator.json`.
+
+        Args:
+            path: Folder of the new version, such as `saved_models/en-de/1`.
+            search: The search that it translates with; its `num_hypotheses` says how
+                many translations `translate_n_best` returns.
+            max_length: As in `translate`.
+
+        Returns:
+            The path.
+
+        Raises:
+            FileExistsError: If there is something at `path`.
+            ValueError: If `search` draws without a seed.
+        """
+        from keras_transformer.export import export_translator  # which needs this
+
+        return export_translator(self, path, search, max_length)
+
     def encode(self, texts):
         """Returns texts as the model reads them: subwords, end symbol, padding.
 
@@ -208,21 +246,23 @@ class Translator:
             Ids, int32 of shape `(batch, length)`, all padding where a text is blank,
             and a boolean tensor of shape `(batch,)`: which texts were cut.
         """
-        ids, is_cut = encode(texts, self.source_tokenizer, self.max_source_length)
+        texts = tf.convert_to_tensor(texts, tf.string)
+        tokenizer = self.source_tokenizer
+        ids, is_cut = encode_head(texts, tokenizer, self.max_source_length)
+        has_subwords = (ids != tokenizer.end_id) & (ids != tokenizer.pad_id)
         is_blank = tf.strings.regex_full_match(texts, BLANK)
-        is_blank |= ids[:, 0] == self.source_tokenizer.end_id
-        pad_id = self.source_tokenizer.pad_id
-        return tf.where(is_blank[:, None], pad_id, ids), is_cut & ~is_blank
+        is_blank |= ~tf.reduce_any(has_subwords, axis=1)
+        return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
 
     def padded_lengths(self) -> list[int]:
         """Returns the few lengths that sources are padded to, rising."""
-        lengths = [SHORTEST_PADDED_LENGTH]
+        lengths = [min(SHORTEST_PADDED_LENGTH, self.max_source_length)]
         while lengths[-1] < self.max_source_length:
-            lengths.append(2 * lengths[-1])
-        return [*lengths[:-1], self.max_source_length]
+            lengths.append(min(2 * lengths[-1], self.max_source_length))
+        return lengths
 
     def max_target_length(self, padded_length: int) -> int:
-        """Returns how long the translation of a source of that length may be."""
+        """Returns how long translations of sources padded to a length may be."""
         return 2 * padded_length
 
     def save(self, folder: str | os.PathLike) -> None:
@@ -243,18 +283,17 @@ class Translator:
             model = type(self.model).from_config(self.model.get_config())
             model.set_weights(self.model.get_weights())
             model.save(unfinished / "model.keras")
-            for name, tokenizer in self._tokenizers().items():
-                tokenizer.save(unfinished / f"{name}.model")
             settings = {"format": 1, "max_source_length": self.max_source_length}
+            for side, name, tokenizer in self._named_tokenizers():
+                tokenizer.save(unfinished / name)
+                settings[f"{side}_tokenizer"] = name
             text = json.dumps(settings, indent=2) + "\n"
             (unfinished / "translator.json").write_text(text, encoding="utf-8")
             # By name, so that translator.json, which makes a translator, comes last.
             for path in sorted(unfinished.iterdir()):
                 os.replace(path, folder / path.name)
-            for name in {"shared", "source", "target"} - self._tokenizers().keys():
-                (folder / f"{name}.model").unlink(missing_ok=True)
         finally:
-            shutil.rmtree(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "Translator":
@@ -272,23 +311,50 @@ class Translator:
             )
         try:
             text = (folder / "translator.json").read_text(encoding="utf-8")
-            max_source_length = json.loads(text)["max_source_length"]
+            settings = json.loads(text)
+            max_source_length = settings["max_source_length"]
+            names = [settings[f"{side}_tokenizer"] for side in ("source", "target")]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{folder / 'translator.json'} is damaged ({error!r}). Save the "
                 "translator again."
             ) from None
-        is_shared = (folder / "shared.model").is_file()
-        names = ["shared"] if is_shared else ["source", "target"]
-        tokenizers = [SubwordTokenizer.load(folder / f"{name}.model") for name in names]
+        tokenizers = {name: SubwordTokenizer.load(folder / name) for name in names}
         model = _load_model(folder / "model.keras")
-        return cls(model, tokenizers[0], tokenizers[-1], max_source_length)
+        try:
+            return cls(model, *(tokenizers[name] for name in names), max_source_length)
+        except ValueError as error:
+            raise ValueError(f"{folder} cannot be loaded. {error}") from None
 
-    def _tokenizers(self):
-        """Returns the tokenizers by the names of their files."""
-        if self.has_shared_tokenizer:
-            return {"shared": self.source_tokenizer}
-        return {"source": self.source_tokenizer, "target": self.target_tokenizer}
+    def _translations(self, hypotheses):
+        texts = self.target_tokenizer.detokenize(hypotheses.ids).numpy()
+        return [
+            [
+                Translation(text.decode("utf-8", "replace"), float(score))
+                for text, score in zip(*best_first, strict=True)
+            ]
+            for best_first in zip(texts, hypotheses.scores, strict=True)
+        ]
+
+    def _named_tokenizers(self):
+        """Yields `(side, name of the file, tokenizer)`."""
+        pair = {"source": self.source_tokenizer, "target": self.target_tokenizer}
+        is_shared = len({tokenizer.model_proto for tokenizer in pair.values()}) == 1
+        for side, tokenizer in pair.items():
+            yield side, f"{'shared' if is_shared else side}.model", tokenizer
+
+
+def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
+    """Returns what `text.encode` does, in time that long texts do not add to.
+
+    SentencePiece takes the square of the time for a run of unknown characters: 36
+    seconds for a megabyte. So it gets no more than a subword can be made of, times
+    `max_length`.
+    """
+    num_bytes = BYTES_PER_SUBWORD * max_length
+    head = tf.strings.substr(texts, 0, num_bytes)
+    ids, is_cut = encode(head, tokenizer, max_length)
+    return ids, is_cut | (tf.strings.length(texts) > num_bytes)
 
 
 def _load_model(path):
@@ -296,48 +362,47 @@ def _load_model(path):
         raise FileNotFoundError(f"{path} is missing. Save the translator again.")
     try:
         return keras.models.load_model(path, compile=False)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except Exception as error:  # Keras raises what it comes upon in a damaged file
         reason = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{path} is no model that can be loaded: {reason}") from None
+        raise ValueError(f"{path} is no Keras model, or damaged: {reason}") from None
 
 
 def _batches(ids, padded_lengths, batch_size):
-    """Yields `(rows, ids[rows])`, padded, the shortest first, without blank rows.
+    """Yields `(rows, ids of the rows)`, the shortest first, without rows of padding.
 
-    All batches have `batch_size` rows: copies of a row that is there fill up the
-    last one of each length, since they end when that row ends.
+    All batches have `batch_size` rows: copies of its own rows fill up the last one of
+    each length, since they take no more steps than it does.
     """
     lengths = np.count_nonzero(ids, axis=1)
     ids = np.pad(ids, ((0, 0), (0, padded_lengths[-1] - ids.shape[1])))
     order = np.argsort(lengths, kind="stable")
-    shorter = 0
-    for padded in padded_lengths:
-        fits = (lengths[order] > shorter) & (lengths[order] <= padded)
-        for rows in _chunks(order[fits], batch_size):
-            filled = np.resize(rows, batch_size)
-            yield rows, ids[filled, :padded]
-        shorter = padded
+    order = order[lengths[order] > 0]
+    for length in padded_lengths:
+        fits = lengths[order] <= length
+        for start in range(0, fits.sum(), batch_size):
+            rows = order[fits][start : start + batch_size]
+            yield rows, ids[np.resize(rows, batch_size), :length]
+        order = order[~fits]
 
 
-def _chunks(items, size):
-    return (items[start : start + size] for start in range(0, len(items), size))
-
-
-def _check_texts(texts):
-    if isinstance(texts, (str, bytes)):
-        raise ValueError(
-            f"`texts` must be a list of str. Received: a single {type(texts).__name__}."
-            " Put it in a list."
-        )
+def _list_of_texts(texts):
+    is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
+    texts = [texts] if is_single else list(texts)
     for index, text in enumerate(texts):
-        if not isinstance(text, str):
+        if is_single or not isinstance(text, str):
+            place = "texts" if is_single else f"texts[{index}]"
             raise ValueError(
                 "`texts` must be a list of str. "
-                f"Received: texts[{index}] of type {type(text).__name__}."
+                f"Received: {place} of type {type(text).__name__}."
             )
+    return texts
 
 
 def _check_fit(model, source_tokenizer, target_tokenizer):
+    if not isinstance(model, Transformer):
+        raise ValueError(
+            f"`model` must be a Transformer. Received: a {type(model).__name__}."
+        )
     config = model.get_config()
     source_size = config["source_vocabulary_size"]
     target_size = config["target_vocabulary_size"] or source_size
