@@ -1,0 +1,20 @@
+"""Pictures of attention, positions and training, each a Matplotlib `Figure`."""
+
+from keras_transformer.plots.attention import attention_map
+from keras_transformer.plots.positions import position_table
+from keras_transformer.plots.training import learning_rate, training_curves
+from keras_transformer.plots.translation import (
+    AttendedTranslation,
+    translate_with_attention,
+    translation_attention,
+)
+
+__all__ = [
+    "AttendedTranslation",
+    "attention_map",
+    "learning_rate",
+    "position_table",
+    "training_curves",
+    "translate_with_attention",
+    "translation_attention",
+]

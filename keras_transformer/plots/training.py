@@ -1,0 +1,125 @@
+"""A training in curves: its log, and the learning rate that it followed."""
+
+import csv
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogFormatter, MaxNLocator
+
+from keras_transformer.plots.layout import grid
+
+NO_CURVES = ("epoch", "learning_rate", "seconds")
+
+
+def training_curves(log) -> Figure:
+    """Draws the loss and each metric of a training, epoch by epoch.
+
+    Args:
+        log: Path of a run's `log.csv`, or of a file that Keras's `CSVLogger` wrote; or
+            the `History` that `model.fit` returns. What a `History` has of every nth
+            epoch only is taken to be of the epochs n, 2n and so on.
+
+    Returns:
+        A `matplotlib.figure.Figure` with axes for the loss and for each metric, on
+        which training and validation can be compared.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no such log, or holds no epoch yet.
+
+    Example:
+        >>> history = keras.callbacks.History()
+        >>> history.epoch, history.history = [0, 1], {"loss": [3, 2]}
+        >>> [axes.get_title() for axes in kt.plots.training_curves(history).axes]
+        ['loss']
+    """
+    curves = _read_history(log) if hasattr(log, "history") else _read_csv(log)
+    names = dict.fromkeys(name.removeprefix("val_") for name in curves)
+    names = [name for name in names if name not in NO_CURVES]
+    if not names:
+        raise ValueError(f"`log` must hold an epoch. Received: log={log}.")
+    rows, columns = grid(len(names), 3)
+    figure = Figure((4 * columns, 3 * rows), layout="constrained")
+    axes = None
+    for index, name in enumerate(names):
+        axes = figure.add_subplot(rows, columns, index + 1, sharex=axes)
+        title = name.replace("_", " ").replace("bleu", "BLEU")
+        axes.set(title=title, xlabel="epoch")
+        if name in curves:
+            axes.plot(*curves[name], ".-", color="0.6", label="training")
+        if f"val_{name}" in curves:
+            axes.plot(*curves[f"val_{name}"], ".-", color="C0", label="validation")
+        if name == "perplexity":  # falls by orders of magnitude
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(LogFormatter())
+            axes.yaxis.set_minor_formatter(LogFormatter())
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(frameon=False)
+        _tidy(axes)
+    return figure
+
+
+def learning_rate(schedule, steps: int) -> Figure:
+    """Draws the first steps of a learning-rate schedule.
+
+    Args:
+        schedule: A `keras.optimizers.schedules.LearningRateSchedule`.
+        steps: How many steps.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If `steps` is not positive.
+
+    Example:
+        >>> schedule = kt.training.InverseSquareRootSchedule(512, warmup_steps=400)
+        >>> kt.plots.learning_rate(schedule, steps=2000).axes[0].get_xlabel()
+        'step'
+    """
+    if steps < 1:
+        raise ValueError(f"`steps` must be positive. Received: steps={steps}.")
+    figure = Figure((7, 3.5), layout="constrained")
+    axes = figure.add_subplot(xlabel="step", ylabel="learning rate")
+    # As many as can be told apart.
+    shown = np.unique(np.linspace(0, steps - 1, 500, dtype=int))
+    axes.plot(shown, [float(schedule(int(step))) for step in shown])
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    _tidy(axes)
+    return figure
+
+
+def _tidy(axes):
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="0.92")
+
+
+def _read_history(history):
+    """Returns `(epochs, values)` of each name in a `History`."""
+    epochs, curves = [epoch + 1 for epoch in history.epoch], {}
+    for name, values in history.history.items():
+        every = len(epochs) // len(values)
+        curves[name] = epochs[every - 1 :: every][: len(values)], values
+    return curves
+
+
+def _read_csv(path):
+    """Returns `(epochs, values)` of each column; empty cells are left out."""
+    curves = {}
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        for row in rows:
+            try:
+                epoch = float(row["epoch"])
+                for name, cell in row.items():
+                    if cell not in ("", "NA"):  # as Keras writes what is not there
+                        epochs, values = curves.setdefault(name, ([], []))
+                        epochs.append(epoch)
+                        values.append(float(cell))
+            except (KeyError, TypeError, ValueError):
+                raise ValueError(
+                    f"{path}:{rows.line_num} is no epoch of a training. Name the "
+                    "log.csv of a run."
+                ) from None
+    return curves
