@@ -114,7 +114,7 @@ class Sampling(IndependentSearch):
         """Turns logits into the weights to draw with, of any sum."""
         # Minus infinity less itself, where all is forbidden, is no number.
         largest_logit = ops.maximum(largest_logit, np.finfo("float32").min)
-        temperature = np.clip(self.temperature, 1e-37, 1e37)  # as float32
+        temperature = min(max(self.temperature, 1e-37), 1e37)  # as float32
         log_weights = (logits - largest_logit) / temperature
         weights = ops.exp(log_weights)
         if self.top_p is None:
