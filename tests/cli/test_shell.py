@@ -1,0 +1,346 @@
+import contextlib
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_corpus import sentences, write_corpus, write_lines, write_recipe
+from typer.testing import CliRunner
+
+from keras_transformer import Translator
+from keras_transformer.cli import app
+from keras_transformer.decoding import BeamSearch, GreedySearch
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
+
+
+def shell(*arguments, stdin=None):
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
+
+
+def in_one_line(result):
+    """Returns the one line on standard error."""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+@contextlib.contextmanager
+def process(*arguments):
+    """A Python of its own, which is gone when the block ends."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    started = subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        text=True,
+    )
+    with started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+@pytest.fixture
+def heeded_ctrl_c():
+    """Has processes heed Ctrl-C, even if the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recipe(text):
+    return write_recipe(text / "small.yaml")
+
+
+@pytest.fixture(scope="module")
+def run(text, recipe, tmp_path_factory):
+    """A run that the shell trained for two epochs."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    result = shell("train", recipe, "--data", text, "--run", folder)
+    assert result.exit_code == 0, result.stderr
+    assert "Epoch 2/2" in result.stdout
+    assert result.stdout.endswith(f"The translator is in {folder / 'translator'}.\n")
+    assert not result.stderr
+    return folder
+
+
+def test_the_same_command_goes_on_after_the_last_epoch(text, recipe, run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    result = shell(
+        "train", recipe, "--data", text, "--run", folder, "--set", "training.epochs=3"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "Epoch 3/3" in result.stdout
+    assert "Epoch 2/3" not in result.stdout
+    rows = (folder / "log.csv").read_text().splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["epoch", "1", "2", "3"]
+
+
+def test_ctrl_c_leaves_the_last_epoch_and_says_how_to_go_on(
+    text, recipe, tmp_path, heeded_ctrl_c
+):
+    arguments = ("train", recipe, "--data", text, "--run", tmp_path / "run")
+    with process("-m", "keras_transformer.cli", *arguments, "--epochs", 999) as train:
+        for line in train.stdout:
+            if line.startswith("Epoch 2/"):
+                break
+        train.send_signal(signal.SIGINT)
+        _, stderr = train.communicate()
+    assert train.returncode == 130
+    assert len(stderr.splitlines()) == 1, stderr
+    assert "is saved: the same command goes on from there" in stderr
+    assert (tmp_path / "run" / "checkpoints" / "epoch-0001.keras").is_file()
+
+
+def test_standard_input_is_translated_line_by_line(run):
+    result = shell("translate", run, stdin="ba ko li\n\nmu ne\nri")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.split("\n")
+    assert len(lines) == 5
+    assert lines[1] == lines[4] == ""
+    alone = shell("translate", run, "--batch-size", 1, stdin="ba ko li\n")
+    assert alone.stdout.splitlines() == lines[:1]
+
+
+def test_a_file_gives_what_standard_input_gives(run, tmp_path):
+    lines = "".join(f"{line}\n" for line in sentences(5, seed=11))
+    with gzip.open(tmp_path / "text.gz", "wt") as file:
+        file.write(lines)
+    output = tmp_path / "output"
+    result = shell("translate", run, tmp_path / "text.gz", "--output", output)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert output.read_text() == shell("translate", run, stdin=lines).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "search"),
+    [
+        ([], BeamSearch(2, length_penalty=0.6)),  # as the recipe says
+        (["--beam-width", 1], GreedySearch()),
+        (["--beam-width", 3, "--length-penalty", 7], BeamSearch(3, length_penalty=7)),
+    ],
+)
+def test_options_choose_the_search(run, options, search):
+    lines = sentences(3, seed=5)
+    wanted = Translator.load(run / "translator").translate(lines, search)
+    result = shell("translate", run, *options, stdin="\n".join(lines))
+    assert result.stdout.splitlines() == wanted
+
+
+def test_a_sentence_that_is_too_long_is_told_by_its_line(run):
+    result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2
+    assert "standard input:2 is cut: it is longer than the 32" in in_one_line(result)
+
+
+def test_both_bleu_figures_come_with_their_signatures(run, tmp_path):
+    output = tmp_path / "output"
+    result = shell("evaluate", run, "--split", "test", "--output", output)
+    assert result.exit_code == 0, result.stderr
+    cased, paper, count = result.stdout.splitlines()
+    assert cased.startswith("cased BLEU")
+    assert "tok:13a" in cased
+    assert paper.startswith("paper-protocol BLEU")
+    assert "tok:none" in paper
+    assert count.startswith("7 sentences")
+    assert len(output.read_text().splitlines()) == 7
+
+
+def test_a_saved_translator_is_scored_by_a_recipe(run, recipe, text):
+    arguments = ("evaluate", run / "translator", "--data", text)
+    result = shell(*arguments, "--split", "validation", "--recipe", recipe)
+    assert result.exit_code == 0, result.stderr
+    (cased, count) = result.stdout.splitlines()  # it names no tokenized references
+    assert "cased BLEU" in cased
+    assert "--recipe" in in_one_line(shell(*arguments))
+
+
+def test_averaging_makes_the_translator_anew(run, tmp_path):
+    from keras_transformer.run import Run
+
+    folder = shutil.copytree(run, tmp_path / "run")
+    result = shell("average", folder, "--last", 1)
+    assert result.exit_code == 0, result.stderr
+    assert "averages epoch-0002.keras." in result.stdout
+    checkpoints = Run(folder).checkpoints()
+    last = checkpoints.load(checkpoints.latest()).get_weights()
+    for weight, wanted in zip(
+        Run(folder).translator().model.get_weights(), last, strict=True
+    ):
+        np.testing.assert_array_equal(weight, wanted)
+
+
+def test_exports_are_numbered(run, tmp_path):
+    (tmp_path / "served" / "4").mkdir(parents=True)
+    result = shell("export", run, tmp_path / "served", "--beam-width", 1)
+    assert result.exit_code == 0, result.stderr
+    assert f"in {tmp_path / 'served' / '5'}." in result.stdout
+    assert (tmp_path / "served" / "5" / "saved_model.pb").is_file()
+
+
+def test_the_demo_trains_translates_and_exports(tmp_path):
+    small = [
+        *("--set", "training.epochs=1", "--set", "training.tokens_per_batch=16384"),
+        *("--set", "training.jit_compile=false", "--set", "model.num_layers=1"),
+        *("--set", "model.hidden_dim=8", "--set", "model.num_heads=2"),
+        *("--set", "model.intermediate_dim=11"),
+    ]
+    result = shell(
+        *("demo", "--run", tmp_path / "run", "--export", tmp_path / "served", *small)
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "val_loss" in result.stdout
+    assert "of 500 held-out phrases" in result.stdout
+    assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"train.aa": None}, "train.aa: No such file or directory"),
+        ({"val.aa": None}, "val.aa does not exist"),
+        ({"train.bb": []}, "train.bb is empty"),
+        ({"val.bb": sentences(5, seed=3)}, "val.aa:6 has no counterpart"),
+        ({"train.aa": ["ba"] * 17 + [""] + ["ko"] * 35}, "train.aa:18 is an empty"),
+        ({"train.aa": [b"ba", b"b\xe4"]}, "train.aa:2 is not UTF-8"),
+    ],
+)
+def test_faulty_text_is_told_by_file_and_line(tmp_path, files, message):
+    write_corpus(tmp_path)
+    for name, lines in files.items():
+        if lines is None:
+            (tmp_path / name).unlink()
+        elif lines and isinstance(lines[0], bytes):
+            (tmp_path / name).write_bytes(b"\n".join(lines))
+        else:
+            write_lines(tmp_path / name, lines)
+    recipe = write_recipe(tmp_path / "small.yaml")
+    result = shell("train", recipe, "--data", tmp_path, "--run", tmp_path / "run")
+    assert result.exit_code == 1
+    assert message in in_one_line(result)
+    assert in_one_line(result).startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tokens-per-batch", 13], "Received: tokens_per_batch=13, max_length=16"),
+        (["--set", "tokenizer.vocabulary_size=5000"], "`vocabulary_size` must be at m"),
+        (["--set", "model.hidden_dim=9"], "num_heads=2, hidden_dim=9"),
+        (["--set", "model.preset=small"], "`preset` must be one of"),
+        (["--set", "model.activation=rellu"], "rellu"),
+        (["--set", "training.precision=float7"], "float7"),
+        (["--set", "training.strategy=hope"], "hope"),
+        (["--set", "training.epoch=3"], "Did you mean `training.epochs`?"),
+        (["--set", "training.max_length=3"], "longer than max_length=3"),
+        (["--target", "dd"], "train.dd: No such file"),
+    ],
+)
+def test_settings_that_do_not_go_are_told(recipe, text, tmp_path, options, message):
+    result = shell(
+        *("train", recipe, "--data", text, "--run", tmp_path / "run", *options)
+    )
+    assert result.exit_code == 1, result.output
+    assert message in in_one_line(result)
+
+
+def test_a_run_of_another_model_is_told(recipe, text, run):
+    result = shell("train", recipe, "--data", text, "--run", run, "--seed", 7)
+    assert result.exit_code == 1
+    assert "training.seed was 1 and is 7. Name another run" in in_one_line(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "nothing", "--run", "run"], "nothing is no recipe. Name a YAML"),
+        (["translate", "nothing"], "nothing holds no translator"),
+        (["evaluate", "nothing"], "nothing holds no run"),
+        (["export", "nothing", "served"], "nothing holds no translator"),
+        (["average", "nothing"], "nothing holds no run"),
+    ],
+)
+def test_what_is_not_there_is_told(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = shell(*arguments)
+    assert result.exit_code == 1
+    assert message in in_one_line(result)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
+    result = shell("translate", run, tmp_path / "none")
+    assert result.exit_code == 1
+    assert "none does not exist" in in_one_line(result)
+    result = shell("translate", run, stdin=b"ba\nb\xe4\n")
+    assert result.exit_code == 1
+    assert "standard input:2 is not UTF-8" in in_one_line(result)
+
+
+def test_a_text_is_not_overwritten_by_its_translation(run, tmp_path):
+    write_lines(tmp_path / "text", ["ba"])
+    result = shell("translate", run, tmp_path / "text", "-o", tmp_path / "text")
+    assert result.exit_code == 1
+    assert "Name another file" in in_one_line(result)
+    assert (tmp_path / "text").read_text() == "ba\n"
+
+
+def test_debug_shows_where_an_error_arose(tmp_path):
+    result = shell("--debug", "train", tmp_path, "--run", tmp_path)
+    assert isinstance(result.exception, FileNotFoundError)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train"],
+        ["train", "multi30k"],
+        ["train", "multi30k", "--run", "run", "--set", "epochs"],
+        ["translate", "run", "--beam-width", "0"],
+        ["evaluate", "run", "--split", "training"],
+        ["dance"],
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = shell(*arguments)
+    assert result.exit_code == 2
+    assert "Usage" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_every_option(command):
+    result = shell(command, "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.stdout
+
+
+def test_help_comes_without_loading_tensorflow():
+    code = (
+        "import sys; from keras_transformer.cli import app;"
+        "app(['train', '--help'], standalone_mode=False);"
+        "sys.exit('keras' in sys.modules or 'tensorflow' in sys.modules)"
+    )
+    with process("-c", code) as shown:
+        stdout, stderr = shown.communicate()
+    assert shown.returncode == 0, stderr
+    assert "--tokens-per-batch" in stdout
