@@ -1,0 +1,351 @@
+import contextlib
+import resource
+import signal
+import subprocess
+import sys
+import zipfile
+
+import h5py
+import hypothesis
+import hypothesis.strategies as st
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.models import Transformer
+from keras_transformer.training import (
+    Checkpoints,
+    InverseSquareRootSchedule,
+    SaveCheckpoints,
+    TokenCrossentropy,
+)
+
+
+def small_model(value=0.0):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5)])
+    model.set_weights([np.full((3, 5), value), np.zeros(5)])
+    return model
+
+
+def value_of(path):
+    return keras.models.load_model(path).get_weights()[0][0, 0]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """Those of two epochs, the weights of which are all 1 and all 2."""
+    checkpoints = Checkpoints(tmp_path / "run")
+    for epoch in (1, 2):
+        checkpoints.save(small_model(epoch), epoch)
+    return checkpoints
+
+
+# Names and numbers
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3, 7, 11])
+@pytest.mark.parametrize("epochs", [1, 7])
+def test_the_newest_checkpoints_are_kept_and_nothing_else(tmp_path, keep, epochs):
+    checkpoints = Checkpoints(tmp_path, keep=keep)
+    for epoch in range(1, epochs + 1):
+        path = checkpoints.save(small_model(), epoch)
+        assert path == checkpoints.latest()
+    kept = range(max(1, epochs - keep + 1), epochs + 1)
+    assert [checkpoints.epoch_of(path) for path in checkpoints.paths()] == list(kept)
+    assert names(tmp_path) == [path.name for path in checkpoints.paths()]
+
+
+def test_paths_are_in_the_order_of_their_epochs(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for epoch in (10007, 3, 9973, 11):
+        checkpoints.save(small_model(), epoch)
+    assert [path.name for path in checkpoints.paths()] == [
+        "epoch-0003.keras",
+        "epoch-0011.keras",
+        "epoch-9973.keras",
+        "epoch-10007.keras",
+    ]
+
+
+def test_a_new_checkpoint_is_kept_even_before_later_ones(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(small_model(), 7)
+    path = checkpoints.save(small_model(), 5)
+    assert checkpoints.paths() == [path]
+
+
+def test_an_epoch_saved_again_replaces_the_old_checkpoint(checkpoints):
+    path = checkpoints.save(small_model(17), 2)
+    assert value_of(path) == 17
+    assert len(checkpoints.paths()) == 2
+
+
+def test_other_files_in_the_folder_are_left_alone(checkpoints):
+    for name in ("epoch-last.keras", "notes.txt", "epoch-0003.keras.bak"):
+        (checkpoints.folder / name).write_text("mine")
+    Checkpoints(checkpoints.folder, keep=1).save(small_model(), 3)
+    assert names(checkpoints.folder) == [
+        "epoch-0003.keras",
+        "epoch-0003.keras.bak",
+        "epoch-last.keras",
+        "notes.txt",
+    ]
+
+
+def test_a_folder_without_checkpoints_has_no_latest(tmp_path):
+    assert Checkpoints(tmp_path / "none").paths() == []
+    assert Checkpoints(tmp_path / "none").latest() is None
+
+
+@pytest.mark.parametrize("name", ["model.keras", "epoch-7.keras", "epoch-0007.h5"])
+def test_only_checkpoints_have_an_epoch(tmp_path, name):
+    with pytest.raises(ValueError, match="must be a checkpoint, named like epoch-0007"):
+        Checkpoints(tmp_path).epoch_of(tmp_path / name)
+
+
+def test_at_least_one_checkpoint_must_be_kept(tmp_path):
+    with pytest.raises(ValueError, match="`keep` must be a positive integer.*keep=0"):
+        Checkpoints(tmp_path, keep=0)
+
+
+# Going on
+
+
+def copy_task(rows):
+    random = np.random.default_rng(7)
+    labels = random.integers(4, 13, (rows, 5), "int32")
+    targets = np.concatenate([np.full((rows, 1), 2, "int32"), labels[:, :-1]], axis=1)
+    inputs = {"source_ids": labels, "target_ids": targets}
+    return tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(7)
+
+
+def new_transformer():
+    model = Transformer(
+        13, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11, dropout=0.1
+    )
+    model.compile(
+        keras.optimizers.Adam(InverseSquareRootSchedule(8, warmup_steps=11)),
+        TokenCrossentropy(label_smoothing=0.1),
+    )
+    return model
+
+
+def train(model, checkpoints, epochs, initial_epoch=0):
+    history = model.fit(
+        copy_task(31),
+        epochs=epochs,
+        initial_epoch=initial_epoch,
+        callbacks=[SaveCheckpoints(checkpoints)],
+        shuffle=False,
+        verbose=0,
+    )
+    return history.history["loss"]
+
+
+def test_training_resumed_equals_training_uninterrupted(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    uninterrupted = new_transformer()
+    losses = train(uninterrupted, checkpoints, epochs=5)
+
+    second = tmp_path / "epoch-0002.keras"
+    resumed = checkpoints.load(second)
+    again = Checkpoints(tmp_path / "again")
+    resumed_losses = train(
+        resumed, again, epochs=5, initial_epoch=checkpoints.epoch_of(second)
+    )
+    assert [path.name for path in again.paths()] == [
+        "epoch-0003.keras",
+        "epoch-0004.keras",
+        "epoch-0005.keras",
+    ]
+    np.testing.assert_allclose(resumed_losses, losses[2:], rtol=1e-6)
+    assert int(resumed.optimizer.iterations) == int(uninterrupted.optimizer.iterations)
+    pairs = zip(
+        [*resumed.variables, *resumed.optimizer.variables],
+        [*uninterrupted.variables, *uninterrupted.optimizer.variables],
+        strict=True,
+    )
+    for found, expected in pairs:
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(found),
+            keras.ops.convert_to_numpy(expected),
+            rtol=0,
+            atol=1e-6,
+            err_msg=expected.path,
+        )
+
+
+def test_a_model_file_without_random_states_loads_too(tmp_path):
+    layers = [keras.layers.Dense(5), keras.layers.Dropout(0.1)]
+    model = keras.Sequential([keras.Input((3,)), *layers])
+    model.save(tmp_path / "epoch-0001.keras")
+    loaded = Checkpoints(tmp_path).load(tmp_path / "epoch-0001.keras")
+    for found, expected in zip(loaded.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+# Damage
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])
+def test_a_cut_checkpoint_is_skipped(checkpoints, share):
+    first, second = checkpoints.paths()
+    content = second.read_bytes()
+    second.write_bytes(content[: int(share * len(content))])
+    with pytest.warns(
+        UserWarning, match="epoch-0002.keras: skipped.*not whole"
+    ) as all_:
+        assert checkpoints.latest() == first
+    assert len(all_) == 1
+    assert "\n" not in str(all_[0].message)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a checkpoint whose weights are all 23."""
+    folder = tmp_path_factory.mktemp("whole")
+    return Checkpoints(folder).save(small_model(23), 1).read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:.*skipped, the checkpoint is not whole")
+@hypothesis.given(index=st.integers(0, 10**9), bit=st.integers(0, 7))
+def test_a_checkpoint_with_a_wrong_bit_is_skipped_or_harmless(
+    whole, tmp_path_factory, index, bit
+):
+    content = bytearray(whole)
+    content[index % len(content)] ^= 1 << bit
+    checkpoints = Checkpoints(tmp_path_factory.getbasetemp())
+    path = checkpoints.folder / "epoch-0001.keras"
+    path.write_bytes(content)
+    if checkpoints.latest():
+        assert value_of(path) == 23
+
+
+def test_the_weights_are_guarded_by_a_checksum(checkpoints):
+    first, second = checkpoints.paths()
+    content = second.read_bytes()
+    values = np.full((3, 5), 2, "float32").tobytes()
+    assert content.count(values) == 1
+    second.write_bytes(content.replace(values, values[:-1] + b"\xff"))
+    with pytest.warns(UserWarning, match="model.weights.h5"):
+        assert checkpoints.latest() == first
+
+
+SAVE_WITHOUT_END = """
+import itertools, sys
+import keras
+import numpy as np
+from keras_transformer.training import Checkpoints
+
+model = keras.Sequential([keras.Input((997,)), keras.layers.Dense(9973)])  # 40 MB
+checkpoints = Checkpoints(sys.argv[1], keep=2)
+for epoch in itertools.count(1):
+    model.set_weights([np.full((997, 9973), epoch), np.full(9973, epoch)])
+    checkpoints.save(model, epoch)
+    print(epoch, flush=True)
+"""
+
+
+def test_a_kill_in_the_middle_of_a_checkpoint_leaves_the_last_whole_one(tmp_path):
+    def is_being_written():
+        return any(path.stat().st_size for path in tmp_path.glob(".*/epoch-*"))
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", SAVE_WITHOUT_END, tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process, contextlib.suppress(FileNotFoundError):
+        saved = [int(process.stdout.readline()) for _ in range(3)]
+        while not is_being_written():
+            pass
+        process.send_signal(signal.SIGKILL)
+        saved += map(int, process.stdout)
+    assert process.returncode == -signal.SIGKILL
+    assert is_being_written(), "the kill came between two checkpoints"
+
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    path = checkpoints.latest()
+    assert checkpoints.epoch_of(path) == saved[-1]
+    assert value_of(path) == saved[-1]
+    checkpoints.save(small_model(), saved[-1] + 1)
+    assert names(tmp_path) == [path.name for path in checkpoints.paths()]
+
+
+# A full disk
+
+
+@contextlib.contextmanager
+def files_no_larger_than(size):
+    """Lets every write beyond `size` bytes of a file fail, as on a full disk."""
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, unlimited[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999])
+def test_on_a_full_disk_the_folder_is_as_before(checkpoints, share):
+    size = checkpoints.latest().stat().st_size
+    with files_no_larger_than(int(share * size)), pytest.raises(OSError, match="large"):
+        checkpoints.save(small_model(), 3)
+    assert names(checkpoints.folder) == ["epoch-0001.keras", "epoch-0002.keras"]
+    assert value_of(checkpoints.latest()) == 2
+
+
+def test_a_training_goes_on_while_the_disk_is_full(checkpoints):
+    model = small_model()
+    model.compile("sgd", "mse")
+    with (
+        files_no_larger_than(5003),
+        pytest.warns(UserWarning, match="epoch [34] is not saved.*Make room") as all_,
+    ):
+        history = model.fit(
+            np.ones((7, 3)),
+            np.ones((7, 5)),
+            epochs=4,
+            initial_epoch=2,
+            verbose=0,
+            callbacks=[SaveCheckpoints(checkpoints)],
+        )
+    assert history.epoch == [2, 3]
+    lines = [str(x.message) for x in all_ if x.category is UserWarning]
+    assert len(lines) == 2
+    assert "\n" not in "".join(lines)
+    assert checkpoints.epoch_of(checkpoints.latest()) == 2
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class SavedByItself(keras.layers.Layer):
+    """Writes a file of its own, as Keras does with models of half the memory."""
+
+    def call(self, inputs):
+        return inputs
+
+    def save_own_variables(self, store):
+        with h5py.File(self.file, "w") as file:
+            file["weights"] = np.ones(10007)
+
+
+def test_an_error_of_closing_a_file_does_not_hide_that_the_disk_is_full(tmp_path):
+    layer = SavedByItself()
+    layer.file = tmp_path / "weights.h5"
+    model = keras.Sequential([keras.Input((3,)), layer])
+    with files_no_larger_than(5003), pytest.raises(OSError, match="File too large"):
+        Checkpoints(tmp_path / "run").save(model, 1)
+    assert names(tmp_path / "run") == []
+
+
+def test_the_random_states_are_no_file_of_the_archive(tmp_path):
+    # Keras would unpack the whole archive if there were a file more.
+    path = Checkpoints(tmp_path).save(new_transformer(), 1)
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.namelist()) == 3
