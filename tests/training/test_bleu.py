@@ -1,0 +1,77 @@
+import gzip
+
+import pytest
+
+from keras_transformer.training import cased_bleu, paper_protocol_bleu
+
+REFERENCES = [
+    "Ein Mann fährt auf einem Fahrrad.",
+    "Zwei Hunde spielen im Schnee.",
+    "Eine Frau liest ein Buch.",
+]
+TOKENIZED = [
+    "ein mann fährt auf einem fahrrad .",
+    "zwei hunde spielen im schnee .",
+    "eine frau liest ein buch .",
+]
+
+
+def paper_protocol_bleu_of_german(hypotheses, references):
+    return paper_protocol_bleu(hypotheses, references, "de")
+
+
+def read(path):
+    return gzip.open(path, "rt", encoding="utf-8").read().splitlines()
+
+
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_references_of_papers_are_rebuilt_from_raw_text(multi30k, language):
+    raw = read(multi30k / f"raw/test_2016_flickr.{language}.gz")
+    tokenized = read(multi30k / f"tok/test_2016_flickr.{language}.gz")
+    assert len(raw) == 1000
+    score, _ = paper_protocol_bleu(raw, tokenized, language)
+    assert score == pytest.approx(100)
+    # BLEU pools the corpus: line by line it must be 100 too.
+    for text, reference in zip(raw, tokenized, strict=True):
+        score, _ = paper_protocol_bleu([text] * 4, [reference] * 4, language)
+        assert score == pytest.approx(100), reference
+
+
+def test_the_right_translations_have_100():
+    assert cased_bleu(REFERENCES, REFERENCES)[0] == pytest.approx(100)
+    score, _ = paper_protocol_bleu(REFERENCES, TOKENIZED, "de")
+    assert score == pytest.approx(100)
+
+
+def test_case_counts_only_in_the_cased_figure():
+    lowered = [text.lower() for text in REFERENCES]
+    assert cased_bleu(lowered, REFERENCES)[0] < 90
+    score, _ = paper_protocol_bleu(lowered, TOKENIZED, "de")
+    assert score == pytest.approx(100)
+
+
+def test_a_wrong_word_costs_less_than_a_wrong_sentence():
+    word = [REFERENCES[0].replace("Mann", "Hund"), *REFERENCES[1:]]
+    sentence = [REFERENCES[1], *REFERENCES[1:]]
+    assert 100 > cased_bleu(word, REFERENCES)[0] > cased_bleu(sentence, REFERENCES)[0]
+
+
+def test_translations_without_a_right_word_have_nothing():
+    assert cased_bleu(["", "", ""], REFERENCES)[0] == 0
+    assert paper_protocol_bleu(["", "", ""], TOKENIZED, "de")[0] == 0
+
+
+def test_the_signatures_say_how_the_figures_were_computed():
+    _, cased = cased_bleu(REFERENCES, REFERENCES)
+    _, paper = paper_protocol_bleu(REFERENCES, TOKENIZED, "de")
+    settings = "nrefs:1|case:mixed|eff:no|tok:{}|smooth:exp|version:"
+    assert cased.startswith(settings.format("13a"))
+    assert paper.startswith(settings.format("none"))
+
+
+@pytest.mark.parametrize("bleu", [cased_bleu, paper_protocol_bleu_of_german])
+@pytest.mark.parametrize(("hypotheses", "references"), [(2, 3), (3, 2), (0, 0)])
+def test_each_reference_needs_a_translation(bleu, hypotheses, references):
+    message = f"Received: {hypotheses} hypotheses and {references} references"
+    with pytest.raises(ValueError, match=message):
+        bleu(REFERENCES[:hypotheses], TOKENIZED[:references])

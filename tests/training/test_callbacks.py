@@ -1,0 +1,80 @@
+import csv
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.training import BleuCallback, cased_bleu
+
+SOURCES = ["A dog runs in the snow.", "A man rides a bike.", "Two girls read."]
+REFERENCES = ["Ein Hund rennt im Schnee.", "Ein Mann fährt Rad.", "Zwei Mädchen lesen."]
+
+
+class Learner:
+    """Translates one sentence more each time, and the others not at all."""
+
+    def __init__(self):
+        self.known = 0
+
+    def __call__(self, texts):
+        assert isinstance(texts, list)
+        self.known += 1
+        right = dict(zip(SOURCES, REFERENCES, strict=True))
+        known = SOURCES[: self.known]
+        return [right[text] if text in known else text for text in texts]
+
+
+def fit(epochs, *callbacks):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    inputs, outputs = np.ones((5, 3)), np.ones((5, 2))
+    return model.fit(
+        inputs, outputs, epochs=epochs, verbose=0, callbacks=[*callbacks]
+    ).history
+
+
+def bleu_when_known(count):
+    return cased_bleu(REFERENCES[:count] + SOURCES[count:], REFERENCES)[0]
+
+
+def test_the_figure_is_in_the_logs_of_every_epoch():
+    history = fit(3, BleuCallback(Learner(), SOURCES, REFERENCES))
+    assert history["val_bleu"] == pytest.approx([bleu_when_known(n) for n in (1, 2, 3)])
+    assert len(history["loss"]) == 3
+
+
+def test_between_translations_the_logs_have_no_figure():
+    seen = []
+    callback = BleuCallback(Learner(), SOURCES, REFERENCES, every=2, name="bleu")
+    look = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append("bleu" in logs)
+    )
+    history = fit(5, callback, look)
+    assert seen == [False, True, False, True, False]
+    assert history["bleu"] == pytest.approx([bleu_when_known(n) for n in (1, 2)])
+
+
+def test_callbacks_after_it_use_the_figure(tmp_path):
+    callback = BleuCallback(Learner(), SOURCES, REFERENCES)
+    history = fit(
+        17,
+        callback,
+        keras.callbacks.CSVLogger(tmp_path / "log.csv"),
+        keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=2),
+    )
+    assert len(history["loss"]) == 5  # all are known after three epochs
+    with open(tmp_path / "log.csv") as file:
+        logged = [float(row["val_bleu"]) for row in csv.DictReader(file)]
+    assert logged == pytest.approx(history["val_bleu"])
+
+
+def test_every_must_be_positive():
+    with pytest.raises(ValueError, match="`every` must be a positive integer.*every=0"):
+        BleuCallback(Learner(), SOURCES, REFERENCES, every=0)
+
+
+@pytest.mark.parametrize(("sources", "references"), [(2, 3), (3, 2), (0, 0)])
+def test_each_source_needs_a_reference(sources, references):
+    message = f"Received: {sources} sources and {references} references"
+    with pytest.raises(ValueError, match=message):
+        BleuCallback(Learner(), SOURCES[:sources], REFERENCES[:references])
