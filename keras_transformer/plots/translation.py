@@ -70,11 +70,12 @@ def translate_with_attention(
     Raises:
         ValueError: If there is no word in `text`.
     """
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"`text` must be a str with a word. Received: text={text!r}.")
     model, target_tokenizer = translator.model, translator.target_tokenizer
-    source_ids, is_cut = translator.encode([text.encode("utf-8", "replace")])
+    words = text.encode("utf-8", "replace") if isinstance(text, str) else b""
+    source_ids, is_cut = translator.encode([words])
     source_ids = source_ids.numpy()
+    if not source_ids.any():
+        raise ValueError(f"`text` must be a str with a word. Received: text={text!r}.")
     if is_cut[0]:
         warnings.warn(
             "`text` is longer than the translator's "
