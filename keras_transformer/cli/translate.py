@@ -37,6 +37,15 @@ def translate(
             show_default=False,
         ),
     ] = None,
+    attention: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Picture to draw, such as out.png or out.pdf: which parts of a line "
+            "its translation comes from. Line 2 is drawn in out-2.png, and so on.",
+            show_default=False,
+        ),
+    ] = None,
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
     batch_size: BatchSize = 32,
@@ -52,6 +61,8 @@ def translate(
     """
     if text is not None and output is not None and output.resolve() == text.resolve():
         raise ValueError(f"{output} is the text itself. Name another file to write to.")
+    if attention is not None:
+        _check_picture(attention)
     translator = load_translator(model)
     from keras_transformer.text import read_lines
 
@@ -60,26 +71,30 @@ def translate(
     # A faulty file is found before anything is written.
     total = None if text is None else sum(1 for _ in read_lines(text))
     at_once = batch_size == 1 or (text is None and sys.stdin.isatty())
-    translations = _translations(
+    search = choose_search(model, beam_width, length_penalty)
+    translated = _translated(
         translator,
         lines,
         place,
         chunk_size=1 if at_once else 32 * batch_size,
-        search=choose_search(model, beam_width, length_penalty),
+        search=search,
         batch_size=batch_size,
     )
     # Both on one terminal would be in each other's way.
     alone = output is not None or not sys.stdout.isatty()
     with _open(output) as file:
-        for translation in track(translations, total, shown=alone):
+        shown = track(translated, total, shown=alone)
+        for number, (line, translation) in enumerate(shown, start=1):
             file.write(f"{translation}\n".encode())
             file.flush()
+            if attention is not None and translation:
+                _draw(translator, line, search, _numbered(attention, number))
 
 
-def _translations(
+def _translated(
     translator, lines: Iterable[str], place: str, chunk_size: int, **settings
-) -> Iterator[str]:
-    """Yields the translation of each line, and tells which lines had to be cut."""
+) -> Iterator[tuple[str, str]]:
+    """Yields each line and its translation, and tells which lines had to be cut."""
     lines = iter(lines)
     number = 0
     while chunk := list(itertools.islice(lines, chunk_size)):
@@ -93,7 +108,7 @@ def _translations(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # says that without the line
             translations = translator.translate(chunk, **settings)
-        yield from translations
+        yield from zip(chunk, translations, strict=True)
         number += len(chunk)
 
 
@@ -113,3 +128,23 @@ def _open(output):
     if output is None:
         return contextlib.nullcontext(sys.stdout.buffer)
     return open(output, "wb")
+
+
+def _check_picture(path):
+    """Finds a name that no picture can have before anything is translated."""
+    from matplotlib.figure import Figure
+
+    if path.suffix[1:].lower() not in Figure().canvas.get_supported_filetypes():
+        raise ValueError(f"{path} is no name of a picture. End it in .png or .pdf.")
+
+
+def _numbered(path, number):
+    return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+
+
+def _draw(translator, line, search, path):
+    from keras_transformer.plots import translation_attention
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a line that is cut was told
+        translation_attention(translator, line, search).savefig(path, dpi=150)
