@@ -25,7 +25,8 @@ def shell(*arguments, stdin=None):
 
 
 def in_one_line(result):
-    """Returns the one line on standard error."""
+    """Returns the one line on standard error, which no traceback follows."""
+    assert result.exception is None or isinstance(result.exception, SystemExit)
     lines = result.stderr.splitlines()
     assert len(lines) == 1, result.stderr
     return lines[0]
