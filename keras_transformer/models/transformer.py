@@ -265,7 +265,7 @@ class Transformer(GenerationMixin, keras.Model):
         batch, num_hypotheses = ops.shape(token_ids)
         states = self.target_embedding(ops.reshape(token_ids, (-1, 1)))
         states = self.positions(states, start_index=index)
-        states = ops.reshape(states, (batch, num_hypotheses, -1))
+        states = ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
         states, cache = self.decoder.step(
             states, memory, memory_mask, cache, index, visible
         )
