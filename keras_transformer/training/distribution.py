@@ -37,7 +37,7 @@ def pick_strategy(name: str = "auto"):
     )
 
 
-def split_evenly(dataset, strategy):
+def split_evenly(dataset, num_replicas: int):
     """Fills batches up until every replica gets equally many rows.
 
     Keras adds the parts of the first batch up to learn its shape, which parts
@@ -45,27 +45,29 @@ def split_evenly(dataset, strategy):
     nothing in `TokenCrossentropy`, `TokenAccuracy` and `Perplexity`.
 
     Args:
-        dataset: `tf.data.Dataset` of nested tensors of shape `(batch, ...)`.
-        strategy: `tf.distribute.Strategy` that the model is trained under.
+        dataset: `tf.data.Dataset` of pairs of inputs and labels, nested tensors
+            of shape `(batch, ...)`.
+        num_replicas: `strategy.num_replicas_in_sync` of the strategy that the
+            model is trained under.
 
     Returns:
         A `tf.data.Dataset`; with one replica, `dataset` itself.
 
     Example:
         >>> import tensorflow as tf
-        >>> strategy = pick_strategy()
-        >>> dataset = tf.data.Dataset.from_tensors(np.ones((5, 7), "int32"))
-        >>> split_evenly(dataset, strategy).element_spec
-        TensorSpec(shape=(5, 7), dtype=tf.int32, name=None)
+        >>> batch = np.array([[7], [5], [3]]), np.array([[5], [3], [2]])
+        >>> dataset = tf.data.Dataset.from_tensors(batch)
+        >>> inputs, labels = next(iter(split_evenly(dataset, 2)))
+        >>> labels.numpy().tolist()
+        [[5], [3], [2], [0]]
     """
     import tensorflow as tf
 
-    replicas = strategy.num_replicas_in_sync
-    if replicas == 1:
+    if num_replicas == 1:
         return dataset
 
     def fill(tensor):
-        missing = -tf.shape(tensor)[0] % replicas
+        missing = -tf.shape(tensor)[0] % num_replicas
         return tf.pad(tensor, [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1))
 
     return dataset.map(lambda *batch: tf.nest.map_structure(fill, batch))

@@ -1,0 +1,164 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.training import pick_strategy, split_evenly
+
+
+@pytest.mark.parametrize("name", ["auto", "default"])
+def test_one_device_needs_no_mirrors(name):
+    if len(tf.config.list_logical_devices("GPU")) > 1:
+        pytest.skip("There are several GPUs here.")
+    strategy = pick_strategy(name)
+    assert strategy is tf.distribute.get_strategy()
+    assert strategy.num_replicas_in_sync == 1
+
+
+def test_a_mirrored_strategy_is_picked_by_name():
+    assert isinstance(pick_strategy("mirrored"), tf.distribute.MirroredStrategy)
+
+
+def test_unknown_strategies_are_refused():
+    with pytest.raises(
+        ValueError, match='must be "auto", "mirrored" or "default".*tpu'
+    ):
+        pick_strategy("tpu")
+
+
+# Two logical devices can only be set up before TensorFlow starts, so this runs in
+# a process of its own; and under one strategy only, since TensorFlow mixes up the
+# sums over replicas of a second one.
+REPLICAS = """
+import json
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras_transformer.models import Transformer
+from keras_transformer.training import (
+    Perplexity, TokenAccuracy, TokenCrossentropy, split_evenly
+)
+
+cpu, = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+one = tf.distribute.get_strategy()
+
+# Adam divides by the size of a gradient, so where that is zero, in the biases of
+# the keys, it makes a step of a rounding error unless epsilon is larger than that.
+OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(1.0),
+    "adam": lambda: keras.optimizers.Adam(0.01, epsilon=1e-4),
+}
+
+
+def dataset(rows):
+    random = np.random.default_rng(7)
+    count, length = 3 * rows, 7
+    lengths = random.integers(1, length + 1, (count, 1))
+    # The first replica's sentences are long, the second's short; later, the
+    # second replica has nothing but padding.
+    lengths[: rows // 2] = length
+    lengths[rows // 2 : rows] = 1
+    lengths[rows + rows // 2 : 2 * rows] = 0
+    ids = random.integers(4, 13, (count, length)).astype("int32")
+    ids *= np.arange(length) < lengths
+    inputs = {"source_ids": ids, "target_ids": np.roll(ids, 1, axis=1)}
+    return tf.data.Dataset.from_tensor_slices((inputs, ids)).batch(rows)
+
+
+def transformer():
+    model = Transformer(
+        13, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11, dropout=0
+    )
+    return keras.Model(model.input, model.output)
+
+
+def bigrams():
+    ids = keras.Input((None,), dtype="int32")
+    logits = keras.layers.Embedding(13, 13)(ids)
+    return keras.Model({"target_ids": ids}, logits)
+
+
+MODELS = {"transformer": transformer, "bigrams": bigrams}
+
+
+def train(strategy, model, optimizer, rows):
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        model = MODELS[model]()
+        model.compile(
+            OPTIMIZERS[optimizer](),
+            TokenCrossentropy(label_smoothing=0.1),
+            metrics=[TokenAccuracy(), Perplexity()],
+            jit_compile=False,
+        )
+    data = split_evenly(dataset(rows), strategy.num_replicas_in_sync)
+    history = model.fit(
+        data, epochs=2, validation_data=data, shuffle=False, verbose=0
+    ).history
+    weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
+    return {"history": history, "weights": weights.tolist()}
+
+
+print(json.dumps([
+    [train(strategy, *case) for strategy in (one, two)]
+    for case in json.loads(sys.argv[1])
+]))
+"""
+CASES = [("transformer", "adam", 6), ("bigrams", "sgd", 6), ("bigrams", "sgd", 5)]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """What one and two replicas make of the same data: weights and history."""
+    command = [sys.executable, "-c", REPLICAS, json.dumps(CASES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(CASES, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_replicas_learn_what_one_does(trained, case):
+    one, two = trained[case]
+    np.testing.assert_allclose(two["weights"], one["weights"], rtol=0, atol=3e-6)
+
+
+@pytest.mark.parametrize("case", CASES[:2])
+def test_two_replicas_show_what_one_does(trained, case):
+    one, two = (result["history"] for result in trained[case])
+    assert one.keys() == two.keys()
+    assert len(one) == 6
+    for name, values in one.items():
+        np.testing.assert_allclose(two[name], values, 1e-5, err_msg=name)
+
+
+def test_rows_of_padding_count_for_nothing_in_the_metrics(trained):
+    one, two = (result["history"] for result in trained[CASES[2]])
+    for name in set(one) - {"loss", "val_loss"}:  # Keras weighs batches by their rows
+        np.testing.assert_allclose(two[name], one[name], 1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(("rows", "filled"), [(1, 3), (5, 6), (6, 6), (7, 9)])
+def test_batches_are_filled_up_to_a_multiple_of_the_replicas(rows, filled):
+    source = np.arange(1, 2 * rows + 1, dtype="int32").reshape(rows, 2)
+    label = np.arange(1, rows + 1, dtype="int64")
+    dataset = tf.data.Dataset.from_tensors(({"source_ids": source}, label))
+    [(inputs, labels)] = split_evenly(dataset, 3)
+    for found, expected in ((inputs["source_ids"], source), (labels, label)):
+        assert found.dtype == expected.dtype
+        assert found.shape[0] == filled
+        np.testing.assert_array_equal(found[:rows], expected)
+        np.testing.assert_array_equal(found[rows:], 0)
+
+
+def test_batches_for_one_replica_stay_as_they_are():
+    dataset = tf.data.Dataset.from_tensors(np.ones((5, 3)))
+    assert split_evenly(dataset, 1) is dataset
