@@ -207,7 +207,7 @@ class ServedTranslator(tf.Module):
         parts = tf.dynamic_partition(source_ids, groups, num_groups)
         rows = tf.dynamic_partition(tf.range(tf.size(groups)), groups, num_groups)
         found = [
-            self._search_group(part[:, :source_length], target_length)
+            self._search_group(part, source_length, target_length)
             for part, source_length, target_length in zip(
                 parts[:-1], self._source_lengths, self._target_lengths, strict=True
             )
@@ -220,11 +220,11 @@ class ServedTranslator(tf.Module):
         longest = tf.reduce_max(tf.where(is_used, tf.range(tf.size(is_used)) + 1, 0))
         return Hypotheses(ids[..., :longest], scores)
 
-    def _search_group(self, source_ids, target_length):
+    def _search_group(self, source_ids, source_length, target_length):
         def search():
-            ids, scores = self._search(
-                self._translator.model, source_ids, target_length
-            )
+            # Padded as `Translator.translate` pads, to round floats as it does.
+            inputs = tf.pad(source_ids, [[0, 0], [0, source_length]])[:, :source_length]
+            ids, scores = self._search(self._translator.model, inputs, target_length)
             missing = self._target_lengths[-1] - target_length
             return Hypotheses(tf.pad(ids, [[0, 0], [0, 0], [0, missing]]), scores)
 

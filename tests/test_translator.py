@@ -1,0 +1,286 @@
+import itertools
+import json
+import random
+import resource
+import shutil
+import time
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serving.tiny_translator import SOURCES, TARGETS, make_translator
+
+import keras_transformer as kt
+from keras_transformer.translator import encode_head
+
+GREEDY = kt.decoding.GreedySearch()
+# Some that were learnt and some that were not, of both padded lengths.
+TEXTS = ["a dog", "two", *SOURCES[::5], "five bike bike man a", "dog " * 4, "tree"]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return make_translator(epochs=60)
+
+
+@pytest.fixture(scope="module")
+def saved(translator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "translator"
+    translator.save(folder)
+    return folder
+
+
+@pytest.fixture
+def copied(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "copy")
+
+
+@pytest.fixture
+def full_disk():
+    """Lets no file grow beyond 4 KiB: writing fails as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_what_was_learnt_is_translated(translator):
+    assert translator.translate(SOURCES) == TARGETS
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 32])
+def test_a_text_has_one_translation_whatever_it_is_together_with(
+    translator, batch_size
+):
+    expected = dict(zip(TEXTS, translator.translate(TEXTS, GREEDY), strict=True))
+    texts = random.sample(TEXTS, len(TEXTS))
+    translations = translator.translate(texts, GREEDY, batch_size)
+    assert translations == [expected[text] for text in texts]
+
+
+def test_nothing_is_translated_to_nothing(translator):
+    texts = ["", SOURCES[0], "  \t\n", "\u3000\u00a0", "\u200b"]
+    assert translator.translate(texts) == ["", TARGETS[0], "", "", ""]
+    assert translator.translate([""]) == [""]
+    assert translator.translate([]) == []
+
+
+def test_the_n_best_begin_with_the_translation(translator):
+    search = kt.decoding.BeamSearch(5, num_hypotheses=3)
+    found = translator.translate_n_best(TEXTS, search)
+    assert [len(translations) for translations in found] == [3] * len(TEXTS)
+    assert [best.text for best, *_ in found] == translator.translate(TEXTS, search)
+    scores = np.array([[one.score for one in translations] for translations in found])
+    assert (np.diff(scores) <= 0).all()
+    assert (scores[:, 0] < 0).all()
+    assert translator.translate_n_best([" "], search) == [[("", 0.0)] * 3]
+
+
+def test_max_length_limits_a_translation(translator):
+    ids = translator.target_tokenizer(translator.translate(SOURCES, GREEDY))
+    shortened = translator.translate(SOURCES, GREEDY, max_length=2)
+    expected = translator.target_tokenizer.detokenize(ids[:, :2]).numpy()
+    assert shortened == [text.decode() for text in expected]
+
+
+def test_what_is_too_long_is_cut_with_a_warning(translator):
+    words = ["dog", "a", "man"] * 9
+    tokenizer = translator.source_tokenizer
+    kept = tokenizer([" ".join(words)])[:, : translator.max_source_length - 1]
+    read = tokenizer.detokenize(kept).numpy()[0].decode()
+    texts = ["a", " ".join(words), "two"]
+    with pytest.warns(UserWarning, match=r"1 of 3 texts are longer .*=20 .*texts\[1\]"):
+        translations = translator.translate(texts, GREEDY)
+    assert translations == translator.translate(["a", read, "two"], GREEDY)
+
+
+def test_a_stream_is_read_a_chunk_at_a_time(translator):
+    num_read = 0
+
+    def lines():
+        nonlocal num_read
+        for num_read, text in enumerate(TEXTS, start=1):  # noqa: B007
+            yield text
+
+    translations = translator.translate_stream(lines(), GREEDY, chunk_size=3)
+    first = next(translations)
+    assert num_read == 3
+    assert [first, *translations] == translator.translate(TEXTS, GREEDY)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.text(st.characters(codec=None)), min_size=1, max_size=7))
+@pytest.mark.filterwarnings("ignore:.*were cut:UserWarning")  # long texts are drawn too
+def test_any_text_has_an_answer(translator, texts):
+    translations = translator.translate(texts, GREEDY)
+    assert [type(text) for text in translations] == [str] * len(texts)
+
+
+@pytest.mark.parametrize("text", ["\0" * 2**20, "\ufffd" * 2**20, "x" * 2**20])
+def test_a_megabyte_takes_no_longer_than_a_sentence(translator, text):
+    start = time.process_time()
+    with pytest.warns(UserWarning, match="were cut"):
+        assert len(translator.translate([text], GREEDY)) == 1
+    # SentencePiece alone would take half a minute for a run of unknown characters.
+    assert time.process_time() - start < 10
+
+
+@given(st.text(max_size=50), st.integers(2, 20))
+def test_short_texts_are_encoded_as_they_are(translator, text, max_length):
+    texts, tokenizer = [text.encode()], translator.source_tokenizer
+    ids, is_cut = encode_head(texts, tokenizer, max_length)
+    expected, expected_is_cut = kt.text.encode(texts, tokenizer, max_length)
+    assert ids.numpy().tolist() == expected.numpy().tolist()
+    assert is_cut.numpy() == expected_is_cut.numpy()
+
+
+@given(st.integers(2, 3000))
+def test_sources_are_padded_to_few_lengths(translator, max_source_length):
+    lengths = kt.Translator(
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        max_source_length,
+    ).padded_lengths()
+    assert lengths[-1] == max_source_length
+    assert all(
+        shorter < longer <= 2 * shorter
+        for shorter, longer in itertools.pairwise(lengths)
+    )
+    assert len(lengths) <= 9
+
+
+def test_a_global_seed_takes_no_tokenizer_away(saved):
+    loaded = kt.Translator.load(saved)
+    keras.utils.set_random_seed(7)
+    assert loaded.translate(SOURCES[:2], GREEDY) == TARGETS[:2]
+
+
+def test_a_translator_reloads_as_it_was(translator, saved):
+    search = kt.decoding.BeamSearch(3, num_hypotheses=2)
+    loaded = kt.Translator.load(saved)
+    assert loaded.max_source_length == translator.max_source_length
+    expected = translator.translate_n_best(TEXTS, search)
+    for translations, others in zip(
+        loaded.translate_n_best(TEXTS, search), expected, strict=True
+    ):
+        assert [one.text for one in translations] == [one.text for one in others]
+        scores = [one.score for one in translations]
+        assert scores == pytest.approx([one.score for one in others], abs=1e-5)
+
+
+def test_a_folder_holds_model_and_tokenizers_and_no_optimizer(translator, saved):
+    names = {"model.keras", "source.model", "target.model", "translator.json"}
+    assert {path.name for path in saved.iterdir()} == names
+    assert translator.model.optimizer is not None
+    assert not keras.models.load_model(saved / "model.keras").compiled
+
+
+def test_one_vocabulary_for_both_sides_is_one_file(translator, tmp_path):
+    tokenizer = translator.source_tokenizer
+    model = kt.models.Transformer(
+        41, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+    )
+    kt.Translator(model, tokenizer).save(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"model.keras", "shared.model", "translator.json"}
+    assert kt.Translator.load(tmp_path).translate(["a dog"], max_length=3)
+
+
+def test_saving_leaves_the_rest_of_a_folder_as_it_is(translator, copied):
+    (copied / "settings.yaml").write_text("seed: 7\n")
+    translator.save(copied)
+    assert (copied / "settings.yaml").read_text() == "seed: 7\n"
+    assert kt.Translator.load(copied).translate(SOURCES[:3], GREEDY) == TARGETS[:3]
+
+
+def test_a_full_disk_leaves_the_translator_that_was_there(translator, copied, request):
+    before = {path.name: path.read_bytes() for path in copied.iterdir()}
+    request.getfixturevalue("full_disk")
+    with pytest.raises(OSError, match="too large"):
+        translator.save(copied)
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == before
+
+
+def test_a_folder_without_a_translator_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path} holds no translator"):
+        kt.Translator.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "source.model", "target.model"])
+def test_a_missing_file_is_named(copied, name):
+    (copied / name).unlink()
+    with pytest.raises(FileNotFoundError, match=name):
+        kt.Translator.load(copied)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "source.model", "translator.json"])
+@pytest.mark.parametrize("kept", [0, 11, 0.7])
+def test_a_damaged_file_is_named_in_one_line(copied, name, kept):
+    data = (copied / name).read_bytes()
+    (copied / name).write_bytes(data[: int(kept if kept > 1 else kept * len(data))])
+    with pytest.raises(ValueError, match=name) as error:
+        kt.Translator.load(copied)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_of_another_vocabulary_is_not_taken(copied):
+    shutil.copy(copied / "target.model", copied / "source.model")
+    with pytest.raises(ValueError, match="41 subwords. Received: one of 43"):
+        kt.Translator.load(copied)
+
+
+def test_settings_that_make_no_translator_are_not_taken(copied):
+    text = json.loads((copied / "translator.json").read_text())
+    text["max_source_length"] = "many"
+    (copied / "translator.json").write_text(json.dumps(text))
+    with pytest.raises(ValueError, match="integer of at least 2.*'many'"):
+        kt.Translator.load(copied)
+
+
+@pytest.mark.parametrize(
+    ("texts", "received"),
+    [
+        ("a dog", "texts of type str"),
+        (b"a dog", "texts of type bytes"),
+        (7, "texts of type int"),
+        (["a dog", b"a man"], r"texts\[1\] of type bytes"),
+        ([["a dog"]], r"texts\[0\] of type list"),
+    ],
+)
+def test_only_lists_of_str_are_translated(translator, texts, received):
+    with pytest.raises(ValueError, match=f"list of str. Received: {received}"):
+        translator.translate(texts)
+
+
+def test_a_batch_has_a_text(translator):
+    with pytest.raises(ValueError, match="`batch_size` must be a positive"):
+        translator.translate(["a"], batch_size=0)
+
+
+def test_tokenizers_fit_the_model(translator):
+    model, source = translator.model, translator.source_tokenizer
+    with pytest.raises(
+        ValueError, match="`target_tokenizer` .* 43 subwords. Received: one of 41"
+    ):
+        kt.Translator(model, source)
+    other = kt.models.Transformer(
+        41, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16, end_id=5
+    )
+    with pytest.raises(ValueError, match="the end_id of its tokenizers, 3.*end_id=5"):
+        kt.Translator(other, source)
+    with pytest.raises(ValueError, match="`model` must be a Transformer.*Sequential"):
+        kt.Translator(keras.Sequential(), source)
+
+
+@pytest.mark.parametrize("max_source_length", [1, 0, None, 12.0])
+def test_a_source_has_room_for_a_subword(translator, max_source_length):
+    with pytest.raises(ValueError, match="`max_source_length` must be an integer"):
+        kt.Translator(
+            translator.model,
+            translator.source_tokenizer,
+            translator.target_tokenizer,
+            max_source_length,
+        )
