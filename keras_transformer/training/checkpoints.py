@@ -137,9 +137,10 @@ class SaveCheckpoints(keras.callbacks.Callback):
             # Keras counts epochs from 0.
             self.checkpoints.save(self.model, epoch + 1)
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
             warnings.warn(
                 f"{self.checkpoints.folder}: epoch {epoch + 1} is not saved "
-                f"({error}). Make room on the disk: the next epoch saves again.",
+                f"({reason}). Make room on the disk: the next epoch saves again.",
                 stacklevel=2,
             )
 

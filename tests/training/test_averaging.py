@@ -62,7 +62,7 @@ def test_the_dtype_of_the_weights_is_kept(tmp_path, dtype):
 
 def test_how_models_were_compiled_does_not_matter(tmp_path):
     models = [transformer(value) for value in (1.0, 3.0, 8.0)]
-    for model, optimizer in zip(models, ("adam", "sgd"), strict=False):
+    for model, optimizer in zip(models[1:], ("adam", "sgd"), strict=True):
         model.compile(optimizer, "mse")
         model.optimizer.build(model.trainable_variables)
     average = average_checkpoints(save_all(tmp_path, models))
