@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Run by tests as programs of their own; importing them here would act.
+collect_ignore = ["serving/c_interface.py", "serving/fresh_process.py"]
+
 REPOSITORY = Path(__file__).parents[1]
 VARIABLE = "KERAS_TRANSFORMER_MULTI30K"
 
