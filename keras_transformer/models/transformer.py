@@ -210,7 +210,12 @@ class Transformer(GenerationMixin, keras.Model):
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):
             if isinstance(inputs, dict) and name in inputs:
-                check_integer_ids(inputs[name], name)
+                ids = inputs[name]
+                # Under several replicas Keras builds the model, in a graph, with
+                # the mean of a batch, in float64.
+                is_mean = not hasattr(ids, "numpy") and ids.dtype == "float64"
+                if not is_mean:
+                    check_integer_ids(ids, name)
         return super().call(inputs, training=training, mask=mask)
 
     def attention_scores(self, source_ids, target_ids):

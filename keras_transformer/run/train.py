@@ -20,6 +20,7 @@ from keras_transformer.training import (
     TokenAccuracy,
     TokenCrossentropy,
     pick_strategy,
+    split_evenly,
 )
 from keras_transformer.translator import Translator
 
@@ -61,7 +62,9 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
             f"{checkpoints.folder} holds no whole checkpoint to go on from. Name "
             "another run folder."
         )
-    with pick_strategy(settings.strategy).scope():
+    strategy = pick_strategy(settings.strategy)
+    num_replicas = strategy.num_replicas_in_sync
+    with strategy.scope():
         if latest:
             model = checkpoints.load(latest)
             model.jit_compile = settings.jit_compile
@@ -71,8 +74,8 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
     run.log.cut(epochs_done)
     if epochs_done < settings.epochs and not _has_stalled(run, settings):
         model.fit(
-            train_data,
-            validation_data=validation_data,
+            split_evenly(train_data, num_replicas),
+            validation_data=split_evenly(validation_data, num_replicas),
             epochs=settings.epochs,
             initial_epoch=epochs_done,
             shuffle=False,  # the dataset does it
