@@ -1,0 +1,246 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from layer_contract import check_layer
+
+from keras_transformer.layers import (
+    Decoder,
+    DecoderBlock,
+    FeedForward,
+    MultiHeadAttention,
+)
+
+BATCH, LENGTH, SOURCE, WIDTH, MEMORY_WIDTH, HEADS, INNER = 2, 5, 7, 6, 11, 3, 13
+SETTINGS = {"num_heads": HEADS, "intermediate_dim": INNER, "epsilon": 1e-3}
+RANDOM = np.random.default_rng(0)
+INPUTS = RANDOM.normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
+MEMORY = RANDOM.normal(size=(BATCH, SOURCE, MEMORY_WIDTH)).astype("float32")
+INPUTS_MASK = np.array([[1, 1, 1, 1, 0], [1, 0, 1, 0, 0]], bool)
+MEMORY_MASK = np.array([[1, 1, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]], bool)
+MASKS = {"inputs_mask": INPUTS_MASK, "memory_mask": MEMORY_MASK}
+NORMS = [False, True]
+SCORE_SHAPES = [(BATCH, HEADS, LENGTH, LENGTH), (BATCH, HEADS, LENGTH, SOURCE)]
+
+
+def randomised(layer):
+    layer.build(INPUTS.shape, MEMORY.shape)
+    random = np.random.default_rng(1)
+    layer.set_weights([random.normal(size=w.shape) for w in layer.weights])
+    return layer
+
+
+def part(layer, name, built_part, *shapes):
+    """One of the public layers, with the weights of its like inside `layer`."""
+    built_part.build(*shapes)
+    built_part.set_weights([w for w in layer.weights if f"/{name}/" in w.path])
+    return built_part
+
+
+def layer_norm(layer, name):
+    norm = keras.layers.LayerNormalization(epsilon=1e-3)
+    return part(layer, name, norm, INPUTS.shape)
+
+
+RESIDUALS = [
+    "self_attention_residual",
+    "cross_attention_residual",
+    "feed_forward_residual",
+]
+
+
+@pytest.mark.parametrize("layer_class", [DecoderBlock, Decoder])
+@pytest.mark.parametrize("normalize_first", NORMS)
+def test_the_decoder_keeps_the_contract_of_layers(layer_class, normalize_first):
+    settings = {
+        **SETTINGS,
+        "dropout": 0.1,
+        "normalize_first": normalize_first,
+        "activation": "gelu",
+    }
+    if layer_class is Decoder:
+        settings["num_layers"] = 2
+    check_layer(layer_class, settings, (INPUTS, MEMORY), INPUTS.shape)
+
+
+def test_the_contract_holds_with_scores():
+    check_layer(
+        DecoderBlock,
+        SETTINGS,
+        {"inputs": INPUTS, "memory": MEMORY, "return_attention_scores": True},
+        [INPUTS.shape, *SCORE_SHAPES],
+    )
+
+
+@pytest.mark.parametrize("masks", [{}, MASKS], ids=["no masks", "masks"])
+@pytest.mark.parametrize("normalize_first", NORMS)
+def test_a_block_is_the_equations_of_the_paper(normalize_first, masks):
+    block = randomised(DecoderBlock(**SETTINGS, normalize_first=normalize_first))
+    shapes = {"self_attention": INPUTS.shape, "cross_attention": MEMORY.shape}
+    attention = {
+        name: part(
+            block, name, MultiHeadAttention(HEADS, WIDTH // HEADS), INPUTS.shape, shape
+        )
+        for name, shape in shapes.items()
+    }
+    transform = part(block, "feed_forward", FeedForward(INNER), INPUTS.shape)
+
+    def attend(states):
+        return attention["self_attention"](
+            states, states, value_mask=masks.get("inputs_mask"), use_causal_mask=True
+        )
+
+    def attend_to_memory(states):
+        return attention["cross_attention"](
+            states, MEMORY, value_mask=masks.get("memory_mask")
+        )
+
+    states = ops.convert_to_tensor(INPUTS)
+    sublayers = (attend, attend_to_memory, transform)
+    for sublayer, name in zip(sublayers, RESIDUALS, strict=True):
+        norm = layer_norm(block, name)
+        if normalize_first:
+            states = states + sublayer(norm(states))
+        else:
+            states = norm(states + sublayer(states))
+    np.testing.assert_allclose(block(INPUTS, MEMORY, **masks), states, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("normalize_first", NORMS)
+def test_a_stack_is_its_blocks_one_after_the_other(normalize_first):
+    decoder = Decoder(num_layers=3, **SETTINGS, normalize_first=normalize_first)
+    randomised(decoder)
+    states, self_scores, cross_scores = INPUTS, [], []
+    assert len(decoder.blocks) == 3
+    for block in decoder.blocks:
+        states, *scores = block(states, MEMORY, **MASKS, return_attention_scores=True)
+        assert [x.shape for x in scores] == SCORE_SHAPES
+        self_scores.append(scores[0])
+        cross_scores.append(scores[1])
+    if normalize_first:
+        states = layer_norm(decoder, "final_norm")(states)
+    np.testing.assert_allclose(decoder(INPUTS, MEMORY, **MASKS), states, 1e-5, 1e-6)
+    outputs = decoder(INPUTS, MEMORY, **MASKS, return_attention_scores=True)
+    expected = (states, np.stack(self_scores), np.stack(cross_scores))
+    for output, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(output, wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("normalize_first", NORMS)
+@pytest.mark.parametrize("layer_class", [DecoderBlock, Decoder])
+def test_dropout_acts_on_the_output_of_every_sublayer(layer_class, normalize_first):
+    settings = {**SETTINGS, "normalize_first": normalize_first}
+    if layer_class is Decoder:
+        settings["num_layers"] = 1
+    # Next to nothing comes out of a sub-layer, so the states pass it by.
+    layer = randomised(layer_class(**settings, dropout=1 - 1e-6))
+    norms = RESIDUALS
+    if normalize_first:
+        norms = ["final_norm"] if layer_class is Decoder else []
+    states = ops.convert_to_tensor(INPUTS)
+    for name in norms:
+        states = layer_norm(layer, name)(states)
+    outputs = layer(INPUTS, MEMORY, training=True)
+    np.testing.assert_allclose(outputs, states, 1e-4, 1e-5)
+    without = layer_class(**settings)
+    without.build(INPUTS.shape, MEMORY.shape)
+    without.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(layer(INPUTS, MEMORY), without(INPUTS, MEMORY))
+
+
+def family_tree(hypotheses, max_length):
+    """Whose entries each hypothesis inherits, at every step of a beam search.
+
+    Returns an array of shape (step, batch, hypotheses, position).
+    """
+    own = np.broadcast_to(np.arange(hypotheses)[:, None], (hypotheses, max_length))
+    lineage = np.stack([own] * BATCH)
+    random = np.random.default_rng(1)
+    steps = []
+    for index in range(max_length):
+        steps.append(lineage.copy())
+        parents = random.integers(0, hypotheses, (BATCH, hypotheses))
+        for sentence in range(BATCH):
+            past = lineage[sentence, parents[sentence], : index + 1]
+            lineage[sentence, :, : index + 1] = past
+    return np.stack(steps)
+
+
+@pytest.mark.parametrize("memory_mask", [None, MEMORY_MASK], ids=["whole", "padded"])
+@pytest.mark.parametrize("normalize_first", NORMS)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float32", 1e-4), ("float16", 0.02), ("bfloat16", 0.15)]
+)
+def test_cached_steps_equal_the_whole_call(
+    dtype, tolerance, normalize_first, memory_mask
+):
+    hypotheses, max_length = 3, 5
+    decoder = Decoder(2, HEADS, INNER, normalize_first=normalize_first, dtype=dtype)
+    decoder.build(INPUTS.shape, MEMORY.shape)
+    memory = ops.cast(MEMORY, dtype)
+    projected, cache = decoder.start(memory, hypotheses, max_length)
+    shape = (max_length, BATCH, hypotheses, WIDTH)
+    read = np.random.default_rng(2).normal(size=shape).astype("float32")
+    sentences = np.arange(BATCH)[:, None, None]
+    for index, lineage in enumerate(family_tree(hypotheses, max_length)):
+        visible = lineage[..., None] == np.arange(hypotheses)
+        visible[:, :, index + 1 :] = False
+        outputs, cache = decoder.step(
+            ops.cast(read[index], dtype),
+            projected,
+            memory_mask,
+            cache,
+            ops.convert_to_tensor(index),
+            visible,
+        )
+        # (batch, hypotheses, position, width); what comes after is not looked at.
+        history = read[np.arange(max_length), sentences, lineage]
+        expected = decoder(
+            history.reshape(-1, max_length, WIDTH),
+            np.repeat(MEMORY, hypotheses, axis=0),
+            memory_mask=None
+            if memory_mask is None
+            else np.repeat(memory_mask, hypotheses, axis=0),
+        )
+        expected = np.asarray(expected, "float64")[:, index].reshape(outputs.shape)
+        outputs = np.asarray(outputs, "float64")
+        np.testing.assert_allclose(outputs, expected, 0, tolerance)
+
+
+def test_the_cache_keeps_its_shape_and_dtype():
+    decoder = Decoder(2, HEADS, INNER, dtype="mixed_float16")
+    decoder.build(INPUTS.shape, MEMORY.shape)
+    memory, cache = decoder.start(ops.cast(MEMORY, "float16"), 3, 11)
+
+    def specifications(structure):
+        return keras.tree.map_structure(
+            lambda x: (tuple(x.shape), keras.backend.standardize_dtype(x.dtype)),
+            structure,
+        )
+
+    before = specifications(cache)
+    shape = (BATCH, HEADS, 11, 3, WIDTH // HEADS)
+    assert before == [{"keys": (shape, "float16"), "values": (shape, "float16")}] * 2
+    states = ops.zeros((BATCH, 3, WIDTH), "float16")
+    visible = np.zeros((BATCH, 3, 11, 3), bool)
+    _, cache = decoder.step(states, memory, MEMORY_MASK, cache, 0, visible)
+    assert specifications(cache) == before
+
+
+@pytest.mark.parametrize("layer_class", [DecoderBlock, Decoder])
+def test_heads_must_divide_the_width(layer_class):
+    settings = {"num_layers": 2} if layer_class is Decoder else {}
+    layer = layer_class(num_heads=5, intermediate_dim=INNER, **settings)
+    with pytest.raises(
+        ValueError,
+        match="`num_heads` must divide .* Received: num_heads=5, hidden_dim=6",
+    ):
+        layer(INPUTS, MEMORY)
+
+
+def test_there_must_be_layers():
+    with pytest.raises(
+        ValueError,
+        match="`num_layers` must be a positive integer. Received: num_layers=0",
+    ):
+        Decoder(num_layers=0, **SETTINGS)

@@ -1,0 +1,82 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from layer_contract import ReadMask, check_layer
+
+from keras_transformer.layers import TokenEmbedding
+
+BATCH, LENGTH, VOCABULARY, WIDTH = 2, 5, 11, 3
+IDS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, LENGTH)).astype("int32")
+STATES = np.random.default_rng(0).normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
+SETTINGS = {"vocabulary_size": VOCABULARY, "hidden_dim": WIDTH, "pad_id": 7}
+
+
+def mask_of(tensor):
+    probe = ReadMask()
+    probe(tensor)
+    return probe.mask
+
+
+forgets_base_arguments = pytest.mark.xfail(
+    strict=True,
+    reason="the config has no place for what ReversibleEmbedding's constructor takes",
+)
+
+
+@forgets_base_arguments
+def test_embedding_keeps_the_contract_of_layers():
+    check_layer(TokenEmbedding, SETTINGS, IDS, (BATCH, LENGTH, WIDTH))
+
+
+@forgets_base_arguments
+def test_scoring_keeps_the_contract_of_layers():
+    check_layer(
+        TokenEmbedding,
+        SETTINGS,
+        {"inputs": STATES, "reverse": True},
+        (BATCH, LENGTH, VOCABULARY),
+        expected_output_dtype="float32",
+    )
+
+
+def test_vectors_are_rows_of_the_table_times_the_root_of_the_width():
+    layer = TokenEmbedding(VOCABULARY, WIDTH)
+    vectors = ops.convert_to_numpy(layer(IDS))
+    (table,) = layer.get_weights()
+    np.testing.assert_allclose(vectors, table[IDS] * np.sqrt(WIDTH), 1e-6)
+
+
+def test_new_vectors_have_unit_variance():
+    layer = TokenEmbedding(vocabulary_size=997, hidden_dim=101)
+    vectors = ops.convert_to_numpy(layer(np.arange(997)[None]))
+    np.testing.assert_allclose(np.var(vectors), 1, 0.05)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_scores_are_products_with_the_same_table(dtype):
+    layer = TokenEmbedding(VOCABULARY, WIDTH, dtype=dtype)
+    layer(IDS)
+    (table,) = layer.get_weights()
+    logits = layer(STATES, reverse=True)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    tolerance = {"float32": 1e-6, "mixed_float16": 1e-2, "mixed_bfloat16": 5e-2}
+    np.testing.assert_allclose(logits, STATES @ table.T, 0, tolerance[dtype])
+
+
+def test_the_mask_of_the_real_tokens_travels_with_the_vectors():
+    ids = np.array([[5, 7, 7], [0, 1, 7]])
+    mask = mask_of(TokenEmbedding(**SETTINGS)(ids))
+    np.testing.assert_array_equal(mask, [[True, False, False], [True, True, False]])
+
+
+def test_the_mask_travels_on_through_the_scores():
+    layer = TokenEmbedding(VOCABULARY, WIDTH)
+    ids = np.array([[5, 7, 0], [0, 1, 7]])
+    np.testing.assert_array_equal(mask_of(layer(layer(ids), reverse=True)), ids != 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+def test_ids_that_are_not_integers_are_refused(dtype):
+    with pytest.raises(ValueError, match="`ids` must be integers"):
+        TokenEmbedding(VOCABULARY, WIDTH)(IDS.astype(dtype))

@@ -1,0 +1,189 @@
+import functools
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.models import Transformer
+from keras_transformer.training import TokenCrossentropy
+
+VOCABULARY, MAX_LENGTH = 17, 7
+SETTINGS = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+BEAM = BeamSearch(3, length_penalty=0.6, num_hypotheses=3)
+SOURCE = np.array(
+    [
+        [5, 7, 11, 13, 3, 0, 0],
+        [4, 6, 3, 0, 0, 0, 0],
+        [16, 15, 14, 13, 12, 11, 3],
+        [9, 3, 0, 0, 0, 0, 0],
+    ],
+    "int32",
+)
+
+
+def transformer(seed, **kwargs):
+    """A small model in which every weight matters, and some sentences end."""
+    model = Transformer(VOCABULARY, **{**SETTINGS, **kwargs})
+    random = np.random.default_rng(seed)
+    for weight in model.weights:
+        mean = float(weight.path.endswith("gamma"))
+        scale = 0.8 if weight.path.endswith("embeddings") else 0.4
+        weight.assign(random.normal(mean, scale, weight.shape))
+    return model
+
+
+def log_probability(model, source, ids):
+    """What the model without a cache gives a hypothesis, and its length."""
+    length = int(np.argmax(ids == model.end_id)) + 1
+    length = length if model.end_id in ids else len(ids)
+    target_ids = np.concatenate([[model.start_id], ids[:-1]])[None]
+    logits = model({"source_ids": source[None], "target_ids": target_ids})
+    logits = ops.convert_to_numpy(logits)[0, :length].astype("float64")
+    normalizers = np.log(np.exp(logits).sum(axis=-1))
+    return np.sum(logits[np.arange(length), ids[:length]] - normalizers), length
+
+
+VARIANTS = {
+    "post-norm": {"seed": 3},
+    "pre-norm": {"seed": 11, "normalize_first": True},
+    "two vocabularies, other special ids": {
+        "seed": 7,
+        "target_vocabulary_size": 19,
+        "pad_id": 1,
+        "start_id": 4,
+        "end_id": 6,
+    },
+}
+
+
+@functools.cache
+def variant(name):
+    return transformer(**VARIANTS[name])
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_scores_are_those_of_the_model_without_a_cache(name):
+    model = variant(name)
+    source = np.where(SOURCE == 0, model.pad_id, SOURCE)
+    lengths = set()
+    for search in (GreedySearch(), BEAM):
+        ids, scores = model.generate(source, search, MAX_LENGTH)
+        assert (ids.dtype, scores.dtype) == ("int32", "float32")
+        assert ids.shape == (4, 1 if search is not BEAM else 3, MAX_LENGTH)
+        assert np.all(np.diff(scores) <= 0), "the best comes first"
+        for sentence, hypotheses, found in zip(source, ids, scores, strict=True):
+            for hypothesis, score in zip(hypotheses, found, strict=True):
+                expected, length = log_probability(model, sentence, hypothesis)
+                if search is BEAM:
+                    expected /= ((5 + length) / 6) ** 0.6
+                np.testing.assert_allclose(score, expected, 1e-4, 1e-4)
+                assert np.all(hypothesis[length:] == model.pad_id)
+                assert model.pad_id not in hypothesis[:length]
+                lengths.add(length)
+    assert len(lengths) > 1, "no sentence ends: the test shows less than it should"
+
+
+def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
+    model = variant("pre-norm")
+    ids = model.generate(SOURCE, max_length=MAX_LENGTH).ids[:, 0]
+    target_ids = np.concatenate([np.full((4, 1), model.start_id), ids[:, :-1]], axis=1)
+    logits = model({"source_ids": SOURCE, "target_ids": target_ids})
+    logits = ops.convert_to_numpy(logits)
+    logits[..., model.pad_id] = -np.inf
+    real = ids != model.pad_id
+    np.testing.assert_array_equal(logits.argmax(axis=-1)[real], ids[real])
+
+
+@pytest.mark.parametrize("search", [GreedySearch(), BEAM], ids=["greedy", "beam"])
+def test_a_batch_of_mixed_lengths_gives_what_each_sentence_gives_alone(search):
+    model = variant("post-norm")
+    together = model.generate(SOURCE, search, MAX_LENGTH)
+    for i, sentence in enumerate(SOURCE):
+        length = np.count_nonzero(sentence)
+        alone = model.generate(sentence[None, :length], search, MAX_LENGTH)
+        np.testing.assert_array_equal(alone.ids[0], together.ids[i])
+        np.testing.assert_allclose(alone.scores[0], together.scores[i], 1e-4, 1e-5)
+
+
+def test_a_reloaded_model_generates_the_same(tmp_path):
+    model = variant("pre-norm")
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    for search in (None, BEAM):
+        before, after = (
+            one.generate(SOURCE, search, MAX_LENGTH) for one in (model, reloaded)
+        )
+        np.testing.assert_array_equal(after.ids, before.ids)
+        np.testing.assert_array_equal(after.scores, before.scores)
+
+
+def test_generate_follows_new_weights_and_leaves_the_model_as_it_was():
+    model, other = transformer(seed=1), transformer(seed=2)
+    layers = [layer.name for layer in model.layers]
+    paths = [w.path for w in model.weights]
+    before = model.generate(SOURCE, max_length=MAX_LENGTH)
+    model.set_weights(other.get_weights())
+    after = model.generate(SOURCE, max_length=MAX_LENGTH)
+    expected = other.generate(SOURCE, max_length=MAX_LENGTH)
+    assert np.any(before.ids != after.ids)
+    np.testing.assert_array_equal(after.ids, expected.ids)
+    assert [layer.name for layer in model.layers] == layers
+    assert [w.path for w in model.weights] == paths
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_models_train_a_step_and_generate(dtype):
+    model = Transformer(VOCABULARY, **SETTINGS, dtype=dtype)
+    model.compile("sgd", loss=TokenCrossentropy(0.1))
+    inputs = {"source_ids": SOURCE, "target_ids": np.roll(SOURCE, 1, axis=1)}
+    before = model.get_weights()
+    history = model.fit(inputs, SOURCE, verbose=0).history
+    assert np.isfinite(history["loss"][0])
+    after = model.get_weights()
+    assert all(np.all(np.isfinite(w)) for w in after)
+    assert any(np.any(x != y) for x, y in zip(before, after, strict=True))
+    assert {w.dtype for w in after} == {np.dtype("float32")}
+    ids, scores = model.generate(SOURCE, BEAM, MAX_LENGTH)
+    for i, (hypothesis, score) in enumerate(zip(ids[:, 0], scores[:, 0], strict=True)):
+        expected, length = log_probability(model, SOURCE[i], hypothesis)
+        expected /= ((5 + length) / 6) ** 0.6
+        np.testing.assert_allclose(score, expected, 0.02, 0.02)
+
+
+def test_any_kind_of_integers_in_arrays_or_tensors_will_do():
+    model = variant("post-norm")
+    expected = model.generate(SOURCE, max_length=MAX_LENGTH).ids
+    for source in (SOURCE.astype("int64"), ops.convert_to_tensor(SOURCE)):
+        ids = model.generate(source, max_length=MAX_LENGTH).ids
+        np.testing.assert_array_equal(ids, expected)
+
+
+def test_an_empty_batch_gives_an_empty_result():
+    hypotheses = variant("post-norm").generate(SOURCE[:0], max_length=MAX_LENGTH)
+    assert hypotheses.ids.shape == (0, 1, MAX_LENGTH)
+    assert hypotheses.scores.shape == (0, 1)
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 3, 5), ()])
+def test_ids_of_another_rank_are_refused_in_one_line(shape):
+    with pytest.raises(
+        ValueError, match=r"`source_ids` must have the shape \(batch, source_length\)"
+    ) as caught:
+        variant("post-norm").generate(np.ones(shape, "int32"))
+    assert "\n" not in str(caught.value)
+
+
+def test_ids_that_are_not_integers_are_refused_in_one_line():
+    with pytest.raises(
+        ValueError, match="`source_ids` must be integers.* of dtype float64"
+    ) as caught:
+        variant("post-norm").generate(SOURCE.astype("float64"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.xfail(strict=True, reason="the message speaks of an invalid dtype: list")
+def test_lists_are_refused_by_name():
+    with pytest.raises(ValueError, match="`source_ids` must be"):
+        variant("post-norm").generate(SOURCE.tolist())

@@ -1,0 +1,202 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.training import TokenCrossentropy
+
+BATCH, LENGTH, VOCABULARY = 3, 5, 7
+RANDOM = np.random.default_rng(0)
+LOGITS = RANDOM.normal(size=(BATCH, LENGTH, VOCABULARY), scale=3).astype("float32")
+LABELS = np.array([[3, 1, 4, 0, 0], [5, 0, 0, 0, 0], [6, 5, 3, 2, 1]])
+WEIGHTS = RANDOM.uniform(0.5, 2, (BATCH, LENGTH)).astype("float32")
+SMOOTHINGS = [0.0, 0.1, 0.9]
+
+
+def one_hot_losses(labels, logits, label_smoothing):
+    """The definition at every position, in float64."""
+    logits = logits.astype("float64")
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    aim = np.eye(logits.shape[-1])[labels] * (1 - label_smoothing)
+    aim = aim + label_smoothing / logits.shape[-1]
+    return -(aim * log_probabilities).sum(axis=-1)
+
+
+def value_and_gradient(loss, labels, logits, sample_weight=None):
+    logits = tf.convert_to_tensor(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        value = loss(labels, logits, sample_weight)
+    gradient = tf.convert_to_tensor(tape.gradient(value, logits))
+    return float(value), tf.cast(gradient, "float64").numpy()
+
+
+@pytest.mark.parametrize("label_smoothing", SMOOTHINGS)
+def test_equals_the_cross_entropy_with_smoothed_one_hot_vectors(label_smoothing):
+    losses = one_hot_losses(LABELS, LOGITS, label_smoothing)
+    loss = TokenCrossentropy(label_smoothing)
+    np.testing.assert_allclose(
+        loss(LABELS, LOGITS), losses[LABELS != 0].mean(), 1e-5, 1e-6
+    )
+
+
+@pytest.mark.parametrize("label_smoothing", SMOOTHINGS)
+def test_its_gradient_is_that_of_the_one_hot_form(label_smoothing):
+    _, gradient = value_and_gradient(TokenCrossentropy(label_smoothing), LABELS, LOGITS)
+    shifted = np.exp(LOGITS.astype("float64"))
+    aim = np.eye(VOCABULARY)[LABELS] * (1 - label_smoothing)
+    aim = aim + label_smoothing / VOCABULARY
+    expected = shifted / shifted.sum(axis=-1, keepdims=True) - aim
+    real = LABELS != 0
+    expected = expected * real[..., None] / real.sum()
+    np.testing.assert_allclose(gradient, expected, 1e-4, 1e-7)
+
+
+@settings(max_examples=25)
+@given(
+    label_smoothing=st.sampled_from(SMOOTHINGS),
+    pad_id=st.integers(0, VOCABULARY - 1),
+    fill=st.floats(-1e30, 1e30),
+)
+def test_padding_never_counts_whatever_its_logits(label_smoothing, pad_id, fill):
+    loss = TokenCrossentropy(label_smoothing, pad_id)
+    padding = np.equal(LABELS, pad_id)
+    changed = np.where(padding[..., None], np.float32(fill), LOGITS)
+    changed[padding, 2] = -fill
+    before, gradient = value_and_gradient(loss, LABELS, LOGITS)
+    after, changed_gradient = value_and_gradient(loss, LABELS, changed)
+    assert after == before
+    np.testing.assert_array_equal(changed_gradient, gradient)
+    assert np.all(gradient[padding] == 0)
+    expected = one_hot_losses(LABELS, LOGITS, label_smoothing)[~padding].mean()
+    np.testing.assert_allclose(before, expected, 1e-5)
+
+
+@pytest.mark.parametrize("label_smoothing", SMOOTHINGS)
+def test_a_batch_of_nothing_but_padding_costs_nothing(label_smoothing):
+    value, gradient = value_and_gradient(
+        TokenCrossentropy(label_smoothing), np.zeros_like(LABELS), LOGITS
+    )
+    assert value == 0
+    assert np.all(gradient == 0)
+
+
+@pytest.mark.parametrize("label_smoothing", SMOOTHINGS)
+@pytest.mark.parametrize(
+    "weights",
+    [WEIGHTS, WEIGHTS[:, 0], WEIGHTS[:, :1], (WEIGHTS > 1).astype("int32")],
+    ids=["tokens", "sentences", "column", "integers"],
+)
+def test_sample_weights_weigh_tokens_and_sentences(weights, label_smoothing):
+    every = np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], (3, 5))
+    losses = one_hot_losses(LABELS, LOGITS, label_smoothing)
+    expected = np.average(losses, weights=every * (LABELS != 0))
+    value = TokenCrossentropy(label_smoothing)(LABELS, LOGITS, weights)
+    np.testing.assert_allclose(value, expected, 1e-5)
+
+
+@pytest.mark.parametrize("labels_dtype", ["int32", "int64", "uint16"])
+@pytest.mark.parametrize("logits_dtype", ["float16", "bfloat16"])
+def test_half_precision_logits_are_summed_in_float32(logits_dtype, labels_dtype):
+    logits = tf.cast(LOGITS, logits_dtype)
+    loss = TokenCrossentropy(0.1)(LABELS.astype(labels_dtype), logits)
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+    rounded = tf.cast(logits, "float64").numpy()
+    expected = one_hot_losses(LABELS, rounded, 0.1)[LABELS != 0].mean()
+    np.testing.assert_allclose(loss, expected, 1e-5)
+
+
+def test_huge_logits_give_finite_losses_and_gradients():
+    value, gradient = value_and_gradient(TokenCrossentropy(0.1), LABELS, LOGITS * 1e4)
+    assert np.isfinite(value)
+    assert np.all(np.isfinite(gradient))
+
+
+def operations(function):
+    """Every operation of a traced function."""
+    labels = tf.TensorSpec((BATCH, LENGTH), "int32")
+    logits = tf.TensorSpec((BATCH, LENGTH, VOCABULARY))
+    graph = tf.function(function).get_concrete_function(labels, logits).graph
+    # Nothing hides in functions that the graph calls.
+    assert not graph.as_graph_def().library.function
+    return graph.get_operations()
+
+
+def makes_one_hot(function):
+    """Whether an operation that tells labels apart gives as much as the logits."""
+    kinds = {"OneHot", "ScatterNd", "Eye", "MatrixDiagV3", "Equal", "NotEqual"}
+    return any(
+        operation.type in kinds
+        and output.shape.num_elements() in (None, BATCH * LENGTH * VOCABULARY)
+        for operation in operations(function)
+        for output in operation.outputs
+    )
+
+
+def test_no_one_hot_vectors_are_built():
+    loss = TokenCrossentropy(0.1)
+
+    def value_and_slope(labels, logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            value = loss(labels, logits)
+        return value, tape.gradient(value, logits)
+
+    assert makes_one_hot(lambda labels, logits: tf.one_hot(labels, VOCABULARY) * logits)
+    assert makes_one_hot(
+        lambda labels, logits: labels[..., None] == tf.range(VOCABULARY)
+    )
+    assert not makes_one_hot(loss)
+    assert not makes_one_hot(value_and_slope)
+
+
+def test_a_compiled_model_trains_on_it():
+    loss = TokenCrossentropy(0.1)
+    inputs = keras.Input((None,), dtype="int32")
+    model = keras.Model(
+        inputs, keras.layers.Embedding(VOCABULARY, VOCABULARY, mask_zero=True)(inputs)
+    )
+    model.compile("sgd", loss=loss)
+    ids = np.roll(LABELS, 1, axis=1)
+    expected = loss(LABELS, model(ids))
+    np.testing.assert_allclose(
+        model.evaluate(ids, LABELS, batch_size=BATCH, verbose=0), expected, 1e-5
+    )
+    weights = WEIGHTS[:, 0]
+    np.testing.assert_allclose(
+        model.evaluate(ids, LABELS, BATCH, verbose=0, sample_weight=weights),
+        loss(LABELS, model(ids), weights),
+        1e-5,
+    )
+
+
+def test_comes_back_from_its_config():
+    loss = TokenCrossentropy(0.3, pad_id=5, name="cost")
+    stored = keras.saving.serialize_keras_object(loss)
+    restored = keras.saving.deserialize_keras_object(stored)
+    assert type(restored) is TokenCrossentropy
+    assert restored.get_config() == loss.get_config()
+    assert restored.get_config() == {
+        "label_smoothing": 0.3,
+        "pad_id": 5,
+        "name": "cost",
+    }
+    np.testing.assert_array_equal(restored(LABELS, LOGITS), loss(LABELS, LOGITS))
+
+
+@pytest.mark.parametrize("label_smoothing", [-0.1, 1, 1.5])
+def test_smoothing_must_be_a_share(label_smoothing):
+    with pytest.raises(
+        ValueError,
+        match="`label_smoothing` must be at least 0 and below 1. "
+        f"Received: label_smoothing={label_smoothing}",
+    ):
+        TokenCrossentropy(label_smoothing)
+
+
+def test_labels_of_another_length_are_refused():
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+        TokenCrossentropy()(LABELS[:, :-1], LOGITS)
