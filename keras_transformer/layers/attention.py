@@ -23,10 +23,13 @@ def masked_softmax(scores, mask=None):
     """
     dtype = scores.dtype
     scores = ops.cast(scores, "float32")
-    if mask is None:
-        return ops.cast(ops.softmax(scores), dtype)
-    weights = ops.softmax(ops.where(mask, scores, -1e30))
-    return ops.cast(ops.where(mask, weights, 0.0), dtype)
+    if mask is not None:
+        scores = ops.where(mask, scores, -1e30)
+    # Keras warns of a softmax over a single position, whose share is all.
+    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)
+    if mask is not None:
+        weights = ops.where(mask, weights, 0.0)
+    return ops.cast(weights, dtype)
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, bias=None):
@@ -214,6 +217,13 @@ class MultiHeadAttention(keras.layers.Layer):
             if part is not None:
                 part = ops.cast(part, "bool")
                 mask = part if mask is None else ops.logical_and(mask, part)
+        # What is masked must stay finite: a score of zero takes it out after that.
+        key = value if key is None else key
+        for part in (value_mask, key_mask):
+            if part is not None:
+                part = ops.cast(part, "bool")[..., None]
+                value = ops.where(part, value, 0)
+                key = ops.where(part, key, 0)
         keys, values = self.project(value, key)
         outputs, scores = self.attend(query, keys, values, mask, training)
         return (outputs, scores) if return_attention_scores else outputs

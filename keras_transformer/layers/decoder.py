@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.encoder import TransformerPart, check_num_layers
+from keras_transformer.layers.encoder import TransformerPart, check_positive
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -223,7 +223,7 @@ class Decoder(TransformerPart):
         self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs
     ):
         super().__init__(num_heads, intermediate_dim, **kwargs)
-        self.num_layers = check_num_layers(num_layers)
+        self.num_layers = check_positive("num_layers", num_layers)
 
     def build(self, inputs_shape, memory_shape):
         self.blocks = [

@@ -26,7 +26,7 @@ class TransformerPart(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
+        self.num_heads = check_positive("num_heads", num_heads)
         self.intermediate_dim = intermediate_dim
         self.dropout = dropout
         self.normalize_first = normalize_first
@@ -226,7 +226,7 @@ class Encoder(TransformerPart):
         self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs
     ):
         super().__init__(num_heads, intermediate_dim, **kwargs)
-        self.num_layers = check_num_layers(num_layers)
+        self.num_layers = check_positive("num_layers", num_layers)
 
     def build(self, input_shape):
         self.blocks = [
@@ -267,11 +267,10 @@ class Encoder(TransformerPart):
         return {**super().get_config(), "num_layers": self.num_layers}
 
 
-def check_num_layers(num_layers):
-    """Returns `num_layers`, or raises `ValueError` unless it is positive."""
-    if num_layers < 1:
+def check_positive(name, size):
+    """Returns `size`, or raises `ValueError` unless it is positive."""
+    if size < 1:
         raise ValueError(
-            "`num_layers` must be a positive integer. "
-            f"Received: num_layers={num_layers}."
+            f"`{name}` must be a positive integer. Received: {name}={size}."
         )
-    return num_layers
+    return size

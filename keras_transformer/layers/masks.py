@@ -50,9 +50,24 @@ def causal_mask(length):
 
 def check_integer_ids(ids, name: str = "ids"):
     """Raises `ValueError` unless `ids` is a tensor or an array of integers."""
-    dtype = keras.backend.standardize_dtype(getattr(ids, "dtype", type(ids)))
+    if not hasattr(ids, "dtype"):
+        raise ValueError(
+            f"`{name}` must be an array or a tensor of integers. "
+            f"Received: {name} of type {type(ids).__name__}."
+        )
+    dtype = keras.backend.standardize_dtype(ids.dtype)
     if "int" not in dtype:
         raise ValueError(
             f"`{name}` must be integers, as tokenizers return them. "
             f"Received: {name} of dtype {dtype}."
+        )
+
+
+def check_ids(ids, name: str):
+    """Raises `ValueError` unless `ids` are integers of shape `(batch, length)`."""
+    check_integer_ids(ids, name)
+    if len(ids.shape) != 2:
+        raise ValueError(
+            f"`{name}` must have the shape (batch, length). "
+            f"Received: {name} of shape {tuple(ids.shape)}."
         )

@@ -113,7 +113,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         exponents = np.arange(0, self._dim, 2) / self._dim
         turns = self.max_wavelength**-exponents / (2 * math.pi)
         steps = np.round(turns * 2**32).astype("uint32").view("int32")
-        positions = ops.arange(length, dtype="int32") + start_index
+        positions = ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
         counts = positions[:, None] * ops.convert_to_tensor(steps)
         angles = ops.cast(counts, "float32") * (2 * math.pi / 2**32)
         waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
@@ -187,7 +187,7 @@ class LearnedPositionalEncoding(_PositionalEncoding):
                 "or build the layer with a larger one. "
                 f"Received: length={length}, start_index={start_index}."
             )
-        positions = ops.arange(length, dtype="int32") + start_index
+        positions = ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
         return ops.take(self.table, positions, axis=0)
 
     def get_config(self):

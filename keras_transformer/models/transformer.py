@@ -6,7 +6,11 @@ from keras import ops
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.masks import check_integer_ids, padding_mask
+from keras_transformer.layers.masks import (
+    check_ids,
+    check_integer_ids,
+    padding_mask,
+)
 from keras_transformer.layers.positions import SinusoidalPositionalEncoding
 from keras_transformer.models.generation import GenerationMixin
 
@@ -165,6 +169,8 @@ class Transformer(GenerationMixin, keras.Model):
             outputs=logits,
             **kwargs,
         )
+        # `compile` asks the model whether its loss is to be scaled.
+        self.dtype_policy = policy
         self._settings = settings
         self.source_embedding = source_embedding
         self.target_embedding = target_embedding
@@ -230,6 +236,8 @@ class Transformer(GenerationMixin, keras.Model):
             num_heads, query_length, key_length)`: `"encoder"`, `"decoder"`
             (the self-attention) and `"cross"`, each row summing to one.
         """
+        for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
+            check_ids(ids, name)
         states = self.positions(self.source_embedding(source_ids))
         memory, encoder = self.encoder(states, return_attention_scores=True)
         states = self.positions(self.target_embedding(target_ids))
@@ -297,4 +305,10 @@ def _check(settings):
             raise ValueError(
                 f"`{name}` must lie in the target vocabulary of {target} tokens. "
                 f"Received: {name}={settings[name]}."
+            )
+    for name in ("start_id", "end_id"):
+        if settings[name] == settings["pad_id"]:
+            raise ValueError(
+                f"`{name}` must differ from `pad_id`, which is never attended to. "
+                f"Received: {name}={settings[name]}, pad_id={settings['pad_id']}."
             )

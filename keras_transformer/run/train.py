@@ -119,8 +119,6 @@ def _new_model(recipe, tokenizers):
     )
     # The paper's section 5.3.
     optimizer = keras.optimizers.Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9)
-    if settings.precision == "mixed_float16":
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     model.compile(
         optimizer,
         TokenCrossentropy(settings.label_smoothing),

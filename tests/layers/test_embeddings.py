@@ -18,18 +18,10 @@ def mask_of(tensor):
     return probe.mask
 
 
-forgets_base_arguments = pytest.mark.xfail(
-    strict=True,
-    reason="the config has no place for what ReversibleEmbedding's constructor takes",
-)
-
-
-@forgets_base_arguments
 def test_embedding_keeps_the_contract_of_layers():
     check_layer(TokenEmbedding, SETTINGS, IDS, (BATCH, LENGTH, WIDTH))
 
 
-@forgets_base_arguments
 def test_scoring_keeps_the_contract_of_layers():
     check_layer(
         TokenEmbedding,

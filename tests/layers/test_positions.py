@@ -110,7 +110,6 @@ def test_start_index_may_be_a_tensor(layer, merge):
         np.testing.assert_array_equal(outputs, expected)
 
 
-@pytest.mark.xfail(strict=True, reason="int32 positions are added to int64")
 @pytest.mark.parametrize("kind", [np.int64, np.array])
 def test_start_index_may_be_of_another_integer_dtype(kind):
     layer = SinusoidalPositionalEncoding()

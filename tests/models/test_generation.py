@@ -183,7 +183,6 @@ def test_ids_that_are_not_integers_are_refused_in_one_line():
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="the message speaks of an invalid dtype: list")
 def test_lists_are_refused_by_name():
     with pytest.raises(ValueError, match="`source_ids` must be"):
         variant("post-norm").generate(SOURCE.tolist())

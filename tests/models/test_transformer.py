@@ -288,10 +288,6 @@ def test_any_kind_of_integer_is_an_id():
         np.testing.assert_array_equal(logits, expected)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the model's own policy stays the global one, and compile asks it",
-)
 def test_half_precision_training_scales_its_loss():
     model = Transformer(VOCABULARY, **SETTINGS, dtype="mixed_float16")
     model.compile("adam", loss=TokenCrossentropy())
@@ -306,12 +302,9 @@ def test_half_precision_training_scales_its_loss():
         ({"hidden_dim": 0}, "`hidden_dim` must be a positive .* hidden_dim=0"),
         ({"num_layers": 0}, "`num_layers` must be a positive .* num_layers=0"),
         ({"intermediate_dim": -1}, "`intermediate_dim` must be .* intermediate_dim=-1"),
-        pytest.param(
+        (
             {"num_heads": 0},
             "`num_heads` must be a positive integer. Received: num_heads=0",
-            marks=pytest.mark.xfail(
-                strict=True, raises=ZeroDivisionError, reason="0 is divided by"
-            ),
         ),
         ({"num_heads": 3}, "`num_heads` must divide .* num_heads=3, hidden_dim=8"),
         ({"dropout": 1.5}, "between 0 and 1. Received: rate=1.5"),
@@ -331,10 +324,6 @@ def test_bad_settings_are_refused_in_one_line(arguments, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a start symbol that is padding is hidden in calls, not in steps",
-)
 @pytest.mark.parametrize("name", ["start_id", "end_id"])
 def test_special_ids_must_differ_from_the_padding(name):
     with pytest.raises(ValueError, match=f"`{name}` must .* `pad_id`"):
@@ -358,7 +347,6 @@ def test_ids_of_another_rank_are_refused():
         logits_of(variant("post-norm"), SOURCE[0])
 
 
-@pytest.mark.xfail(strict=True, reason="it fails inside, in words of TensorFlow")
 def test_attention_scores_of_another_rank_are_refused():
     with pytest.raises(ValueError, match="`source_ids` must have the shape"):
         variant("post-norm").attention_scores(SOURCE[0], TARGET[0])
