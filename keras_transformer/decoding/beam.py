@@ -74,8 +74,9 @@ class BeamSearch(Search):
     do not end live on. What is still alive after `max_length` symbols is
     scored by the same formula and competes with what has finished; nothing
     else that is unfinished does. The search of a sentence ends when
-    `beam_width` hypotheses have finished, or when no live one can still reach
-    the `num_hypotheses` best.
+    `beam_width` hypotheses have finished that are all ahead of what lives, as
+    long as it is now; or when no live one can still reach the
+    `num_hypotheses` best.
 
     So a beam with a place for every sequence of at most `max_length` symbols,
     unfinished ones allowed at `max_length` only, returns what enumeration of
@@ -99,8 +100,7 @@ class BeamSearch(Search):
 
     Reference:
         [Wu et al., 2016](https://arxiv.org/abs/1609.08144), section 7, for the
-        length penalty; [Kasai et al., 2022](https://arxiv.org/abs/2204.05424)
-        for the end of the search, theirs with a patience of 1
+        length penalty
     """
 
     def __init__(
@@ -151,12 +151,13 @@ class BeamSearch(Search):
             symbols, cache = step(live.token_ids, live.ids, live.lineage, index, cache)
             extensions = extend(live.scores, symbols)
             is_end = extensions.token_ids == model.end_id
-            finished = finish(
-                finished, live, extensions, is_end, index, ops.take(divisors, index)
-            )
+            divisor = ops.take(divisors, index)
+            finished = finish(finished, live, extensions, is_end, index, divisor)
             live = survive(live, extensions, is_end, index)
-            # Where as many have finished as there are places, nothing lives on.
-            is_open = ops.min(finished.scores, axis=1, keepdims=True) == -np.inf
+            # Nothing lives on where as many have finished as there are places,
+            # and all of them are ahead.
+            to_beat = ops.min(finished.scores, axis=1, keepdims=True)
+            is_open = live.scores[:, :1] / divisor > to_beat
             live = live._replace(scores=ops.where(is_open, live.scores, -np.inf))
             return index + 1, live, finished, cache
 

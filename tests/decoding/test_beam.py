@@ -39,10 +39,11 @@ def plain_beam_search(model, source, max_length, width, length_penalty):
             for score, symbols in extensions[:width]
             if symbols[-1] == END
         ]
-        if len(finished) >= width:
+        finished = sorted(finished, key=lambda one: -one[0])[:width]
+        live = [one for one in extensions if one[1][-1] != END][:width]
+        if len(finished) == width and live[0][0] / divisor <= finished[-1][0]:
             live = []
             break
-        live = [one for one in extensions if one[1][-1] != END][:width]
     finished += [(score / divisor, symbols) for score, symbols in live]
     return sorted(finished, key=lambda one: -one[0])
 
@@ -121,12 +122,12 @@ def test_the_search_stops_when_no_live_hypothesis_can_win():
     np.testing.assert_allclose(best.scores[0], np.log([0.7, 0.21]), rtol=1e-5)
 
 
-def test_the_search_stops_when_the_beam_is_full_of_finished_hypotheses():
+def test_the_search_stops_when_all_that_finished_is_ahead_of_what_lives():
     model = ends_or_goes_on(11)
-    # With a penalty so large a live hypothesis could always win.
-    best = BeamSearch(3, length_penalty=9)(model, SOURCES, 11)
+    # With a penalty so large a live hypothesis could win yet, much longer.
+    best = BeamSearch(3, length_penalty=3)(model, SOURCES, 11)
     assert model.num_steps == 3
-    assert best.ids[0, 0].numpy().tolist() == padded((3, 3, END), 11)
+    assert best.ids[0, 0].numpy().tolist() == padded((END,), 11)
 
 
 def test_the_search_goes_on_while_one_sentence_needs_it():
