@@ -67,6 +67,15 @@ def test_nothing_is_translated_to_nothing(translator):
     assert translator.translate([]) == []
 
 
+def test_nothing_is_nothing_to_a_tokenizer_that_keeps_every_character(translator):
+    tokenizer = kt.text.SubwordTokenizer.train(
+        SOURCES, vocabulary_size=41, normalization="identity"
+    )
+    keeping = kt.Translator(translator.model, tokenizer, translator.target_tokenizer)
+    assert tokenizer(["\u3000"]).row_lengths()[0] > 0
+    assert keeping.translate(["\u3000", " "], GREEDY) == ["", ""]
+
+
 def test_the_n_best_begin_with_the_translation(translator):
     search = kt.decoding.BeamSearch(5, num_hypotheses=3)
     found = translator.translate_n_best(TEXTS, search)
@@ -76,6 +85,27 @@ def test_the_n_best_begin_with_the_translation(translator):
     assert (np.diff(scores) <= 0).all()
     assert (scores[:, 0] < 0).all()
     assert translator.translate_n_best([" "], search) == [[("", 0.0)] * 3]
+
+
+class RecordingTransformer(kt.models.Transformer):
+    def generate(self, source_ids, *settings):
+        self.__dict__.setdefault("batches", []).append(source_ids)
+        return super().generate(source_ids, *settings)
+
+
+def test_every_text_is_in_one_of_few_batches_of_about_its_length(translator):
+    model = RecordingTransformer.from_config(translator.model.get_config())
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    recording = kt.Translator(model, *tokenizers, translator.max_source_length)
+    texts = random.sample(TEXTS, len(TEXTS))
+    recording.translate(["", *texts], GREEDY, batch_size=7)
+    lengths = np.sort(translator.source_tokenizer(texts).row_lengths() + 1)
+    assert [batch.shape for batch in model.batches] == [(7, 16), (7, 16), (7, 20)]
+    short, long = lengths[lengths <= 16], lengths[lengths > 16]
+    assert 7 < len(short) < 14
+    expected = [np.resize(some, 7) for some in (short[:7], short[7:], long)]
+    found = [np.count_nonzero(batch, axis=1) for batch in model.batches]
+    assert np.array_equal(found, expected)
 
 
 def test_max_length_limits_a_translation(translator):
