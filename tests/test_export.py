@@ -337,7 +337,8 @@ def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     np.testing.assert_allclose(outputs["score"], scores, rtol=1e-2)
 
 
-def test_a_drawn_translation_is_exported_with_its_seed(translator, tmp_path):
+def test_a_drawn_translation_is_exported_with_its_seed(tmp_path):
+    translator = make_translator(max_source_length=16)
     search = kt.decoding.Sampling(temperature=2.0, seed=11)
     path = translator.export(tmp_path / "1", search)
     serve = tf.saved_model.load(path).signatures["serving_default"]

@@ -18,7 +18,8 @@ class Blocked:
             raise ImportError("The export is on its own here.")
 
 
-sys.meta_path.insert(0, Blocked())
+if __name__ == "__main__":
+    sys.meta_path.insert(0, Blocked())
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
