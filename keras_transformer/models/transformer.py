@@ -234,7 +234,8 @@ class Transformer(GenerationMixin, keras.Model):
         Returns:
             A dictionary of float tensors of shape `(num_layers, batch,
             num_heads, query_length, key_length)`: `"encoder"`, `"decoder"`
-            (the self-attention) and `"cross"`, each row summing to one.
+            (the self-attention) and `"cross"`. Rows of real tokens sum to
+            one, those of padding to zero.
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
             check_ids(ids, name)
