@@ -75,17 +75,51 @@ class TokenCrossentropy(keras.losses.Loss):
 
 
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
-    """Cross-entropy at every position, `(batch, length)`, in float32 nats."""
-    logits = ops.cast(logits, "float32")
-    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    if not label_smoothing:
-        return losses
-    of_label = ops.squeeze(
-        ops.take_along_axis(logits, ops.cast(labels, "int32")[..., None], axis=-1), -1
-    )
-    # losses = logsumexp - of_label: take back a share of the label's logit
-    # and give it to all.
-    return losses + label_smoothing * (of_label - ops.mean(logits, axis=-1))
+    """Cross-entropy at every position, `(batch, length)`, in float32 nats.
+
+    The gradient is written out, since the one derived by the backend builds
+    several arrays of the size of the logits: it is the softmax, less a share
+    for every token and the rest for the label.
+    """
+    labels = ops.cast(labels, "int32")
+    if tuple(labels.shape) != tuple(logits.shape[:-1]):
+        raise ValueError(
+            "Every label needs its row of logits. Received: labels of shape "
+            f"{tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
+        )
+    vocabulary = logits.shape[-1]
+    even_share = label_smoothing / vocabulary
+    dtype = logits.dtype
+
+    @ops.custom_gradient
+    def crossentropy(logits):
+        logits = ops.cast(logits, "float32")
+        shares = ops.softmax(logits)
+        largest = ops.max(logits, axis=-1)
+        # What the softmax divided by, read off the largest share: one pass less.
+        normalizer = largest - ops.log(ops.max(shares, axis=-1))
+        of_label = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+        losses = normalizer - (1 - label_smoothing) * of_label
+        if label_smoothing:
+            losses = losses - label_smoothing * ops.mean(logits, axis=-1)
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            every = (shares - even_share) * upstream[..., None]
+            label_share = ops.exp(of_label - normalizer) - even_share
+            at_label = (label_share - (1 - label_smoothing)) * upstream
+            rows = ops.arange(ops.size(labels), dtype="int32")
+            places = ops.stack([rows, ops.reshape(labels, (-1,))], axis=-1)
+            every = ops.scatter_update(
+                ops.reshape(every, (-1, vocabulary)),
+                places,
+                ops.reshape(at_label, (-1,)),
+            )
+            return ops.cast(ops.reshape(every, ops.shape(shares)), dtype)
+
+        return losses, gradient
+
+    return crossentropy(logits)
 
 
 def token_weights(labels, pad_id=0, sample_weight=None):

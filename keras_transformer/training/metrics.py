@@ -26,7 +26,7 @@ class _TokenMean(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenAccuracy(_TokenMean):
-    """Share of real tokens whose logit is the largest.
+    """Share of real tokens whose logit is the largest, or as large as that.
 
     Args:
         pad_id: Label of the padding, which counts for nothing.
@@ -49,7 +49,10 @@ class TokenAccuracy(_TokenMean):
         super().__init__(pad_id, name, dtype)
 
     def values(self, y_true, y_pred):
-        hits = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
+        # Not `argmax`: the loss has found the largest logit already.
+        labels = ops.cast(y_true, "int32")[..., None]
+        of_label = ops.take_along_axis(y_pred, labels, axis=-1)[..., 0]
+        hits = ops.equal(of_label, ops.max(y_pred, axis=-1))
         return ops.cast(hits, "float32")
 
 
