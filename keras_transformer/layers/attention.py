@@ -218,14 +218,23 @@ class MultiHeadAttention(keras.layers.Layer):
                 part = ops.cast(part, "bool")
                 mask = part if mask is None else ops.logical_and(mask, part)
         # What is masked must stay finite: a score of zero takes it out after that.
-        key = value if key is None else key
+        kept = None
         for part in (value_mask, key_mask):
             if part is not None:
-                part = ops.cast(part, "bool")[..., None]
-                value = ops.where(part, value, 0)
-                key = ops.where(part, key, 0)
-        keys, values = self.project(value, key)
-        outputs, scores = self.attend(query, keys, values, mask, training)
+                part = ops.cast(part, "bool")
+                kept = part if kept is None else ops.logical_and(kept, part)
+        if query is value and key in (None, value):
+            queries, keys, values = self._project(
+                query, self.query_projection, self.key_projection, self.value_projection
+            )
+        else:
+            queries = self._project(query, self.query_projection)[0]
+            keys, values = self.project(value, key)
+        if kept is not None:
+            keys, values = (
+                ops.where(kept[:, None, :, None], x, 0) for x in (keys, values)
+            )
+        outputs, scores = self._read(queries, keys, values, mask, training)
         return (outputs, scores) if return_attention_scores else outputs
 
     def project(self, value, key=None):
@@ -239,9 +248,10 @@ class MultiHeadAttention(keras.layers.Layer):
             Keys `(batch, num_heads, key_length, key_dim)` and values
             `(batch, num_heads, key_length, value_dim)`.
         """
-        keys = self.key_projection(value if key is None else key)
-        values = self.value_projection(value)
-        return split_heads(keys, self.num_heads), split_heads(values, self.num_heads)
+        if key is None or key is value:
+            return self._project(value, self.key_projection, self.value_projection)
+        keys = self._project(key, self.key_projection)[0]
+        return keys, self._project(value, self.value_projection)[0]
 
     def attend(self, query, keys, values, mask=None, training=None):
         """Reads projected keys and values, as `project` returns them.
@@ -259,11 +269,38 @@ class MultiHeadAttention(keras.layers.Layer):
             Outputs `(batch, query_length, hidden_dim)` and scores
             `(batch, num_heads, query_length, key_length)`.
         """
-        queries = split_heads(self.query_projection(query), self.num_heads)
+        queries = self._project(query, self.query_projection)[0]
+        return self._read(queries, keys, values, mask, training)
+
+    def _read(self, queries, keys, values, mask, training):
         outputs, scores = scaled_dot_product_attention(queries, keys, values, mask)
         if self.dropout:
             outputs = ops.matmul(self._dropout(scores, training=training), values)
         return self.output_projection(merge_heads(outputs)), scores
+
+    def _project(self, states, *projections):
+        """What each projection makes of `states`, `(batch, heads, length, dim)`.
+
+        One wide product and one transpose in place of several narrow ones.
+        """
+        fused = len({layer.units for layer in projections}) == 1 and not any(
+            layer.quantization_mode for layer in projections
+        )
+        if len(projections) == 1 or not fused:
+            return [split_heads(layer(states), self.num_heads) for layer in projections]
+        dtype = self.compute_dtype
+        states = ops.cast(states, dtype)
+        batch, length, width = ops.shape(states)
+        kernel = ops.concatenate(
+            [ops.cast(layer.kernel, dtype) for layer in projections], axis=-1
+        )
+        wide = ops.matmul(ops.reshape(states, (-1, width)), kernel)
+        if self.use_bias:
+            wide = wide + ops.concatenate(
+                [ops.cast(layer.bias, dtype) for layer in projections], axis=0
+            )
+        wide = ops.reshape(wide, (batch, length, len(projections), self.num_heads, -1))
+        return ops.unstack(ops.transpose(wide, (2, 0, 3, 1, 4)))
 
     def get_config(self):
         return {
