@@ -299,7 +299,9 @@ class MultiHeadAttention(keras.layers.Layer):
             wide = wide + ops.concatenate(
                 [ops.cast(layer.bias, dtype) for layer in projections], axis=0
             )
-        wide = ops.reshape(wide, (batch, length, len(projections), self.num_heads, -1))
+        head_dim = projections[0].units // self.num_heads
+        shape = (batch, length, len(projections), self.num_heads, head_dim)
+        wide = ops.reshape(wide, shape)
         return ops.unstack(ops.transpose(wide, (2, 0, 3, 1, 4)))
 
     def get_config(self):
