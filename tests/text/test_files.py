@@ -6,6 +6,7 @@ import tensorflow as tf
 from keras_transformer.text import check_parallel_files, read_lines
 
 GOOD = b"Ein Hund.\nEine Katze.\nEin Pferd.\n"
+ZIPPED = gzip.compress(GOOD, mtime=0)  # the time of day would name tests anew
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ def test_good_files_are_counted(write):
         (b"a\n \t\xc2\xa0\nc\n", r"bad:2 is an empty line"),
         (b"a\nb\n\xe4hnlich\n", r"bad:3 is not UTF-8: .* at byte 1\. Convert the file"),
         ("a\nb\n".encode("utf-16"), r"bad:1 is not UTF-8"),
-        (gzip.compress(GOOD, mtime=0)[:-9], r"bad:\d cannot be read: the gzip data are damaged"),
-        (gzip.compress(GOOD, mtime=0)[:-4] + b"abcd", r"bad:\d cannot be read: the gzip data"),
+        (ZIPPED[:-9], r"bad:\d cannot be read: the gzip data are damaged"),
+        (ZIPPED[:-4] + b"abcd", r"bad:\d cannot be read: the gzip data"),
         (b"\x1f\x8bno gzip at all", r"bad:1 cannot be read: the gzip data"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
