@@ -21,7 +21,7 @@ class OneLineErrors(typer.core.TyperGroup):
                 return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # whoever read the output has had enough
-            except (ValueError, OSError) as error:
+            except (ValueError, OSError, FloatingPointError) as error:
                 if ctx.params.get("debug"):
                     raise
                 say(f"Error: {_in_one_line(error)}")

@@ -17,6 +17,7 @@ from keras_transformer.training import (
     InverseSquareRootSchedule,
     Perplexity,
     SaveCheckpoints,
+    StopAtNaN,
     TokenAccuracy,
     TokenCrossentropy,
     pick_strategy,
@@ -41,6 +42,7 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         FileNotFoundError: If a file is missing.
         ValueError: If a file is faulty, settings do not go together, or the folder
             holds something else.
+        FloatingPointError: If the loss is no longer a number.
     """
     settings = recipe.training
     run = Run(folder)
@@ -84,6 +86,7 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
                 keras.callbacks.LambdaCallback(
                     on_epoch_begin=lambda epoch, _: train_data.epoch.assign(epoch)
                 ),
+                StopAtNaN(),
                 *_bleu(recipe, model, tokenizers),
                 WriteLog(run.log, settings.early_stopping),
                 keras.callbacks.TensorBoard(run.tensorboard_path),

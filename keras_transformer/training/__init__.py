@@ -2,7 +2,7 @@
 
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
-from keras_transformer.training.callbacks import BleuCallback
+from keras_transformer.training.callbacks import BleuCallback, StopAtNaN
 from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
@@ -15,6 +15,7 @@ __all__ = [
     "InverseSquareRootSchedule",
     "Perplexity",
     "SaveCheckpoints",
+    "StopAtNaN",
     "TokenAccuracy",
     "TokenCrossentropy",
     "average_checkpoints",

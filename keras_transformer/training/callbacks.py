@@ -1,5 +1,6 @@
 """Callbacks for `model.fit`."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import keras
@@ -63,4 +64,40 @@ class BleuCallback(keras.callbacks.Callback):
         if (epoch + 1) % self.every == 0 and logs is not None:
             logs[self.name], _ = cased_bleu(
                 self.translate(self.sources), self.references
+            )
+
+
+class StopAtNaN(keras.callbacks.Callback):
+    """Ends a training whose loss is no longer a number, and names the step.
+
+    It raises at the end of that step, before anything can be saved of it: the
+    checkpoints of the epochs before hold the last good weights. Keras's own
+    `TerminateOnNaN` lets the epoch end as others do, checkpoint and all.
+
+    Raises:
+        FloatingPointError: In `fit`, at the first step whose loss is NaN or
+            infinite.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> data = tf.data.Dataset.from_tensors((np.ones((5, 3)), np.nan * np.ones(5)))
+        >>> model.fit(data, shuffle=False, verbose=0, callbacks=[StopAtNaN()])
+        Traceback (most recent call last):
+        FloatingPointError: The loss is nan at step 1, in epoch 1. ...
+    """
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch + 1  # Keras counts from 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        # The mean over the epoch so far: once it is NaN, it stays so.
+        loss = float((logs or {}).get("loss", 0.0))
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"The loss is {loss} at step {int(self.model.optimizer.iterations)}, "
+                f"in epoch {self._epoch}. The checkpoints of the epochs before hold "
+                "the last good weights. Lower the learning rate or raise the warm-up "
+                "steps, in a new training."
             )

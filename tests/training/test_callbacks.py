@@ -4,7 +4,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import BleuCallback, cased_bleu
+from keras_transformer.training import (
+    BleuCallback,
+    Checkpoints,
+    SaveCheckpoints,
+    StopAtNaN,
+    cased_bleu,
+)
 
 SOURCES = ["A dog runs in the snow.", "A man rides a bike.", "Two girls read."]
 REFERENCES = ["Ein Hund rennt im Schnee.", "Ein Mann fährt Rad.", "Zwei Mädchen lesen."]
@@ -78,3 +84,28 @@ def test_each_source_needs_a_reference(sources, references):
     message = f"Received: {sources} sources and {references} references"
     with pytest.raises(ValueError, match=message):
         BleuCallback(Learner(), SOURCES[:sources], REFERENCES[:references])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_loss_that_is_no_number_ends_the_training_with_good_weights(tmp_path, value):
+    targets = np.ones((15, 2))
+    targets[5:10] = value  # the second batch of five
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    checkpoints = Checkpoints(tmp_path)
+    callbacks = [SaveCheckpoints(checkpoints), StopAtNaN()]
+    inputs, settings = np.ones((15, 3)), {"shuffle": False, "verbose": 0}
+    model.fit(inputs[:5], targets[:5], callbacks=callbacks, **settings)
+    with pytest.raises(FloatingPointError, match=r"step 3, in epoch 2\. The checkp"):
+        model.fit(
+            inputs,
+            targets,
+            batch_size=5,
+            initial_epoch=1,
+            epochs=5,
+            callbacks=callbacks,
+            **settings,
+        )
+    assert [checkpoints.epoch_of(path) for path in checkpoints.paths()] == [1]
+    for weight in checkpoints.load(checkpoints.latest()).get_weights():
+        assert np.all(np.isfinite(weight))
