@@ -1,7 +1,7 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
 Reading order: `masks`, `positions`, `embeddings`, `attention`, `feed_forward`,
-`residual`, `encoder`, `decoder`.
+`residual`, `encoder`, `decoder`, `pooling`.
 """
 
 from keras_transformer.layers.attention import (
@@ -14,6 +14,7 @@ from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.masks import causal_mask, padding_mask
+from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.positions import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
@@ -21,6 +22,7 @@ from keras_transformer.layers.positions import (
 from keras_transformer.layers.residual import Residual
 
 __all__ = [
+    "AttentionPooling",
     "Decoder",
     "DecoderBlock",
     "Encoder",
