@@ -29,8 +29,12 @@ class ToyModel:
         self.num_steps = 0  # counts eager steps, and traces
 
     def start(self, inputs, num_hypotheses, max_length):
-        sources = ops.take(self.sources.astype("float32"), inputs, axis=0)
-        sources = ops.where(ops.equal(inputs, PAD)[..., None], 0.0, sources)
+        # Ids beyond the table tell sentences apart and mean nothing.
+        means = (inputs != PAD) & (inputs < len(self.sources))
+        sources = ops.take(
+            self.sources.astype("float32"), ops.where(means, inputs, 0), axis=0
+        )
+        sources = ops.where(means[..., None], sources, 0.0)
         shape = (ops.shape(inputs)[0], max_length, num_hypotheses, sources.shape[-1])
         return {"sentence": ops.sum(sources, axis=1)}, {"entries": ops.zeros(shape)}
 
@@ -105,6 +109,45 @@ def ranked(model, source, max_length, length_penalty, processors=()):
         )
         scored.append((total / ((5 + len(symbols)) / 6) ** length_penalty, symbols))
     return sorted((one for one in scored if one[0] > -np.inf), reverse=True)
+
+
+def plain_greedy_search(model, source, max_length, processors=()):
+    """The docstring of `GreedySearch`, for one sentence."""
+    score, symbols = 0.0, ()
+    while len(symbols) < max_length and END not in symbols and score > -np.inf:
+        gains = next_log_probabilities(model, source, symbols, processors)
+        score += np.max(gains)
+        symbols += (np.argmax(gains),) if score > -np.inf else ()
+    return score, symbols
+
+
+def plain_beam_search(model, source, max_length, width, length_penalty, processors=()):
+    """The docstring of `BeamSearch` word by word, for one sentence."""
+    live, finished = [(0.0, ())], []
+    for length in range(1, max_length + 1):
+        divisor = ((5 + length) / 6) ** length_penalty
+        extensions = []
+        for score, symbols in live:
+            gains = next_log_probabilities(model, source, symbols, processors)
+            extensions += [
+                (score + gain, (*symbols, symbol))
+                for symbol, gain in enumerate(gains)
+                if gain > -np.inf
+            ]
+        extensions.sort(key=lambda one: -one[0])
+        finished += [
+            (score / divisor, symbols)
+            for score, symbols in extensions[:width]
+            if symbols[-1] == END
+        ]
+        finished = sorted(finished, key=lambda one: -one[0])[:width]
+        live = [one for one in extensions if one[1][-1] != END][:width]
+        is_full = len(finished) == width
+        if not live or (is_full and live[0][0] / divisor <= finished[-1][0]):
+            live = []
+            break
+    finished += [(score / divisor, symbols) for score, symbols in live]
+    return sorted(finished, key=lambda one: -one[0])
 
 
 def padded(symbols, max_length):

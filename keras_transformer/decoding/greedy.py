@@ -24,7 +24,7 @@ class GreedySearch(IndependentSearch):
     def __init__(self, processors=()):
         super().__init__(processors=processors)
 
-    def chooser(self, model, batch_size, max_length):
+    def chooser(self, model, inputs, max_length):
         return choose_likeliest
 
 

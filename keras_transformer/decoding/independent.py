@@ -50,7 +50,7 @@ class IndependentSearch(Search):
             )
         self.num_hypotheses = num_hypotheses
 
-    def chooser(self, model, batch_size, max_length):
+    def chooser(self, model, inputs, max_length):
         """Prepares the choice of symbols, before the loop begins.
 
         Returns:
@@ -61,11 +61,10 @@ class IndependentSearch(Search):
         raise NotImplementedError
 
     def search(self, model, inputs, max_length):
-        batch_size = batch_size_of(inputs)
-        shape = (batch_size, self.num_hypotheses)
+        shape = (batch_size_of(inputs), self.num_hypotheses)
         memory, cache = model.start(inputs, self.num_hypotheses, max_length)
         step = stepper(model, inputs, memory, self.processors, self.num_candidates)
-        choose = self.chooser(model, batch_size, max_length)
+        choose = self.chooser(model, inputs, max_length)
         lineage = own_lineage(*shape, max_length)
 
         def unfinished(index, state, cache):

@@ -8,7 +8,8 @@ from keras_transformer.decoding.gather import pick
 from keras_transformer.decoding.greedy import choose_likeliest
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import forbid, vocabulary_of
-from keras_transformer.decoding.uniform import uniforms
+from keras_transformer.decoding.search import batch_size_of
+from keras_transformer.decoding.uniform import digest, uniforms
 from keras_transformer.decoding.vocabulary import draw
 
 
@@ -23,8 +24,12 @@ class Sampling(IndependentSearch):
     sequence, the end symbol included, whatever it was drawn from; there is no
     length penalty.
 
-    With a `seed` every call draws the same: live, compiled, and exported,
-    which needs one. Without, calls go on from Keras's global seed.
+    With a `seed` a sentence draws the same in every call and in any batch:
+    live, compiled, and exported, which needs one. Its draws then depend on
+    the ids in the first tensor of the model's inputs, padding aside, so equal
+    sentences draw alike; if these are no ids of shape `(batch, length)`, they
+    depend on its place in the batch. Without a seed all draws differ, and
+    calls go on from Keras's global seed.
 
     Args:
         temperature: What logits are divided by; 0 gives greedy search.
@@ -86,11 +91,11 @@ class Sampling(IndependentSearch):
     def num_candidates(self):
         return 1 if self.top_k is None else self.top_k
 
-    def chooser(self, model, batch_size, max_length):
+    def chooser(self, model, inputs, max_length):
         if self.temperature == 0:
             return choose_likeliest
         # One number decides on a symbol, whatever the size of the vocabulary.
-        rows = batch_size * self.num_hypotheses
+        rows = self.rows(inputs, model.pad_id)
         numbers = uniforms(max_length, rows, self.seed)
 
         def choose(symbols, index):
@@ -109,6 +114,16 @@ class Sampling(IndependentSearch):
             return ops.reshape(drawn, shape), ops.reshape(logits, shape)
 
         return choose
+
+    def rows(self, inputs, pad_id):
+        """Returns what tells all hypotheses apart, of shape `(rows,)`."""
+        ids = keras.tree.flatten(inputs)[0]
+        are_ids = "int" in keras.backend.standardize_dtype(ids.dtype)
+        if self.seed is None or not are_ids or len(ids.shape) != 2:
+            num_rows = batch_size_of(inputs) * self.num_hypotheses
+            return ops.arange(num_rows, dtype="int32")
+        hypotheses = ops.arange(self.num_hypotheses, dtype="int32")
+        return ops.reshape(digest(ids, pad_id)[:, None] + hypotheses, (-1,))
 
     def weigh(self, logits, largest_logit):
         """Turns logits into the weights to draw with, of any sum."""

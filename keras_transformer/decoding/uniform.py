@@ -5,17 +5,17 @@ import numpy as np
 from keras import ops
 
 
-def uniforms(max_length: int, num_rows, seed: int | None):
+def uniforms(max_length: int, rows, seed: int | None):
     """Draws numbers evenly from `[0, 1)`, one for each position and row.
 
     `keras.random` gives other numbers compiled than not, and others on another
     backend. These are the same everywhere, so that a seed means the same in a
-    model and in what is exported of it; nor does a row change with their
-    number.
+    model and in what is exported of it; nor does a row change with the others.
 
     Args:
         max_length: Number of positions.
-        num_rows: Number of rows, an integer or a scalar tensor.
+        rows: Int32 tensor of shape `(rows,)` that tells the rows apart: equal
+            ones have equal numbers.
         seed: Integer of at least 0; `None` goes on from Keras's global seed.
 
     Returns:
@@ -25,9 +25,23 @@ def uniforms(max_length: int, num_rows, seed: int | None):
         keys = keras.random.randint((max_length,), 0, 2**31 - 1, dtype="int32")
     else:
         keys = np.random.SeedSequence(seed).generate_state(max_length).view("int32")
-    rows = scramble(ops.arange(num_rows, dtype="int32"))
-    bits = scramble(ops.bitwise_xor(rows, keys[:, None]))
+    bits = scramble(ops.bitwise_xor(scramble(rows), keys[:, None]))
     return ops.cast(shift_right(bits, 8), "float32") * 2.0**-24
+
+
+def digest(ids, pad_id: int):
+    """Sums each row up in one number that padding does not change.
+
+    Args:
+        ids: Integer tensor of shape `(batch, length)`.
+        pad_id: The id that does not count.
+
+    Returns:
+        An int32 tensor of shape `(batch,)`.
+    """
+    positions = scramble(ops.arange(ops.shape(ids)[1], dtype="int32"))
+    marks = scramble(ops.bitwise_xor(positions, ops.cast(ids, "int32")))
+    return ops.sum(ops.where(ops.equal(ids, pad_id), 0, marks), axis=1)
 
 
 def scramble(x):

@@ -1,7 +1,9 @@
 import itertools
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 from toy_decoding import (
     END,
@@ -9,8 +11,8 @@ from toy_decoding import (
     TableModel,
     ToyModel,
     assert_same,
-    next_log_probabilities,
     padded,
+    plain_beam_search,
     ranked,
 )
 
@@ -18,34 +20,11 @@ from keras_transformer.decoding import BeamSearch, GreedySearch
 
 SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
 PENALTIES = [0, 0.6, 1, 2, -1]
-
-
-def plain_beam_search(model, source, max_length, width, length_penalty):
-    """The docstring of `BeamSearch` word by word, for one sentence."""
-    live, finished = [(0.0, ())], []
-    for length in range(1, max_length + 1):
-        divisor = ((5 + length) / 6) ** length_penalty
-        extensions = []
-        for score, symbols in live:
-            gains = next_log_probabilities(model, source, symbols)
-            extensions += [
-                (score + gain, (*symbols, symbol))
-                for symbol, gain in enumerate(gains)
-                if symbol != PAD
-            ]
-        extensions.sort(key=lambda one: -one[0])
-        finished += [
-            (score / divisor, symbols)
-            for score, symbols in extensions[:width]
-            if symbols[-1] == END
-        ]
-        finished = sorted(finished, key=lambda one: -one[0])[:width]
-        live = [one for one in extensions if one[1][-1] != END][:width]
-        if len(finished) == width and live[0][0] / divisor <= finished[-1][0]:
-            live = []
-            break
-    finished += [(score / divisor, symbols) for score, symbols in live]
-    return sorted(finished, key=lambda one: -one[0])
+RUNS = {
+    "eager": lambda search: search,
+    "graph": tf.function(autograph=False),
+    "xla": tf.function(autograph=False, jit_compile=True),
+}
 
 
 @pytest.mark.parametrize("length_penalty", PENALTIES)
@@ -150,12 +129,14 @@ def test_of_equal_scores_the_one_that_ended_earlier_comes_first():
     assert ids[0].numpy().tolist() == [padded((END,), 3), padded((3, END), 3)]
 
 
-def test_equal_scores_of_a_step_are_ordered_by_end_then_parent_then_symbol():
+@pytest.mark.parametrize("run", RUNS)
+def test_equal_scores_of_a_step_are_ordered_by_end_then_parent_then_symbol(run):
     # All symbols are equally likely, so that sequences of a length are.
     bodies = [list(itertools.product((1, 3, 4), repeat=n)) for n in range(4)]
     expected = [(*body, END) for n in range(3) for body in bodies[n]] + bodies[3]
     search = BeamSearch(len(expected), num_hypotheses=len(expected))
-    ids, _ = search(TableModel(np.zeros((3, 5))), SOURCES[:1], 3)
+    model = TableModel(np.zeros((3, 5)))
+    ids, _ = RUNS[run](lambda: search(model, SOURCES[:1], 3))()
     assert ids[0].numpy().tolist() == [padded(one, 3) for one in expected]
 
 
@@ -176,13 +157,28 @@ def test_padding_is_never_produced_however_likely():
     assert_same((ids, scores), expected)
 
 
-def test_scores_accumulate_in_float32_when_logits_are_half_precise():
-    logits = np.random.default_rng(7).normal(size=(17, 5)).astype("float16")
-    logits[:, END] = -99.0
-    scores = BeamSearch(2)(TableModel(logits, dtype="float16"), SOURCES, 17).scores
-    exact = BeamSearch(2)(TableModel(logits), SOURCES, 17).scores
-    np.testing.assert_array_equal(scores, exact)
+@pytest.fixture(params=["float16", "bfloat16"])
+def half_precision(request):
+    """Everything that is not asked to be float32 is half precise."""
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx(request.param)
+    keras.config.set_dtype_policy(request.param)
+    yield request.param
+    keras.config.set_floatx(before[0])
+    keras.config.set_dtype_policy(before[1])
+
+
+def test_scores_accumulate_in_float32_whatever_the_policy(half_precision):
+    # Numbers that either kind of half precision holds, but not their sums.
+    logits = np.random.default_rng(7).integers(-40, 40, size=(17, 5)) / 16
+    logits[:, END] = -96.0
+    search = BeamSearch(2, length_penalty=0)
+    scores = search(TableModel(logits, dtype=half_precision), SOURCES, 17).scores
     assert scores.dtype == "float32"
+    normalizers = np.log(np.sum(np.exp(logits), axis=-1))
+    logits[:, PAD] = -np.inf
+    exact = np.sum(logits.max(axis=-1) - normalizers)
+    np.testing.assert_allclose(scores[:, 0], [exact] * 3, rtol=1e-6)
 
 
 def test_an_empty_batch_gives_an_empty_result():

@@ -1,20 +1,18 @@
 import numpy as np
 import pytest
-from toy_decoding import END, PAD, TableModel, ToyModel, assert_same
-from toy_decoding import next_log_probabilities as gains_of
+from toy_decoding import (
+    END,
+    PAD,
+    TableModel,
+    ToyModel,
+    assert_same,
+    plain_greedy_search,
+)
 
 from keras_transformer.decoding import BannedIds, GreedySearch, Sampling
 
 SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
 EVERY_SEARCH = [GreedySearch, lambda **kwargs: Sampling(top_k=2, seed=3, **kwargs)]
-
-
-def plain_greedy_search(model, source, max_length):
-    score, symbols = 0.0, ()
-    while len(symbols) < max_length and END not in symbols:
-        gains = gains_of(model, source, symbols)
-        score, symbols = score + np.max(gains), (*symbols, np.argmax(gains))
-    return score, symbols
 
 
 @pytest.mark.parametrize(

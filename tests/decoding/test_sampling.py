@@ -24,6 +24,12 @@ def plain_distribution(log_probabilities, temperature=1.0, top_k=None, top_p=Non
     return weights / np.sum(weights)
 
 
+def alike(count):
+    """Sentences that the models do not tell apart, but their draws do."""
+    numbers = 13 + np.arange(count, dtype="int32")[:, None]
+    return np.concatenate([np.repeat(SOURCES[:1], count, axis=0), numbers], axis=1)
+
+
 @pytest.mark.parametrize("num_hypotheses", [1, 3])
 @pytest.mark.parametrize(
     "settings",
@@ -51,8 +57,8 @@ def test_pairs_of_symbols_come_as_often_as_their_probability(settings, num_hypot
             expected[first] = share * plain_distribution(after, **settings)
     draws = 12_000
     search = Sampling(**settings, seed=5, num_hypotheses=num_hypotheses)
-    sources = np.repeat(SOURCES[:1], draws // num_hypotheses, axis=0)
-    ids = ops.convert_to_numpy(search(model, sources, 2).ids).reshape(-1, 2)
+    ids = search(model, alike(draws // num_hypotheses), 2).ids
+    ids = ops.convert_to_numpy(ids).reshape(-1, 2)
     counts = np.zeros((6, 6))
     np.add.at(counts, tuple(ids.T), 1)
     assert (counts[expected == 0] == 0).all()
@@ -68,7 +74,7 @@ def test_a_long_vocabulary_is_drawn_from_by_its_probabilities(settings):
     expected[PAD] = -np.inf
     expected = plain_distribution(expected, **settings)
     search = Sampling(**settings, seed=2, num_hypotheses=101)
-    ids = search(TableModel(logits), np.repeat(SOURCES, 29, axis=0), 1).ids
+    ids = search(TableModel(logits), alike(87), 1).ids
     counts = np.bincount(ops.convert_to_numpy(ids).ravel(), minlength=1031)
     draws = 101 * 87
     assert counts.sum() == draws
@@ -103,10 +109,30 @@ def test_a_seed_makes_draws_repeatable_and_another_seed_changes_them():
     assert (first != other).any()
 
 
-def test_without_a_seed_every_call_draws_anew():
+def test_with_a_seed_draws_go_with_the_sentence_and_not_with_its_place():
+    model = ToyModel(vocabulary_size=11, max_length=7)
+    search = Sampling(seed=5, num_hypotheses=3)
+    ids = search(model, SOURCES, 7).ids
+    assert (ids[:, 0] != ids[:, 1]).numpy().any()
+    order = [2, 0, 2, 1]
+    moved = search(model, np.pad(SOURCES, ((0, 0), (0, 2)))[order], 7).ids
+    np.testing.assert_array_equal(moved, ids.numpy()[order])
+
+
+def test_with_a_seed_inputs_that_are_no_ids_are_told_apart_by_their_place():
+    model = TableModel(np.zeros((5, 11)))
+    search = Sampling(seed=5)
+    ids = search(model, np.zeros((7, 3), "float32"), 5).ids
+    assert len(np.unique(ids, axis=0)) == 7
+    np.testing.assert_array_equal(search(model, np.zeros((7, 2, 2)), 5).ids, ids)
+
+
+def test_without_a_seed_every_call_and_every_row_draws_anew():
     model, search = ToyModel(vocabulary_size=11, max_length=7), Sampling()
-    first, second = (search(model, SOURCES, 7).ids for _ in range(2))
+    sources = np.repeat(SOURCES[:1], 5, axis=0)
+    first, second = (search(model, sources, 7).ids for _ in range(2))
     assert np.not_equal(first, second).any()
+    assert np.not_equal(first[0], first[1:]).any()
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import functools
 import importlib.util
 import json
 import os
@@ -5,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
+import hypothesis.strategies as st
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from toy_decoding import ToyModel
+from toy_decoding import ToyModel, padded
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -55,6 +58,33 @@ def test_traced_for_any_batch_and_length_a_search_returns_the_same(search, jit_c
         eager, compiled = search(model, sources, 7), traced(sources)
         np.testing.assert_array_equal(compiled.ids, eager.ids)
         np.testing.assert_allclose(compiled.scores, eager.scores, atol=1e-4)
+
+
+@functools.cache
+def traced_toy_search(search):
+    model = ToyModel(vocabulary_size=31, max_length=7, end_bias=1.0)
+    return tf.function(
+        lambda sources: search(model, sources, 7),
+        input_signature=[tf.TensorSpec((None, None), "int32")],
+        autograph=False,
+    )
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@hypothesis.given(
+    st.lists(st.lists(st.integers(3, 12), max_size=5), min_size=1, max_size=7),
+    st.integers(0, 3),
+)
+@hypothesis.settings(max_examples=25)
+def test_a_sentence_gets_in_any_batch_what_it_gets_alone(search, sentences, padding):
+    find = traced_toy_search(search)
+    length = max(map(len, sentences)) + padding
+    batch = np.array([padded(one, length) for one in sentences], "int32")
+    together = find(batch)
+    for row, sentence in enumerate(sentences):
+        alone = find(np.array([sentence], "int32"))
+        np.testing.assert_array_equal(alone.ids[0], together.ids[row])
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-5)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -129,6 +159,8 @@ def test_a_setting_may_be_any_sequence_of_numbers():
 
 ON_ANOTHER_BACKEND = """
 import json, sys
+import hypothesis
+import hypothesis.strategies as st
 import keras
 import numpy as np
 import keras_transformer.decoding
