@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from hypothesis.extra.numpy import arrays
 from keras import ops
-from toy_decoding import END, PAD, TableModel, ToyModel, assert_same, ranked
+from toy_decoding import (
+    END,
+    PAD,
+    TableModel,
+    ToyModel,
+    assert_same,
+    next_log_probabilities,
+    plain_beam_search,
+    plain_greedy_search,
+    ranked,
+)
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -130,6 +140,57 @@ def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
             )
 
 
+def for_source(chosen, source):
+    """The plain processors of pairs, as functions of logits and symbols."""
+    return [
+        lambda logits, symbols, plain=plain: plain(logits, symbols, source)
+        for _, plain in chosen
+    ]
+
+
+several_controls = st.lists(controls, min_size=1, max_size=3)
+
+
+@hypothesis.given(several_controls)
+@hypothesis.settings(max_examples=25)
+def test_any_controls_together_hold_in_greedy_and_beam_search(chosen):
+    model = ToyModel(VOCABULARY_SIZE, max_length=5, seed=3, end_bias=0.5)
+    processors = [processor for processor, _ in chosen]
+    greedy = GreedySearch(processors)(model, SOURCES, 5)
+    beam = BeamSearch(3, num_hypotheses=2, processors=processors)(model, SOURCES, 5)
+    expected_greedy, expected_beam = [], []
+    for source in SOURCES:
+        plain = for_source(chosen, source)
+        expected_greedy.append([plain_greedy_search(model, source, 5, plain)])
+        expected_beam.append(plain_beam_search(model, source, 5, 3, 0.6, plain))
+    assert_same(greedy, expected_greedy)
+    assert_same(beam, expected_beam)
+
+
+@hypothesis.given(several_controls, st.sampled_from([None, 2]), st.integers(0, 99))
+@hypothesis.settings(max_examples=25)
+def test_any_controls_together_hold_in_what_is_drawn(chosen, top_k, seed):
+    model = ToyModel(VOCABULARY_SIZE, max_length=5, seed=3, end_bias=0.5)
+    processors = [processor for processor, _ in chosen]
+    search = Sampling(top_k=top_k, seed=seed, num_hypotheses=3, processors=processors)
+    found = map(ops.convert_to_numpy, search(model, SOURCES, 5))
+    for source, rows, scores in zip(SOURCES, *found, strict=True):
+        plain = for_source(chosen, source)
+        for ids, score in zip(rows, scores, strict=True):
+            symbols = ids[ids != PAD].tolist()
+            exact = 0.0
+            for length, symbol in enumerate(symbols):
+                gains = next_log_probabilities(model, source, symbols[:length], plain)
+                assert symbol in np.argsort(-gains)[:top_k]
+                exact += gains[symbol]
+            if len(symbols) < 5 and END not in symbols:  # it came to a dead end
+                gains = next_log_probabilities(model, source, symbols, plain)
+                exact += np.max(gains)
+                assert exact == -np.inf
+            assert exact > -np.inf or len(symbols) < 5
+            np.testing.assert_allclose(score, exact, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -152,14 +213,7 @@ def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
 def test_a_wide_beam_finds_the_best_of_what_is_allowed(chosen):
     model = ToyModel(vocabulary_size=5, max_length=4, seed=13, end_bias=0.5)
     expected = [
-        ranked(
-            model,
-            source,
-            4,
-            0.6,
-            [lambda x, past, s=source, f=f: f(x, past, s) for _, f in chosen],
-        )
-        for source in SOURCES
+        ranked(model, source, 4, 0.6, for_source(chosen, source)) for source in SOURCES
     ]
     search = BeamSearch(121, num_hypotheses=7, processors=[one for one, _ in chosen])
     assert_same(search(model, SOURCES, 4), expected)
