@@ -1,0 +1,91 @@
+"""This library's side of the peers' six workloads, in the form of their harness.
+
+Run by `run.py`, in the folder of the harness. Variants: `graph` and `jit` are
+`model.compile(jit_compile=False | True)`; `bfloat16` is `graph` under
+`mixed_bfloat16`; `export` decodes with the SavedModel's `translate_ids` signature
+rather than with `model.generate`.
+"""
+
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.getcwd())  # where the harness is
+
+import common  # noqa: I001  first: it sets threads before TensorFlow starts
+import keras_fit
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_transformer as kt
+
+
+def build(w, variant):
+    m = w.model
+    return kt.models.Transformer(
+        m.vocab,
+        num_layers=m.layers,
+        hidden_dim=m.dim,
+        num_heads=m.heads,
+        intermediate_dim=m.ff,
+        dropout=m.dropout,
+        dtype="mixed_bfloat16" if variant == "bfloat16" else "float32",
+    )
+
+
+def train(w, variant, steps):
+    keras.utils.set_random_seed(0)
+    model = build(w, variant)
+    model.compile(
+        keras.optimizers.Adam(common.LEARNING_RATE),
+        kt.training.TokenCrossentropy(common.SMOOTHING),
+        jit_compile=variant == "jit",
+    )
+    source, target = common.random_tokens(w, common.WARMUP + steps)
+    timer = keras_fit.StepTimer(steps)
+    inputs = {"source_ids": source, "target_ids": target[:, :-1]}
+    model.fit(inputs, target[:, 1:], batch_size=w.batch, verbose=0, callbacks=[timer])
+    return timer.seconds, keras_fit.note(model)
+
+
+def decode(w, variant, steps):
+    model = build(w, variant)
+    source, _ = common.random_tokens(w)
+    never_end = [kt.decoding.BannedIds([model.end_id])]
+    search = (
+        kt.decoding.BeamSearch(w.beam, processors=never_end)
+        if w.beam > 1
+        else kt.decoding.GreedySearch(never_end)
+    )
+    model.compile(jit_compile=variant == "jit")
+    find = exported(model, search, w.tgt) if variant == "export" else model.generate
+    settings = {} if variant == "export" else {"search": search, "max_length": w.tgt}
+
+    def call():
+        ids = np.asarray(find(source, **settings).ids)
+        assert ids.shape[-1] == w.tgt
+        assert np.all(ids != model.pad_id)
+
+    return common.time_calls(call, steps), keras_fit.note(model)
+
+
+def exported(model, search, max_length):
+    """The search as a SavedModel that was written and loaded again."""
+    module = tf.Module()
+    module.weights = [weight.value for weight in model.weights]
+    module.find = tf.function(
+        lambda ids: search(model, ids, max_length),
+        [tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder)
+        loaded = tf.saved_model.load(folder)
+    return loaded.find
+
+
+if __name__ == "__main__":
+    variants = ("graph", "jit", "bfloat16", "export")
+    common.main("keras_transformer", train, decode, variants)
