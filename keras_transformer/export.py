@@ -8,7 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.translator import Translator, encode_head
+from keras_transformer.translator import Translator, check_serves_any_text, encode_head
 from keras_transformer.version import __version__
 
 
@@ -31,7 +31,8 @@ def export_translator(
 
     Raises:
         FileExistsError: If there is something at `path`.
-        ValueError: If `search` draws without a seed.
+        ValueError: If `search` draws without a seed, or forces a prefix for each text
+            of a batch.
     """
     path = Path(path)
     if path.exists():
@@ -44,6 +45,7 @@ def export_translator(
             "`search` must have a seed to be exported, such as seed=0. "
             f"Received: search={search!r}."
         )
+    check_serves_any_text(search)
     served = ServedTranslator(translator, search, max_length)
     path.parent.mkdir(parents=True, exist_ok=True)
     # No number, so that a server that watches the parent passes it by.

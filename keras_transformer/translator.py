@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding import BeamSearch, Search
+from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer, encode
 
@@ -104,7 +104,8 @@ class Translator:
             The best translation of each text.
 
         Raises:
-            ValueError: If `texts` is not a list of str.
+            ValueError: If `texts` is not a list of str, or `search` forces a prefix
+                for each of them: texts are sorted.
         """
         found = self.translate_n_best(texts, search, batch_size, max_length)
         return [translations[0].text for translations in found]
@@ -131,8 +132,9 @@ class Translator:
             text are 0.
 
         Raises:
-            ValueError: If `texts` is not a list of str.
+            ValueError: As `translate` does.
         """
+        check_serves_any_text(search)
         texts = _list_of_texts(texts)
         if batch_size < 1:
             raise ValueError(
@@ -228,7 +230,8 @@ class Translator:
 
         Raises:
             FileExistsError: If there is something at `path`.
-            ValueError: If `search` draws without a seed.
+            ValueError: If `search` draws without a seed, or forces a prefix for each
+                text of a batch.
         """
         from keras_transformer.export import export_translator  # which needs this
 
@@ -355,6 +358,17 @@ def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
     head = tf.strings.substr(texts, 0, num_bytes)
     ids, is_cut = encode(head, tokenizer, max_length)
     return ids, is_cut | (tf.strings.length(texts) > num_bytes)
+
+
+def check_serves_any_text(search: Search):
+    """Raises `ValueError` if a search is meant for the texts of one batch alone."""
+    for processor in search.processors:
+        if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
+            raise ValueError(
+                "`search` must force one prefix for all texts, which are sorted. "
+                f"Received: prefixes for {processor.num_sequences} texts. Translate "
+                "each text with a search of its own, or call `model.generate`."
+            )
 
 
 def _load_model(path):

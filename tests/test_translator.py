@@ -60,6 +60,37 @@ def test_a_text_has_one_translation_whatever_it_is_together_with(
     assert translations == [expected[text] for text in texts]
 
 
+@settings(max_examples=15)
+@given(
+    st.lists(st.sampled_from(TEXTS) | st.text(max_size=9), max_size=7),
+    st.integers(1, 5),
+)
+def test_texts_are_translated_in_their_order_as_each_is_alone(
+    translator, texts, batch_size
+):
+    search = kt.decoding.Sampling(top_k=5, seed=3)
+    alone = [translator.translate([text], search, max_length=7)[0] for text in texts]
+    assert translator.translate(texts, search, batch_size, max_length=7) == alone
+
+
+def test_thousands_of_texts_come_back_in_their_order(translator):
+    expected = dict(zip(TEXTS, translator.translate(TEXTS, GREEDY), strict=True))
+    texts = random.choices(TEXTS, k=3001)
+    translations = translator.translate(texts, GREEDY, batch_size=101)
+    assert translations == [expected[text] for text in texts]
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_a_half_precise_model_translates_what_was_learnt(translator, dtype):
+    model = kt.models.Transformer.from_config(
+        {**translator.model.get_config(), "dtype": dtype}
+    )
+    model.set_weights(translator.model.get_weights())
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    half = kt.Translator(model, *tokenizers, translator.max_source_length)
+    assert half.translate(SOURCES) == TARGETS
+
+
 def test_nothing_is_translated_to_nothing(translator):
     texts = ["", SOURCES[0], "  \t\n", "\u3000\u00a0", "\u200b"]
     assert translator.translate(texts) == ["", TARGETS[0], "", "", ""]
@@ -283,6 +314,20 @@ def test_settings_that_make_no_translator_are_not_taken(copied):
 def test_only_lists_of_str_are_translated(translator, texts, received):
     with pytest.raises(ValueError, match=f"list of str. Received: {received}"):
         translator.translate(texts)
+
+
+def test_a_prefix_is_forced_on_every_text_or_on_none(translator, tmp_path):
+    prefix = translator.target_tokenizer(["zwei"]).to_list()[0]
+    search = kt.decoding.GreedySearch([kt.decoding.ForcedPrefix(prefix)])
+    for translation in translator.translate(SOURCES[:7], search):
+        assert translation.startswith("zwei")
+    search = kt.decoding.GreedySearch([kt.decoding.ForcedPrefix([prefix, [5]])])
+    for use, argument in (
+        (translator.translate, SOURCES[:2]),
+        (translator.export, tmp_path / "1"),
+    ):
+        with pytest.raises(ValueError, match="one prefix for all .* for 2 texts"):
+            use(argument, search=search)
 
 
 def test_a_batch_has_a_text(translator):

@@ -40,6 +40,12 @@ class ForcedPrefix(Processor):
                 f"Received: ids={ids}."
             )
 
+    @property
+    def num_sequences(self):
+        """Number of sequences: 1 if there is one for all sentences."""
+        is_one = not ops.is_tensor(self.ids) and not isinstance(self.ids[0], tuple)
+        return 1 if is_one else len(self.ids)
+
     def bind(self, model, inputs):
         table = self.ids if ops.is_tensor(self.ids) else _table(self.ids)
         table = ops.cast(table, "int32")

@@ -260,6 +260,7 @@ def test_a_prefix_may_be_a_tensor_with_one_row_for_each_sentence():
     expected, given = as_list(model, SOURCES, 4), as_tensor(model, SOURCES, 4)
     np.testing.assert_array_equal(expected.ids, given.ids)
     assert as_list == as_tensor
+    assert as_tensor.processors[0].num_sequences == 3
     assert given.ids[:, 0, 0].numpy().tolist() == [3, 1, 4]
 
 
