@@ -1,6 +1,8 @@
-"""Pictures of attention, positions and training, each a Matplotlib `Figure`."""
+"""Pictures of attention, positions and training, each a Matplotlib `Figure` or HTML."""
 
 from keras_transformer.plots.attention import attention_map
+from keras_transformer.plots.page import attention_html
+from keras_transformer.plots.pooling import pooled_attention
 from keras_transformer.plots.positions import position_table
 from keras_transformer.plots.training import learning_rate, training_curves
 from keras_transformer.plots.translation import (
@@ -11,8 +13,10 @@ from keras_transformer.plots.translation import (
 
 __all__ = [
     "AttendedTranslation",
+    "attention_html",
     "attention_map",
     "learning_rate",
+    "pooled_attention",
     "position_table",
     "training_curves",
     "translate_with_attention",

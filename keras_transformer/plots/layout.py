@@ -1,6 +1,7 @@
 """What figures share: where axes stand, and labels that can be read in any script."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,11 +28,11 @@ def grid(count: int, most_columns: int) -> tuple[int, int]:
     return rows, math.ceil(count / rows)
 
 
-def readable(tokens: Sequence[str]) -> Labels:
+def words(tokens: Sequence[str]) -> list[str]:
     """Returns tokens as a person likes to read them.
 
     Of subwords, those that begin a word lose their mark, those that continue one get
-    a dot. A character that no font has, of which Matplotlib would warn, is a box.
+    a dot.
 
     Args:
         tokens: Subwords as SentencePiece writes them, or anything else.
@@ -41,10 +42,35 @@ def readable(tokens: Sequence[str]) -> Labels:
     for token in tokens:
         continues = are_subwords and token[:1].isalnum()
         text = f"\u00b7{token}" if continues else token.removeprefix(SPACE)
-        text = text.replace(SPACE, " ") or "\u2423"
-        if len(text) > LONGEST_LABEL:
-            text = text[: LONGEST_LABEL - 1] + "\u2026"
-        texts.append(text)
+        texts.append(text.replace(SPACE, " ") or "\u2423")
+    return texts
+
+
+def direction(tokens: Sequence[str]) -> str:
+    """Returns how tokens are read, `"ltr"` or `"rtl"`: as their first letter is.
+
+    Symbols such as `<s>` and `</s>` do not count.
+    """
+    for character in "".join(each for each in tokens if not each.startswith("<")):
+        kind = unicodedata.bidirectional(character)
+        if kind in ("L", "R", "AL"):
+            return "ltr" if kind == "L" else "rtl"
+    return "ltr"
+
+
+def readable(tokens: Sequence[str]) -> Labels:
+    """Returns tokens as words, and fonts for them.
+
+    A very long one is cut. A character that no font has, of which Matplotlib would
+    warn, is a box.
+
+    Args:
+        tokens: Subwords as SentencePiece writes them, or anything else.
+    """
+    texts = [
+        text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "\u2026"
+        for text in words(tokens)
+    ]
     families, missing = _find_fonts(set("".join(texts)))
     boxes = dict.fromkeys(map(ord, missing), "\u25a1")
     return Labels([text.translate(boxes) for text in texts], families)

@@ -1,0 +1,229 @@
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from keras_transformer.plots import AttendedTranslation, attention_html
+
+SOURCE = ["\u2581a", "\u2581do", "g", ".", "</s>"]
+TARGET = ["\u2581Hund", ".", "</s>"]
+SOURCE_WORDS = ["a", "do", "·g", ".", "</s>"]
+TARGET_WORDS = ["Hund", ".", "</s>"]
+NASTY = "</script><script>document.title = 'broken'</script><!-- &amp; <b>"
+BROWSERS = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+
+
+def attended(source=SOURCE, target=TARGET, text="Hund."):
+    """A translation with the scores of two layers of three heads."""
+    draw = np.random.default_rng(7)
+    sizes = {
+        "encoder": (len(source), len(source)),
+        "decoder": (len(target), len(target)),
+        "cross": (len(target), len(source)),
+    }
+    scores = {name: draw.random((2, 3, *size)) for name, size in sizes.items()}
+    scores = {name: each / each.sum(-1, keepdims=True) for name, each in scores.items()}
+    return AttendedTranslation(text, source, target, scores)
+
+
+def data_of(page):
+    """Returns what the page was given to show."""
+    return json.loads(re.search('id="data">(.*?)</script>', page)[1])
+
+
+@pytest.fixture(scope="module")
+def browse(tmp_path_factory):
+    """Function that opens a page, acts on it, and returns what it then shows."""
+    found = [path for name in BROWSERS if name and (path := shutil.which(name))]
+    if not found:
+        pytest.skip("No Chromium here: install it, or name it in CHROMIUM.")
+    folder = tmp_path_factory.mktemp("browser")
+
+    def browse(page, link="", script=""):
+        path = folder / "page.html"
+        path.write_text(page.replace("</body>", f"<script>{script}</script></body>"))
+        done = subprocess.run(
+            [
+                found[0],
+                "--headless",
+                "--no-sandbox",  # which root may not have
+                "--disable-dev-shm-usage",
+                f"--user-data-dir={folder / 'profile'}",
+                "--virtual-time-budget=5000",
+                "--dump-dom",
+                f"{path.as_uri()}#{link}",
+            ],
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        )
+        return done.stdout
+
+    return browse
+
+
+def shown_keys(dom):
+    """Returns each word that is looked at, its shade, and its share in words."""
+    pattern = r'style="--share: ([\d.]+);"><bdi>(.*?)</bdi><small>(\d+)%</small>'
+    return [
+        (html.unescape(word), float(share), int(percent))
+        for share, word, percent in re.findall(pattern, dom)
+    ]
+
+
+def summary(dom):
+    return re.sub("<.*?>", "", re.search(r'id="summary".*?>(.*)</p>', dom)[1])
+
+
+def assert_shows(dom, words, shares):
+    keys = shown_keys(dom)
+    assert [word for word, _, _ in keys] == words
+    np.testing.assert_allclose([share for _, share, _ in keys], shares, atol=5.1e-4)
+    percents = [percent for _, _, percent in keys]
+    np.testing.assert_allclose(percents, 100 * shares, atol=0.56)
+
+
+def test_a_page_opens_with_the_mean_of_the_last_cross_attention(browse):
+    seen = attended()
+    dom = browse(attention_html(seen))
+    shares = seen.scores["cross"][-1].mean(axis=0)[0]
+    assert_shows(dom, SOURCE_WORDS, shares)
+    best = [SOURCE_WORDS[key] for key in np.argsort(-shares)[:3]]
+    named = re.fullmatch(
+        r"Layer 1, mean: Hund looked most at (.+) \(\d+%\), (.+) \(\d+%\), "
+        r"(.+) \(\d+%\)\.",
+        html.unescape(summary(dom)),
+    )
+    assert list(named.groups()) == best
+
+
+@pytest.mark.parametrize(
+    ("part", "layer", "head", "word", "keys"),
+    [
+        ("cross", 1, 2, 2, SOURCE_WORDS),
+        ("encoder", 0, 1, 4, SOURCE_WORDS),
+        ("decoder", 1, 0, 1, ["<s>", "Hund", "."]),
+    ],
+)
+def test_a_link_picks_part_layer_head_and_word(browse, part, layer, head, word, keys):
+    seen = attended()
+    link = f"part={part}&layer={layer}&head={head}&word={word}"
+    dom = browse(attention_html(seen), link)
+    assert_shows(dom, keys, seen.scores[part][layer, head, word])
+    assert f"Layer {layer}, head {head}: " in summary(dom)
+
+
+def test_what_is_picked_by_hand_is_shown_and_can_be_linked_to(browse):
+    seen = attended()
+    dom = browse(
+        attention_html(seen),
+        script="""
+        const all = (name) => document.querySelectorAll(`input[name=${name}]`);
+        all("part")[1].click();
+        document.querySelector("input[aria-label='layer 0, head 2']").click();
+        all("word")[3].click();
+        document.body.append(element("p", {id: "link"}, location.hash));
+        """,
+    )
+    assert_shows(dom, SOURCE_WORDS, seen.scores["encoder"][0, 2, 3])
+    link = html.unescape(re.search(r'id="link">#(.*?)</p>', dom)[1])
+    assert link == "part=encoder&layer=0&head=2&word=3"
+
+
+def test_a_word_is_shown_while_the_mouse_is_on_it(browse):
+    seen = attended()
+    point = """
+        const words = document.getElementById("queries");
+        words.children[2].dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
+        """
+    link = "part=cross&layer=0&head=1&word=1"
+    during = browse(attention_html(seen), link, point)
+    assert_shows(during, SOURCE_WORDS, seen.scores["cross"][0, 1, 2])
+    leave = 'words.dispatchEvent(new MouseEvent("mouseleave"));'
+    after = browse(attention_html(seen), link, point + leave)
+    assert_shows(after, SOURCE_WORDS, seen.scores["cross"][0, 1, 1])
+
+
+def test_a_link_that_leads_nowhere_opens_the_page_as_it_is(browse):
+    seen = attended()
+    dom = browse(attention_html(seen), "part=none&layer=2&head=3&word=-1")
+    assert_shows(dom, SOURCE_WORDS, seen.scores["cross"][-1].mean(axis=0)[0])
+
+
+def test_text_that_looks_like_markup_is_shown_as_text(browse):
+    seen = attended(["\u2581a", NASTY, "</s>"], text=NASTY)
+    page = attention_html(seen)
+    assert page.count("<script") == 2
+    dom = browse(page)
+    assert [word for word, _, _ in shown_keys(dom)] == ["a", NASTY, "</s>"]
+    title = html.unescape(re.search("<title>(.*?)</title>", dom)[1])
+    assert title == NASTY
+
+
+def test_a_page_fetches_nothing():
+    page = attention_html(attended())
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?:|\ssrc=|\shref=|@import|url\(", page)
+
+
+@pytest.mark.parametrize("text", ["我喜欢", "\ud800", "\u2028", "{{data}}", NASTY])
+def test_a_page_keeps_any_text(text):
+    page = attention_html(attended(target=[text], text=text))
+    assert page.isascii()
+    data = data_of(page)
+    assert data["text"] == text
+    assert data["parts"][0]["queries"]["words"] == [text]
+
+
+def test_a_page_holds_every_share():
+    seen = attended()
+    for part in data_of(attention_html(seen))["parts"]:
+        shares = np.array(part["layers"]) / 1000
+        np.testing.assert_allclose(shares, seen.scores[part["name"]], atol=5.1e-4)
+
+
+def test_a_page_shows_the_parts_that_there_are():
+    seen = attended()
+    seen = seen._replace(scores={"decoder": seen.scores["decoder"]})
+    (part,) = data_of(attention_html(seen))["parts"]
+    assert part["name"] == "decoder"
+    assert part["queries"]["words"] == TARGET_WORDS
+
+
+@pytest.mark.parametrize(
+    ("token", "direction"),
+    [("مرحبا", "rtl"), ("שלום", "rtl"), ("12 a", "ltr"), ("我", "ltr"), ("7", "ltr")],
+)
+def test_words_stand_in_the_direction_of_their_script(token, direction):
+    seen = attended(target=["\u2581" + token, "</s>"])
+    cross, _, decoder = data_of(attention_html(seen))["parts"]
+    assert cross["queries"]["direction"] == direction
+    assert decoder["keys"]["direction"] == direction
+    assert cross["keys"]["direction"] == "ltr"
+
+
+@pytest.mark.parametrize("names", [(), ("self",), ("cross", "self")])
+def test_parts_that_no_translation_has_are_refused(names):
+    scores = {name: np.ones((1, 1, 3, 5)) / 5 for name in names}
+    with pytest.raises(ValueError, match=r"must be of some of the parts .* Received:"):
+        attention_html(attended()._replace(scores=scores))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 3), (3, 3, 5), (2, 0, 3, 5)])
+def test_scores_that_do_not_go_with_the_tokens_are_refused(shape):
+    seen = attended()._replace(scores={"cross": np.zeros(shape)})
+    with pytest.raises(ValueError, match=r"\['cross'\]` must .*, \(3, 5\). Received: "):
+        attention_html(seen)
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, np.nan])
+def test_scores_that_are_no_shares_are_refused(score):
+    seen = attended()
+    seen.scores["encoder"][1, 2, 3, 4] = score
+    with pytest.raises(ValueError, match="must be shares between 0 and 1. Received:"):
+        attention_html(seen)
