@@ -1,3 +1,4 @@
+import json
 import random
 
 import pytest
@@ -25,8 +26,12 @@ def translator(tmp_path_factory):
     return folder
 
 
+def shell(*arguments, stdin=None):
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
+
+
 def translate(*arguments, stdin):
-    return CliRunner().invoke(app, ["translate", *map(str, arguments)], input=stdin)
+    return shell("translate", *arguments, stdin=stdin)
 
 
 def test_the_attention_of_a_line_is_drawn(translator, tmp_path):
@@ -52,12 +57,44 @@ def test_every_line_that_is_translated_has_a_picture_of_its_own(translator, tmp_
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_every_line_can_have_a_page(translator, tmp_path):
+    path = tmp_path / "out.HTML"
+    result = translate(translator, "--attention", path, stdin="a dog\na man\n")
+    assert result.exit_code == 0, result.stderr
+    pages = [path.read_text() for path in sorted(tmp_path.iterdir())]
+    assert len(pages) == 2
+    translations = result.stdout.splitlines()
+    for page, translation in zip(pages[::-1], translations, strict=True):
+        assert page.startswith("<!doctype html>")
+        assert json.dumps({"text": translation})[1:-1].replace('": ', '":') in page
+
+
+@pytest.mark.parametrize("name", ["out.svg", "out.html"])
+def test_the_attention_of_a_sentence_is_drawn(translator, tmp_path, name):
+    path = tmp_path / name
+    result = shell("plot", "attention", translator, "a dog", "-o", path)
+    assert result.exit_code == 0, result.stderr
+    assert result.output == ""
+    start = path.read_text("utf-8")[:20]
+    assert start.startswith("<?xml" if path.suffix == ".svg" else "<!doctype html>")
+
+
+def test_a_sentence_without_a_word_is_refused_in_a_line(translator, tmp_path):
+    path = tmp_path / "out.html"
+    result = shell("plot", "attention", translator, " ", "-o", path)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: `text` must be a str with a word. Received: text=' '.\n"
+    )
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("name", ["out", "out.txt"])
 def test_a_name_that_no_picture_can_have_is_refused(translator, tmp_path, name):
     path = tmp_path / name
     result = translate(translator, "--attention", path, stdin="a dog\n")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {path} is no name of a picture. End it in .png or .pdf.\n"
+        f"Error: {path} is no name of a picture. End it in .png, .pdf or .html.\n"
     )
     assert not result.stdout

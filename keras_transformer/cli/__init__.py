@@ -8,6 +8,7 @@ from keras_transformer.cli.errors import OneLineErrors
 from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import export
 from keras_transformer.cli.options import Debug
+from keras_transformer.cli.plot import plot
 from keras_transformer.cli.train import train
 from keras_transformer.cli.translate import translate
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in (demo, train, translate, evaluate, export, average):
     app.command()(command)
+app.add_typer(plot, name="plot")
 
 
 @app.callback()

@@ -13,6 +13,7 @@ import typer
 from keras_transformer.cli.errors import say
 from keras_transformer.cli.models import choose_search, load_translator
 from keras_transformer.cli.options import BatchSize, BeamWidth, LengthPenalty, Model
+from keras_transformer.cli.pictures import check_picture, write_attention
 from keras_transformer.cli.progress import track
 
 
@@ -42,7 +43,8 @@ def translate(
         typer.Option(
             metavar="FILE",
             help="Picture to draw, such as out.png or out.pdf: which parts of a line "
-            "its translation comes from. Line 2 is drawn in out-2.png, and so on.",
+            "its translation comes from; or out.html, a page to explore that. Line 2 "
+            "is drawn in out-2.png, and so on.",
             show_default=False,
         ),
     ] = None,
@@ -62,7 +64,7 @@ def translate(
     if text is not None and output is not None and output.resolve() == text.resolve():
         raise ValueError(f"{output} is the text itself. Name another file to write to.")
     if attention is not None:
-        _check_picture(attention)
+        check_picture(attention, page=True)
     translator = load_translator(model)
     from keras_transformer.text import read_lines
 
@@ -130,21 +132,11 @@ def _open(output):
     return open(output, "wb")
 
 
-def _check_picture(path):
-    """Finds a name that no picture can have before anything is translated."""
-    from matplotlib.figure import Figure
-
-    if path.suffix[1:].lower() not in Figure().canvas.get_supported_filetypes():
-        raise ValueError(f"{path} is no name of a picture. End it in .png or .pdf.")
-
-
 def _numbered(path, number):
     return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
 
 
 def _draw(translator, line, search, path):
-    from keras_transformer.plots import translation_attention
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a line that is cut was told
-        translation_attention(translator, line, search).savefig(path, dpi=150)
+        write_attention(translator, line, search, path)

@@ -1,0 +1,72 @@
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from keras_transformer.cli import app
+
+
+def plot(*arguments):
+    return CliRunner().invoke(app, ["plot", *map(str, arguments)])
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Folder with the log of a run."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "log.csv").write_text("epoch,loss,val_loss\n1,7,6\n2,5,4\n", "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("training", "run"),
+        ("training", "run/log.csv"),
+        ("positions", "--length", 31, "--dim", 7),
+        ("schedule", "--learning-rate", 0.1, "--warmup-steps", 11, "--steps", 101),
+    ],
+    ids=["run", "log", "positions", "schedule"],
+)
+def test_a_picture_is_drawn(run, monkeypatch, arguments):
+    monkeypatch.chdir(run.parent)
+    result = plot(*arguments, "-o", "out.png")
+    assert result.exit_code == 0, result.stderr
+    assert result.output == ""
+    with Image.open("out.png") as picture:
+        assert picture.format == "PNG"
+        assert min(picture.size) > 300
+
+
+@pytest.mark.parametrize(
+    "arguments", [("training", "run"), ("positions",), ("schedule",)], ids="-".join
+)
+def test_a_name_that_no_picture_can_have_is_refused(run, arguments):
+    path = run / "out.html"
+    result = plot(*arguments, "--output", path)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"Error: {path} is no name of a picture. End it in .png or .pdf.\n"
+    )
+
+
+def test_a_run_without_a_log_is_told_in_a_line(tmp_path):
+    result = plot("training", tmp_path, "-o", tmp_path / "out.png")
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {tmp_path}/log.csv: No such file or directory.\n"
+
+
+@pytest.mark.parametrize("steps", [0, -7])
+def test_a_schedule_of_no_steps_is_told_in_a_line(tmp_path, steps):
+    result = plot("schedule", "--steps", steps, "-o", tmp_path / "out.png")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"Error: `steps` must be positive. Received: steps={steps}.\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["attention", "training", "positions", "schedule"])
+def test_help_shows_an_example(name):
+    result = plot(name, "--help")
+    assert result.exit_code == 0
+    assert f"keras-transformer plot {name}" in result.output
