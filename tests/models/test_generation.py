@@ -1,11 +1,14 @@
 import functools
+import itertools
 
 import keras
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling
 from keras_transformer.models import Transformer
 from keras_transformer.training import TokenCrossentropy
 
@@ -25,7 +28,7 @@ SOURCE = np.array(
 
 def transformer(seed, **kwargs):
     """A small model in which every weight matters, and some sentences end."""
-    model = Transformer(VOCABULARY, **{**SETTINGS, **kwargs})
+    model = Transformer(**{"source_vocabulary_size": VOCABULARY, **SETTINGS, **kwargs})
     random = np.random.default_rng(seed)
     for weight in model.weights:
         mean = float(weight.path.endswith("gamma"))
@@ -36,13 +39,21 @@ def transformer(seed, **kwargs):
 
 def log_probability(model, source, ids):
     """What the model without a cache gives a hypothesis, and its length."""
-    length = int(np.argmax(ids == model.end_id)) + 1
-    length = length if model.end_id in ids else len(ids)
-    target_ids = np.concatenate([[model.start_id], ids[:-1]])[None]
-    logits = model({"source_ids": source[None], "target_ids": target_ids})
-    logits = ops.convert_to_numpy(logits)[0, :length].astype("float64")
-    normalizers = np.log(np.exp(logits).sum(axis=-1))
-    return np.sum(logits[np.arange(length), ids[:length]] - normalizers), length
+    totals, lengths = log_probabilities(model, source, ids[None])
+    return totals[0], lengths[0]
+
+
+def log_probabilities(model, source, ids):
+    """The same of several hypotheses of a sentence."""
+    is_past_end = np.cumsum(ids == model.end_id, axis=1) - (ids == model.end_id) > 0
+    starts = np.full((len(ids), 1), model.start_id)
+    target_ids = np.concatenate([starts, ids[:, :-1]], axis=1)
+    sources = np.repeat(source[None], len(ids), axis=0)
+    logits = model({"source_ids": sources, "target_ids": target_ids})
+    logits = ops.convert_to_numpy(logits).astype("float64")
+    chosen = np.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]
+    gains = chosen - np.log(np.exp(logits).sum(axis=-1))
+    return np.sum(gains, axis=1, where=~is_past_end), np.sum(~is_past_end, axis=1)
 
 
 VARIANTS = {
@@ -96,13 +107,45 @@ def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     np.testing.assert_array_equal(logits.argmax(axis=-1)[real], ids[real])
 
 
-@pytest.mark.parametrize("search", [GreedySearch(), BEAM], ids=["greedy", "beam"])
-def test_a_batch_of_mixed_lengths_gives_what_each_sentence_gives_alone(search):
+@pytest.mark.parametrize("length_penalty", [0, 0.6, 2])
+def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(length_penalty):
+    model = transformer(seed=5, source_vocabulary_size=5)
+    bodies = [list(itertools.product((1, 2, 4), repeat=n)) for n in range(4)]
+    space = [(*body, 3) for n in range(3) for body in bodies[n]] + bodies[3]
+    space = np.array([[*one, 0, 0, 0][:3] for one in space])
+    search = BeamSearch(len(space), length_penalty, num_hypotheses=len(space))
+    ids, scores = model.generate(np.minimum(SOURCE, 4), search, max_length=3)
+    for i, source in enumerate(np.minimum(SOURCE, 4)):
+        totals, lengths = log_probabilities(model, source, space)
+        expected = totals / ((5 + lengths) / 6) ** length_penalty
+        order = np.argsort(-expected)
+        np.testing.assert_array_equal(ids[i], space[order])
+        np.testing.assert_allclose(scores[i], expected[order], 1e-4, 1e-5)
+
+
+def test_a_beam_of_one_finds_what_greedy_search_finds():
     model = variant("post-norm")
-    together = model.generate(SOURCE, search, MAX_LENGTH)
-    for i, sentence in enumerate(SOURCE):
-        length = np.count_nonzero(sentence)
-        alone = model.generate(sentence[None, :length], search, MAX_LENGTH)
+    greedy = model.generate(SOURCE, GreedySearch(), MAX_LENGTH)
+    beam = model.generate(SOURCE, BeamSearch(1, length_penalty=0), MAX_LENGTH)
+    np.testing.assert_array_equal(beam.ids, greedy.ids)
+    np.testing.assert_allclose(beam.scores, greedy.scores, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [GreedySearch(), BEAM, Sampling(seed=5)],
+    ids=["greedy", "beam", "sampling"],
+)
+@settings(max_examples=15)
+@given(st.lists(st.lists(st.integers(4, 16), max_size=6), min_size=1, max_size=5))
+def test_any_mix_of_lengths_gives_what_each_sentence_gives_alone(search, bodies):
+    model = variant("post-norm")
+    sentences = [np.array([*body, model.end_id], "int32") for body in bodies]
+    length = max(map(len, sentences))
+    batch = np.stack([np.pad(one, (0, length - len(one))) for one in sentences])
+    together = model.generate(batch, search, MAX_LENGTH)
+    for i, sentence in enumerate(sentences):
+        alone = model.generate(sentence[None], search, MAX_LENGTH)
         np.testing.assert_array_equal(alone.ids[0], together.ids[i])
         np.testing.assert_allclose(alone.scores[0], together.scores[i], 1e-4, 1e-5)
 
@@ -150,6 +193,25 @@ def test_half_precision_models_train_a_step_and_generate(dtype):
         expected, length = log_probability(model, SOURCE[i], hypothesis)
         expected /= ((5 + length) / 6) ** 0.6
         np.testing.assert_allclose(score, expected, 0.02, 0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_a_cached_step_reads_nothing_of_a_source_that_is_all_masked(dtype):
+    model = transformer(seed=3, dtype=dtype)
+    nothing = np.zeros(SOURCE.shape, "int32")
+    visible = np.zeros((4, 2, MAX_LENGTH, 2), bool)
+    visible[:, [0, 1], 0, [0, 1]] = True
+    token_ids = np.full((4, 2), model.start_id, "int32")
+    steps = []
+    for source in (SOURCE, SOURCE[::-1].copy()):
+        (_, memory), cache = model.start(source, 2, MAX_LENGTH)
+        memory = ops.convert_to_tensor(nothing > 0), memory
+        logits, _ = model.step(token_ids, memory, cache, np.int32(0), visible)
+        steps.append(ops.convert_to_numpy(logits))
+    np.testing.assert_array_equal(*steps)
+    whole = model({"source_ids": nothing, "target_ids": token_ids[:, :1]})
+    tolerance = {"float32": 1e-5, "mixed_float16": 0.02}.get(dtype, 0.15)
+    np.testing.assert_allclose(steps[0], np.repeat(whole, 2, axis=1), 0, tolerance)
 
 
 def test_any_kind_of_integers_in_arrays_or_tensors_will_do():
