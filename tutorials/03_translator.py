@@ -81,7 +81,7 @@ schedule = kt.training.InverseSquareRootSchedule.with_peak(
     2e-3, hidden_dim=128, warmup_steps=200
 )
 model.compile(
-    keras.optimizers.Adam(schedule, beta_2=0.98, epsilon=1e-9),
+    kt.training.Adam(schedule),
     kt.training.TokenCrossentropy(),
     metrics=[kt.training.TokenAccuracy()],
 )

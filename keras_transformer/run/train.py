@@ -13,6 +13,7 @@ from keras_transformer.run.folder import Run, max_source_length
 from keras_transformer.run.log import WriteLog
 from keras_transformer.text import parallel_dataset, read_lines
 from keras_transformer.training import (
+    Adam,
     BleuCallback,
     InverseSquareRootSchedule,
     Perplexity,
@@ -120,10 +121,8 @@ def _new_model(recipe, tokenizers):
     schedule = InverseSquareRootSchedule.with_peak(
         settings.learning_rate, model.get_config()["hidden_dim"], settings.warmup_steps
     )
-    # The paper's section 5.3.
-    optimizer = keras.optimizers.Adam(schedule, beta_1=0.9, beta_2=0.98, epsilon=1e-9)
     model.compile(
-        optimizer,
+        Adam(schedule),
         TokenCrossentropy(settings.label_smoothing),
         metrics=[TokenAccuracy(), Perplexity()],
         jit_compile=settings.jit_compile,
