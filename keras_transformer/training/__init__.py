@@ -1,6 +1,6 @@
 """Losses, metrics, schedules, callbacks and checkpoints for `model.fit`."""
 
-from keras_transformer.training.accumulation import AccumulatingAdam
+from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
 from keras_transformer.training.callbacks import BleuCallback, StopAtNaN
@@ -11,7 +11,7 @@ from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import InverseSquareRootSchedule
 
 __all__ = [
-    "AccumulatingAdam",
+    "Adam",
     "BleuCallback",
     "Checkpoints",
     "InverseSquareRootSchedule",
