@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformer.layers.attention import MultiHeadAttention
 from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.layers.residual import Residual
 
 
@@ -85,8 +86,8 @@ class TransformerPart(keras.layers.Layer):
         """Pre-norm leaves the last sum unnormalised: the stack mends that."""
         if not self.normalize_first:
             return None
-        layer = keras.layers.LayerNormalization(
-            epsilon=self.epsilon, name="final_norm", dtype=self.dtype_policy
+        layer = LayerNormalization(
+            self.epsilon, name="final_norm", dtype=self.dtype_policy
         )
         layer.build(shape)
         return layer

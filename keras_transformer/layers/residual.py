@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_transformer.layers.normalization import LayerNormalization
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Residual(keras.layers.Layer):
@@ -53,8 +55,8 @@ class Residual(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        self._norm = keras.layers.LayerNormalization(
-            epsilon=self.epsilon, name="norm", dtype=self.dtype_policy
+        self._norm = LayerNormalization(
+            self.epsilon, name="norm", dtype=self.dtype_policy
         )
         self._norm.build(input_shape)
         self._dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
