@@ -150,6 +150,7 @@ class TrainingSettings:
             out.
         learning_rate: The highest rate, reached after `warmup_steps`.
         warmup_steps: Steps until the rate falls as 1 / sqrt(step).
+        cooldown_epochs: Epochs at the end in which it falls to zero besides.
         label_smoothing: Share of the aim spread over the vocabulary.
         seed: Seed of weights, dropout and the order of the sentences.
         jit_compile: Whether XLA compiles the training step.
@@ -168,6 +169,7 @@ class TrainingSettings:
     max_length: int = _setting(64, least=2)
     learning_rate: float = _setting(1e-3, least=0)
     warmup_steps: int = _setting(4000, least=1)
+    cooldown_epochs: int = _setting(0, least=0, fixed=False)
     label_smoothing: float = _setting(0.1, least=0)
     seed: int = _setting(1, least=0)
     jit_compile: bool = _setting(True, fixed=False)

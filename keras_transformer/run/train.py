@@ -15,6 +15,7 @@ from keras_transformer.text import parallel_dataset, read_lines
 from keras_transformer.training import (
     Adam,
     BleuCallback,
+    Cooldown,
     InverseSquareRootSchedule,
     Perplexity,
     SaveCheckpoints,
@@ -73,6 +74,10 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
             model.jit_compile = settings.jit_compile
         else:
             model = _new_model(recipe, tokenizers)
+        # Anew each time, for it depends on the number of epochs.
+        model.optimizer.learning_rate = _schedule(
+            settings, int(train_data.cardinality())
+        )
     epochs_done = checkpoints.epoch_of(latest) if latest else 0
     run.log.cut(epochs_done)
     if epochs_done < settings.epochs and not _has_stalled(run, settings):
@@ -118,16 +123,24 @@ def _new_model(recipe, tokenizers):
         dtype=settings.precision,
         **recipe.model.overrides(),
     )
-    schedule = InverseSquareRootSchedule.with_peak(
-        settings.learning_rate, model.get_config()["hidden_dim"], settings.warmup_steps
-    )
     model.compile(
-        Adam(schedule),
+        Adam(InverseSquareRootSchedule(hidden_dim=1)),
         TokenCrossentropy(settings.label_smoothing),
         metrics=[TokenAccuracy(), Perplexity()],
         jit_compile=settings.jit_compile,
     )
     return model
+
+
+def _schedule(settings, steps_per_epoch):
+    # The peak says it all, whatever the width.
+    schedule = InverseSquareRootSchedule.with_peak(
+        settings.learning_rate, hidden_dim=1, warmup_steps=settings.warmup_steps
+    )
+    if not settings.cooldown_epochs:
+        return schedule
+    start = (settings.epochs - settings.cooldown_epochs) * steps_per_epoch
+    return Cooldown(schedule, max(start, 0), settings.cooldown_epochs * steps_per_epoch)
 
 
 def _has_stalled(run, settings):

@@ -8,12 +8,13 @@ from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
-from keras_transformer.training.schedules import InverseSquareRootSchedule
+from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 
 __all__ = [
     "Adam",
     "BleuCallback",
     "Checkpoints",
+    "Cooldown",
     "InverseSquareRootSchedule",
     "Perplexity",
     "SaveCheckpoints",

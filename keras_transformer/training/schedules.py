@@ -64,3 +64,60 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
             "warmup_steps": self.warmup_steps,
             "scale": self.scale,
         }
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
+    """Another schedule, brought down to zero at the end of a training.
+
+    From step `start` on, the rate of `schedule` is multiplied by a factor that
+    falls evenly from one to zero within `steps`.
+
+    Args:
+        schedule: The schedule that is cooled down.
+        start: Step at which the factor is one for the last time.
+        steps: Steps until it is zero.
+
+    Call arguments:
+        step: Number of the step, from 0.
+
+    Returns:
+        The learning rate, a float32 tensor of no dimensions.
+
+    Raises:
+        ValueError: If `start` is negative or `steps` is not positive.
+
+    Example:
+        >>> schedule = Cooldown(InverseSquareRootSchedule(512), start=10_000, steps=100)
+        >>> float(schedule(10_100))
+        0.0
+
+    Reference:
+        [Hägele et al., 2024](https://arxiv.org/abs/2405.18392), section 3
+    """
+
+    def __init__(self, schedule, start: int, steps: int):
+        if start < 0 or steps < 1:
+            raise ValueError(
+                "`start` must not be negative, and `steps` must be positive. "
+                f"Received: start={start}, steps={steps}."
+            )
+        self.schedule = schedule
+        self.start = start
+        self.steps = steps
+
+    def __call__(self, step):
+        past = (ops.cast(step, "float32") - self.start) / self.steps
+        return self.schedule(step) * (1.0 - ops.clip(past, 0.0, 1.0))
+
+    def get_config(self):
+        return {
+            "schedule": keras.saving.serialize_keras_object(self.schedule),
+            "start": self.start,
+            "steps": self.steps,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        schedule = keras.saving.deserialize_keras_object(config["schedule"])
+        return cls(**{**config, "schedule": schedule})

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import InverseSquareRootSchedule
+from keras_transformer.training import Cooldown, InverseSquareRootSchedule
 
 STEPS = np.array([1, 2, 399, 400, 401, 4000, 100_000, 10_000_000])
 
@@ -86,3 +86,26 @@ def test_arguments_must_be_positive(name, value):
         ValueError, match=f"`{name}` must be positive. Received: {name}={value}"
     ):
         InverseSquareRootSchedule(**arguments)
+
+
+def test_a_cooldown_ends_another_schedule_at_zero():
+    schedule = InverseSquareRootSchedule(11, 5)
+    cooled = Cooldown(schedule, start=17, steps=10)
+    for step in (0, 5, 17):
+        np.testing.assert_allclose(cooled(step), schedule(step), 1e-6)
+    np.testing.assert_allclose(cooled(20), 0.7 * schedule(20), 1e-6)
+    assert [float(cooled(step)) for step in (27, 1000)] == [0, 0]
+
+
+def test_a_cooldown_comes_back_with_its_schedule():
+    cooled = Cooldown(InverseSquareRootSchedule(11, 5), start=17, steps=10)
+    config = keras.saving.serialize_keras_object(cooled)
+    again = keras.saving.deserialize_keras_object(config)
+    assert again.get_config() == cooled.get_config()
+    assert float(again(21)) == float(cooled(21))
+
+
+@pytest.mark.parametrize(("start", "steps"), [(-1, 5), (3, 0)])
+def test_a_cooldown_needs_a_beginning_and_an_end(start, steps):
+    with pytest.raises(ValueError, match=f"start={start}, steps={steps}"):
+        Cooldown(InverseSquareRootSchedule(11), start, steps)
