@@ -2,6 +2,7 @@ import base64
 import itertools
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import tensorflow as tf
 import tensorflow_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from serving.prediction_log import read_requests
 from serving.tiny_translator import SOURCES, TARGETS, make_translator
 from tensorflow.core.framework import types_pb2
@@ -25,6 +27,24 @@ SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
 # Some that were learnt and some that were not, blank ones, and of both lengths.
 TEXTS = ["a dog", "", *SOURCES[::5], "five bike bike man a", " \u3000", "\0 tree"]
 TOO_LONG = "two dog man " * 7
+HOSTILE = {
+    "invalid": b"\xff" * 2**20,
+    "nul": b"\0" * 2**20,
+    "word": b"x" * 2**20,
+    "space": b" " * 2**20,
+    "emoji": "\N{GRINNING FACE}".encode() * 10_000,
+    "right-to-left": (
+        "\N{RIGHT-TO-LEFT OVERRIDE}שלום \N{COMBINING ACUTE ACCENT}".encode() * 10_000
+    ),
+}
+CONTROLS = (
+    kt.decoding.MinimumLength(3),
+    kt.decoding.MaximumLength(0.5, 2),
+    kt.decoding.NoRepeatNgram(2),
+    kt.decoding.RepetitionPenalty(1.2),
+    kt.decoding.BannedIds([1]),
+    kt.decoding.ForcedPrefix([7, 5]),
+)
 SERVING = Path(__file__).parent / "serving"
 SENTENCEPIECE_OPS = {
     "SentencepieceOp",
@@ -78,18 +98,23 @@ def fresh_responses(request, exported):
     """Returns the answers of a process that knows nothing of this package."""
     ids = [[5, 7, 11, 3], [5, 3, 0, 0], [0, 0, 0, 0]]
     text = {"text": in_base64(TEXTS)}
-    requests = [
-        ("serving_default", text),
-        ("translate_n_best", text),
-        ("translate_ids", {"source_ids": ids}),
-        ("score", {**text, "target": in_base64(reversed(TEXTS))}),
-    ]
+    hostile = in_base64(HOSTILE.values())
+    requests = {
+        "serving_default": ("serving_default", text),
+        "translate_n_best": ("translate_n_best", text),
+        "translate_ids": ("translate_ids", {"source_ids": ids}),
+        "score": ("score", {**text, "target": in_base64(reversed(TEXTS))}),
+        "no text": ("serving_default", {"text": []}),
+        "hostile text": ("serving_default", {"text": hostile}),
+        "hostile target": ("score", {"text": hostile, "target": hostile}),
+        "text after it": ("serving_default", text),
+    }
     answer = run_alone(
         SERVING / "fresh_process.py",
         *(request.param, exported),
-        stdin=json.dumps(requests),
+        stdin=json.dumps(list(requests.values())),
     )
-    return dict(zip(dict(requests), json.loads(answer), strict=True))
+    return dict(zip(requests, json.loads(answer), strict=True))
 
 
 def run_alone(*arguments, stdin=None):
@@ -106,7 +131,8 @@ def run_alone(*arguments, stdin=None):
 
 
 def in_base64(texts):
-    return [base64.b64encode(text.encode()).decode() for text in texts]
+    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    return [base64.b64encode(text).decode() for text in encoded]
 
 
 def decoded(texts):
@@ -139,6 +165,21 @@ def test_a_fresh_process_searches_and_scores_as_this_one(fresh_responses, served
     np.testing.assert_allclose(
         there["log_probability"], here["log_probability"], atol=1e-4
     )
+
+
+def test_a_fresh_process_outlives_hostile_text(fresh_responses):
+    assert fresh_responses["no text"]["translation"] == []
+    hostile = fresh_responses["hostile text"]
+    assert len(hostile["translation"]) == len(HOSTILE)
+    assert np.isfinite(hostile["score"]).all()
+    assert np.isfinite(fresh_responses["hostile target"]["log_probability"]).all()
+    # Two copies of all texts would be 10 MB; SentencePiece alone would want gigabytes.
+    peaks = [response["peak_memory"] for response in fresh_responses.values()]
+    assert peaks[-1] - peaks[3] < 200e6
+    before, after = (
+        fresh_responses[name] for name in ("serving_default", "text after it")
+    )
+    assert after["translation"] == before["translation"]
 
 
 def test_the_c_interface_gives_the_live_translations(exported, signatures, live):
@@ -275,25 +316,30 @@ def test_what_is_too_long_is_cut_as_it_is_live(translator, served):
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=99) | st.text().map(str.encode), max_size=5))
 def test_any_bytes_have_an_answer(served, texts):
-    outputs = served["serving_default"](text=tf.constant(texts, tf.string))
-    assert outputs["translation"].shape == (len(texts),)
-    assert np.isfinite(outputs["score"]).all()
+    texts = tf.constant(texts, tf.string)
+    best = served["serving_default"](text=texts)
+    assert best["translation"].shape == texts.shape
+    n_best = served["translate_n_best"](text=texts)
+    np.testing.assert_array_equal(n_best["translations"][:, 0], best["translation"])
+    scored = served["score"](text=texts, target=texts[::-1])
+    assert (scored["tokens"] > 0).numpy().all()
+    for scores in (best["score"], n_best["scores"], scored["log_probability"]):
+        assert np.isfinite(scores).all()
+        assert (scores <= 0).numpy().all()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"\xff" * 2**20,
-        b"\0" * 2**20,
-        b"x" * 2**20,
-        b" " * 2**20,
-        "\N{GRINNING FACE}".encode() * 10_000,
-        "\N{RIGHT-TO-LEFT OVERRIDE}שלום \N{COMBINING ACUTE ACCENT}".encode() * 10_000,
-    ],
-    ids=["invalid", "nul", "word", "space", "emoji", "right-to-left"],
-)
-def test_a_huge_text_takes_no_longer_than_a_sentence(served, text):
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(arrays("int32", st.tuples(st.integers(0, 3), st.integers(0, 31))))
+def test_any_ids_have_an_answer(served, source_ids):
+    found = served["translate_ids"](source_ids=tf.constant(source_ids))
+    assert found["ids"].shape[0] == found["score"].shape[0] == len(source_ids)
+    assert np.isfinite(found["score"]).all()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_huge_text_takes_no_longer_than_a_sentence(served, name):
     start = time.process_time()
+    text = HOSTILE[name]
     outputs = served["serving_default"](text=tf.constant([text, b"a dog rides"]))
     served["score"](text=tf.constant([b"a"]), target=tf.constant([text]))
     assert decoded(outputs["translation"].numpy()[1]) == "ein Hund fährt"
@@ -301,8 +347,8 @@ def test_a_huge_text_takes_no_longer_than_a_sentence(served, text):
     assert time.process_time() - start < 10
 
 
-def test_exports_in_one_process_keep_their_own_vocabularies(
-    translator, served, live, tmp_path
+def test_versions_stand_side_by_side_with_vocabularies_and_controls_of_their_own(
+    translator, exported, live, tmp_path
 ):
     swapped = kt.Translator(
         kt.models.Transformer(
@@ -312,13 +358,21 @@ def test_exports_in_one_process_keep_their_own_vocabularies(
         translator.source_tokenizer,
         max_source_length=16,
     )
-    path = swapped.export(tmp_path / "de-en", kt.decoding.GreedySearch(), max_length=5)
-    other = tf.saved_model.load(path).signatures["serving_default"]
+    search = kt.decoding.BeamSearch(2, processors=CONTROLS)
+    shutil.copytree(exported, tmp_path / "1")
+    swapped.export(tmp_path / "2", search, max_length=7)
+    assert {path.name for path in tmp_path.iterdir()} == {"1", "2"}
+    first, second = (
+        tf.saved_model.load(tmp_path / version).signatures["serving_default"]
+        for version in ("1", "2")
+    )
     keras.utils.set_random_seed(7)  # a known way to lose a tokenizer
-    expected = swapped.translate(TARGETS[:1], kt.decoding.GreedySearch(), max_length=5)
-    found = other(text=tf.constant(TARGETS[:1]))["translation"].numpy()
+    expected = swapped.translate(TARGETS[:5], search, max_length=7)
+    found = second(text=tf.constant(TARGETS[:5]))["translation"].numpy()
     assert decoded(found) == expected
-    found = served["serving_default"](text=tf.constant(TEXTS))["translation"].numpy()
+    prefix = swapped.target_tokenizer.detokenize([[7, 5]]).numpy()[0].decode()
+    assert all(text.startswith(prefix) for text in expected)
+    found = first(text=tf.constant(TEXTS))["translation"].numpy()
     assert decoded(found) == [row[0] for row in live["translations"]]
 
 
@@ -342,9 +396,8 @@ def test_a_drawn_translation_is_exported_with_its_seed(tmp_path):
     search = kt.decoding.Sampling(temperature=2.0, seed=11)
     path = translator.export(tmp_path / "1", search)
     serve = tf.saved_model.load(path).signatures["serving_default"]
-    for text in SOURCES[:3]:
-        found = serve(text=tf.constant([text]))["translation"].numpy()
-        assert decoded(found) == translator.translate([text], search)
+    found = serve(text=tf.constant(SOURCES[:7]))["translation"].numpy()
+    assert decoded(found) == translator.translate(SOURCES[:7], search, batch_size=3)
     unseeded = kt.decoding.Sampling()
     with pytest.raises(ValueError, match=r"must have a seed .* Received: .*seed=None"):
         translator.export(tmp_path / "2", unseeded)

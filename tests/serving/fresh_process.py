@@ -3,12 +3,14 @@
     python -I fresh_process.py eager|graph EXPORT < requests.json > responses.json
 
 The requests are a list of `[signature, {name: values}]`; ids are numbers, texts are
-bytes in base64. `graph` takes the way of the C++ server: a session, the ops that
+bytes in base64. Each response says too how much memory the process has held at most,
+in bytes. `graph` takes the way of the C++ server: a session, the ops that
 initialize it, and tensors by the names that the signature gives.
 """
 
 import base64
 import json
+import resource
 import sys
 
 
@@ -29,9 +31,13 @@ import tensorflow_text  # noqa: E402, F401 (registers the ops of the tokenizers)
 def run_eagerly(path, requests):
     model = tf.saved_model.load(path)
     for signature, inputs in requests:
-        inputs = {name: tf.constant(value) for name, value in inputs.items()}
+        inputs = {name: as_tensor(value) for name, value in inputs.items()}
         outputs = model.signatures[signature](**inputs)
         yield {name: value.numpy() for name, value in outputs.items()}
+
+
+def as_tensor(value):
+    return tf.constant(value, tf.string if value.dtype == object else tf.int32)
 
 
 def run_as_graph(path, requests):
@@ -45,15 +51,21 @@ def run_as_graph(path, requests):
 
 
 def decoded(values):
-    if values and isinstance(values[0], str):
+    if not values or isinstance(values[0], str):
         return np.array([base64.b64decode(value) for value in values], dtype=object)
     return np.array(values, dtype=np.int32)
 
 
 def encoded(values):
     if values.dtype == object:
-        values = np.vectorize(lambda value: base64.b64encode(value).decode())(values)
+        in_base64 = np.frompyfunc(lambda value: base64.b64encode(value).decode(), 1, 1)
+        values = in_base64(values)
     return values.tolist()
+
+
+def peak_memory():
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":
@@ -64,7 +76,10 @@ if __name__ == "__main__":
     ]
     run = {"eager": run_eagerly, "graph": run_as_graph}[way]
     responses = [
-        {name: encoded(values) for name, values in outputs.items()}
+        {
+            **{name: encoded(values) for name, values in outputs.items()},
+            "peak_memory": peak_memory(),
+        }
         for outputs in run(path, requests)
     ]
     json.dump(responses, sys.stdout)
