@@ -8,7 +8,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.translator import Translator, check_serves_any_text, encode_head
+from keras_transformer.text.encoding import encode_head
+from keras_transformer.translator import Translator, check_serves_any_text
 from keras_transformer.version import __version__
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from serving.tiny_translator import SOURCES, TARGETS, make_translator
 
 import keras_transformer as kt
-from keras_transformer.translator import encode_head
 
 GREEDY = kt.decoding.GreedySearch()
 # Some that were learnt and some that were not, of both padded lengths.
@@ -186,15 +185,6 @@ def test_a_megabyte_takes_no_longer_than_a_sentence(translator, text):
         assert len(translator.translate([text], GREEDY)) == 1
     # SentencePiece alone would take half a minute for a run of unknown characters.
     assert time.process_time() - start < 10
-
-
-@given(st.text(max_size=50), st.integers(2, 20))
-def test_short_texts_are_encoded_as_they_are(translator, text, max_length):
-    texts, tokenizer = [text.encode()], translator.source_tokenizer
-    ids, is_cut = encode_head(texts, tokenizer, max_length)
-    expected, expected_is_cut = kt.text.encode(texts, tokenizer, max_length)
-    assert ids.numpy().tolist() == expected.numpy().tolist()
-    assert is_cut.numpy() == expected_is_cut.numpy()
 
 
 @given(st.integers(2, 3000))

@@ -1,25 +1,23 @@
-"""Text in, text out: tokenizers, model and search in one object."""
+"""Text in, text out, many texts at a time."""
 
 import itertools
-import json
 import os
-import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
 from keras_transformer.models import Transformer
-from keras_transformer.text import SubwordTokenizer, encode
+from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text.encoding import encode_head
+from keras_transformer.translator.saving import read_translator, save_translator
 
 DEFAULT_SEARCH = BeamSearch(4)
 SHORTEST_PADDED_LENGTH = 16
-BYTES_PER_SUBWORD = 64  # SentencePiece's 16 characters of 4 bytes at most
 BLANK = r"[\s\p{Z}]*"
 
 
@@ -278,25 +276,7 @@ class Translator:
         Args:
             folder: Where to write. What else it holds stays.
         """
-        folder = Path(folder)
-        unfinished = folder / f".unfinished-{os.getpid()}"
-        unfinished.mkdir(parents=True)
-        try:
-            # A fresh model of the same weights has no optimizer to be saved.
-            model = type(self.model).from_config(self.model.get_config())
-            model.set_weights(self.model.get_weights())
-            model.save(unfinished / "model.keras")
-            settings = {"format": 1, "max_source_length": self.max_source_length}
-            for side, name, tokenizer in self._named_tokenizers():
-                tokenizer.save(unfinished / name)
-                settings[f"{side}_tokenizer"] = name
-            text = json.dumps(settings, indent=2) + "\n"
-            (unfinished / "translator.json").write_text(text, encoding="utf-8")
-            # By name, so that translator.json, which makes a translator, comes last.
-            for path in sorted(unfinished.iterdir()):
-                os.replace(path, folder / path.name)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        save_translator(self, folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "Translator":
@@ -306,26 +286,9 @@ class Translator:
             FileNotFoundError: If the folder holds no translator, or not all of it.
             ValueError: If a file of it is damaged, or they do not go together.
         """
-        folder = Path(folder)
-        if not (folder / "translator.json").is_file():
-            raise FileNotFoundError(
-                f"{folder} holds no translator: there is no translator.json. Name a "
-                "folder that `Translator.save` wrote."
-            )
+        parts = read_translator(folder)
         try:
-            text = (folder / "translator.json").read_text(encoding="utf-8")
-            settings = json.loads(text)
-            max_source_length = settings["max_source_length"]
-            names = [settings[f"{side}_tokenizer"] for side in ("source", "target")]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{folder / 'translator.json'} is damaged ({error!r}). Save the "
-                "translator again."
-            ) from None
-        tokenizers = {name: SubwordTokenizer.load(folder / name) for name in names}
-        model = _load_model(folder / "model.keras")
-        try:
-            return cls(model, *(tokenizers[name] for name in names), max_source_length)
+            return cls(*parts)
         except ValueError as error:
             raise ValueError(f"{folder} cannot be loaded. {error}") from None
 
@@ -339,26 +302,6 @@ class Translator:
             for best_first in zip(texts, hypotheses.scores, strict=True)
         ]
 
-    def _named_tokenizers(self):
-        """Yields `(side, name of the file, tokenizer)`."""
-        pair = {"source": self.source_tokenizer, "target": self.target_tokenizer}
-        is_shared = len({tokenizer.model_proto for tokenizer in pair.values()}) == 1
-        for side, tokenizer in pair.items():
-            yield side, f"{'shared' if is_shared else side}.model", tokenizer
-
-
-def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
-    """Returns what `text.encode` does, in time that long texts do not add to.
-
-    SentencePiece takes the square of the time for a run of unknown characters: 36
-    seconds for a megabyte. So it gets no more than a subword can be made of, times
-    `max_length`.
-    """
-    num_bytes = BYTES_PER_SUBWORD * max_length
-    head = tf.strings.substr(texts, 0, num_bytes)
-    ids, is_cut = encode(head, tokenizer, max_length)
-    return ids, is_cut | (tf.strings.length(texts) > num_bytes)
-
 
 def check_serves_any_text(search: Search):
     """Raises `ValueError` if a search is meant for the texts of one batch alone."""
@@ -369,16 +312,6 @@ def check_serves_any_text(search: Search):
                 f"Received: prefixes for {processor.num_sequences} texts. Translate "
                 "each text with a search of its own, or call `model.generate`."
             )
-
-
-def _load_model(path):
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing. Save the translator again.")
-    try:
-        return keras.models.load_model(path, compile=False)
-    except Exception as error:  # Keras raises what it comes upon in a damaged file
-        reason = str(error).strip().partition("\n")[0]
-        raise ValueError(f"{path} is no Keras model, or damaged: {reason}") from None
 
 
 def _batches(ids, padded_lengths, batch_size):
