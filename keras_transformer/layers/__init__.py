@@ -1,7 +1,7 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
 Reading order: `masks`, `positions`, `embeddings`, `attention`, `feed_forward`,
-`residual`, `encoder`, `decoder`, `pooling`.
+`residual`, `encoder`, `decoder`, `causal`, `pooling`.
 """
 
 from keras_transformer.layers.attention import (
@@ -9,6 +9,7 @@ from keras_transformer.layers.attention import (
     masked_softmax,
     scaled_dot_product_attention,
 )
+from keras_transformer.layers.causal import CausalBlock, CausalDecoder
 from keras_transformer.layers.decoder import Decoder, DecoderBlock
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
@@ -23,6 +24,8 @@ from keras_transformer.layers.residual import Residual
 
 __all__ = [
     "AttentionPooling",
+    "CausalBlock",
+    "CausalDecoder",
     "Decoder",
     "DecoderBlock",
     "Encoder",

@@ -9,6 +9,7 @@ from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
+from keras_transformer.training.sliding_window import sliding_window_perplexity
 
 __all__ = [
     "Adam",
@@ -25,5 +26,6 @@ __all__ = [
     "cased_bleu",
     "paper_protocol_bleu",
     "pick_strategy",
+    "sliding_window_perplexity",
     "split_evenly",
 ]

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from keras import ops
+from layer_contract import check_layer
+
+from keras_transformer.layers import CausalBlock, CausalDecoder, EncoderBlock
+
+SETTINGS = {
+    "num_heads": 2,
+    "intermediate_dim": 11,
+    "dropout": 0.1,
+    "normalize_first": True,
+    "activation": "gelu",
+    "epsilon": 1e-3,
+}
+STATES = np.random.default_rng(0).normal(size=(3, 7, 10)).astype("float32")
+
+
+def test_a_block_keeps_the_contract_of_layers():
+    check_layer(CausalBlock, SETTINGS, STATES, (3, 7, 10))
+
+
+def test_a_stack_keeps_the_contract_of_layers():
+    check_layer(CausalDecoder, {"num_layers": 2, **SETTINGS}, STATES, (3, 7, 10))
+
+
+def test_a_block_is_an_encoder_block_with_a_causal_mask():
+    block, encoder = CausalBlock(**SETTINGS), EncoderBlock(**SETTINGS)
+    block.build(STATES.shape)
+    encoder.build(STATES.shape)
+    encoder.set_weights(block.get_weights())
+    outputs, scores = block(STATES, return_attention_scores=True)
+    expected = encoder(STATES, use_causal_mask=True)
+    np.testing.assert_allclose(outputs, expected, 1e-5, 1e-6)
+    assert scores.shape == (3, 2, 7, 7)
+
+
+@pytest.mark.parametrize("normalize_first", [False, True])
+@pytest.mark.parametrize("prompt_length", [1, 4])
+def test_steps_after_a_prompt_give_what_the_call_gives(normalize_first, prompt_length):
+    """Two hypotheses, each in its own slot, after prompts of two lengths."""
+    settings = {**SETTINGS, "normalize_first": normalize_first}
+    decoder = CausalDecoder(num_layers=2, **settings)
+    prompts = STATES[:2, :prompt_length]
+    mask = np.ones((2, prompt_length), bool)
+    mask[0, 1:] = False
+    # (batch, hypotheses, length, hidden_dim)
+    new = np.random.default_rng(1).normal(size=(2, 2, 3, 10)).astype("float32")
+    decoder.build((None, None, 10))
+    memory, cache = decoder.start(ops.convert_to_tensor(prompts), mask, 2, 3)
+    slots = np.eye(2, dtype=bool)[None, :, None, :]
+    for index in range(3):
+        written = (np.arange(3) <= index)[None, None, :, None]
+        visible = np.broadcast_to(slots & written, (2, 2, 3, 2))
+        states = ops.convert_to_tensor(new[:, :, index])
+        outputs, cache = decoder.step(states, memory, mask, cache, index, visible)
+        for i in range(2):
+            for j in range(2):
+                past = prompts[i, mask[i]], new[i, j, : index + 1]
+                expected = decoder(np.concatenate(past)[None])[0, -1]
+                np.testing.assert_allclose(outputs[i, j], expected, 1e-4, 1e-5)
+
+
+def test_a_stack_without_layers_is_refused():
+    with pytest.raises(ValueError, match="`num_layers` must be .* num_layers=0"):
+        CausalDecoder(num_layers=0, num_heads=2, intermediate_dim=11)
