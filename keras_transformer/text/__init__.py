@@ -2,14 +2,20 @@
 
 from keras_transformer.text.buckets import bucket_lengths
 from keras_transformer.text.files import check_parallel_files, read_lines
+from keras_transformer.text.masking import mask_tokens, masked_dataset
 from keras_transformer.text.pipeline import encode, parallel_dataset
 from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.word_vectors import load_word_vectors, set_word_vectors
 
 __all__ = [
     "SubwordTokenizer",
     "bucket_lengths",
     "check_parallel_files",
     "encode",
+    "load_word_vectors",
+    "mask_tokens",
+    "masked_dataset",
     "parallel_dataset",
     "read_lines",
+    "set_word_vectors",
 ]
