@@ -45,6 +45,14 @@ def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not(trained, load, tmp_path
         np.testing.assert_array_equal(weight, wanted)
 
 
+def test_a_run_that_goes_on_cools_down_where_it_ends_now(trained, load, tmp_path):
+    shutil.copytree(trained.folder, tmp_path / "copy")
+    longer = {"training.epochs": 4, "training.cooldown_epochs": 1}
+    rows = rows_without_time(train(load(**longer), tmp_path / "copy"))
+    assert rows[:3] == rows_without_time(trained)
+    assert float(rows[3]["learning_rate"]) == 0
+
+
 def test_a_finished_run_is_not_trained_again(trained, load, tmp_path):
     shutil.copytree(trained.folder, tmp_path / "copy")
     run = train(load(**{"training.epochs": 3}), tmp_path / "copy")
