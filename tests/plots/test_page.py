@@ -135,6 +135,17 @@ def test_what_is_picked_by_hand_is_shown_and_can_be_linked_to(browse):
     assert link == "part=encoder&layer=0&head=2&word=3"
 
 
+@pytest.mark.parametrize("key", ["ArrowUp", "ArrowDown"])
+def test_arrows_go_round_the_layers_of_a_head(browse, key):
+    seen = attended()
+    press = f"""
+        document.querySelector("input[name=map]:checked").dispatchEvent(
+          new KeyboardEvent("keydown", {{key: "{key}", bubbles: true}}));
+        """
+    dom = browse(attention_html(seen), "part=cross&layer=1&head=2&word=0", press)
+    assert_shows(dom, SOURCE_WORDS, seen.scores["cross"][0, 2, 0])
+
+
 def test_a_word_is_shown_while_the_mouse_is_on_it(browse):
     seen = attended()
     point = """
