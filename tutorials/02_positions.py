@@ -192,6 +192,48 @@ beside = kt.layers.SinusoidalPositionalEncoding(merge="concatenate", encoding_di
 print(words.shape, "→", beside(words).shape)
 
 # %% [markdown]
+# ## Positions in the scores
+# What attention needs to know is not where two words stand but how far apart. Two later
+# ways write just that into the scores, in every layer, and leave the words alone.
+#
+# *Rotary* positions ([Su et al., 2021](https://arxiv.org/abs/2104.09864)) turn each
+# pair of columns of query and key as the clock above turns its hands. The dot product
+# of two vectors that are both turned depends only on the angle between the turns: on
+# the distance.
+
+
+# %%
+def rotate(vectors, places):
+    angles = places[:, None] * speeds
+    sines, cosines = np.sin(angles), np.cos(angles)
+    first, second = vectors[..., 0::2], vectors[..., 1::2]
+    turned = first * cosines - second * sines, first * sines + second * cosines
+    return np.stack(turned, axis=-1).reshape(len(places), -1)
+
+
+query, key = draw.normal(size=(2, DIM))
+places = np.arange(LENGTH)
+scores = rotate(query, places) @ rotate(key, places).T
+print("distance alone:", np.allclose(scores[1:, 1:], scores[:-1, :-1]))
+
+# %% [markdown]
+# *Linear biases* (ALiBi, [Press et al., 2021](https://arxiv.org/abs/2108.12409)) take
+# from each score the distance times a slope. Heads with a steep slope see what is
+# close, heads with a gentle one see far. Drawn here with scores that are otherwise all
+# alike, for a decoder, which looks back only.
+
+# %%
+NEAR = 12
+slopes = 2.0 ** -np.arange(1, 5)  # of four heads
+distances = np.abs(np.arange(NEAR)[:, None] - np.arange(NEAR))
+biases = -slopes[:, None, None] * distances  # (heads, query, key)
+alike = np.zeros((4, NEAR, 8), "float32")
+causal = kt.layers.causal_mask(NEAR)
+_, scores = kt.layers.scaled_dot_product_attention(alike, alike, alike, causal, biases)
+tokens = [str(place) for place in range(NEAR)]
+show(kt.plots.attention_map(tokens, tokens, scores), "linear_biases")
+
+# %% [markdown]
 # ## What to try next
 # - Give `SinusoidalPositionalEncoding` another `max_wavelength`, and look at the table
 #   and its dot products again. Which is too small for 64 positions?
