@@ -224,7 +224,7 @@ print("distance alone:", np.allclose(scores[1:, 1:], scores[:-1, :-1]))
 
 # %%
 NEAR = 12
-slopes = 2.0 ** -np.arange(1, 5)  # of four heads
+slopes = 2.0 ** -np.arange(1, 5)  # of the first four of eight heads
 distances = np.abs(np.arange(NEAR)[:, None] - np.arange(NEAR))
 biases = -slopes[:, None, None] * distances  # (heads, query, key)
 alike = np.zeros((4, NEAR, 8), "float32")
