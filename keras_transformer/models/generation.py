@@ -1,10 +1,14 @@
 """From a model that takes cached steps to `model.generate`."""
 
+import functools
+
 import keras
 import numpy as np
 
 from keras_transformer.decoding import GreedySearch
 from keras_transformer.layers.masks import check_integer_ids
+
+MOST_COMPILED = 64  # pairs of search and length, the latest of which are kept
 
 
 class GenerationMixin:
@@ -35,21 +39,12 @@ class GenerationMixin:
             )
         check_integer_ids(source_ids, "source_ids")
         search = GreedySearch() if search is None else search
-        compiled = self.__dict__.setdefault("_compiled_searches", _CompiledSearches())
-        return compiled.get(self, search, max_length).predict_on_batch(source_ids)
-
-
-class _CompiledSearches:
-    """Keeps what was compiled out of sight of the model, which saves layers."""
-
-    def __init__(self):
-        self._models = {}
-
-    def get(self, model, search, max_length):
-        key = (search, max_length)
-        if key not in self._models:
-            self._models[key] = _SearchModel(model, search, max_length)
-        return self._models[key]
+        if "_compiled_search" not in self.__dict__:
+            # Out of sight of the model, which saves what it sees.
+            make = functools.partial(_SearchModel, self)
+            self.__dict__["_compiled_search"] = functools.lru_cache(MOST_COMPILED)(make)
+        compiled = self.__dict__["_compiled_search"](search, max_length)
+        return compiled.predict_on_batch(source_ids)
 
 
 class _SearchModel(keras.Model):

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling
 from keras_transformer.models import Transformer
+from keras_transformer.models.generation import MOST_COMPILED
 from keras_transformer.training import TokenCrossentropy
 
 VOCABULARY, MAX_LENGTH = 17, 7
@@ -174,6 +175,19 @@ def test_generate_follows_new_weights_and_leaves_the_model_as_it_was():
     np.testing.assert_array_equal(after.ids, expected.ids)
     assert [layer.name for layer in model.layers] == layers
     assert [w.path for w in model.weights] == paths
+
+
+def test_a_search_is_compiled_once_and_kept_while_others_are_not_too_many():
+    model = transformer(seed=3)
+    model.generate(SOURCE[:1], GreedySearch(), 1)
+    compiled = model._compiled_search
+    first = compiled(GreedySearch(), 1)
+    for length in range(2, MOST_COMPILED + 1):
+        compiled(GreedySearch(), length)
+    assert compiled(GreedySearch(), 1) is first
+    for length in range(2, MOST_COMPILED + 2):
+        compiled(GreedySearch(), length)
+    assert compiled(GreedySearch(), 1) is not first
 
 
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
