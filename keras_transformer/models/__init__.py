@@ -1,6 +1,15 @@
 """Whole networks, each a functional Keras model."""
 
 from keras_transformer.models.language_model import LanguageModel
+from keras_transformer.models.masked_language_model import MaskedLanguageModel
+from keras_transformer.models.text_classifier import TextClassifier
+from keras_transformer.models.text_encoder import TextEncoder
 from keras_transformer.models.transformer import Transformer
 
-__all__ = ["LanguageModel", "Transformer"]
+__all__ = [
+    "LanguageModel",
+    "MaskedLanguageModel",
+    "TextClassifier",
+    "TextEncoder",
+    "Transformer",
+]

@@ -1,0 +1,102 @@
+"""The masked language model: an encoder that learns from plain text."""
+
+import keras
+
+from keras_transformer.models.settings import (
+    SettingsModel,
+    check_called_with_ids,
+    name_of,
+)
+from keras_transformer.models.text_encoder import TextEncoder
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MaskedLanguageModel(SettingsModel):
+    """Guesses tokens that were hidden, from what stands on both sides of them.
+
+    A functional Keras model around a `TextEncoder`, which is what it is trained
+    for: `TextClassifier.from_encoder(model.encoder, num_classes)` goes on with
+    the same weights. It takes ids `(batch, length)`, int32, and gives float32
+    logits `(batch, length, vocabulary)` for what stands, or stood, at each
+    position. `text.mask_tokens` hides tokens; its labels are padding where
+    nothing was hidden, which `training.TokenCrossentropy` leaves out.
+
+    Args:
+        vocabulary_size: Number of tokens, the one that hides others included.
+        encoder: A `TextEncoder` to go on with; `from_encoder` passes it.
+        name: Name of the model.
+        trainable: Whether its weights are to be trained.
+        **settings: The other arguments of `TextEncoder`, such as `num_layers`,
+            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`
+            and `dtype`, if it is to make one.
+
+    Raises:
+        ValueError: If a size is not positive, `num_heads` does not divide
+            `hidden_dim`, or `pad_id` lies outside the vocabulary.
+
+    Example:
+        >>> model = MaskedLanguageModel(
+        ...     vocabulary_size=17, num_layers=1, hidden_dim=8, num_heads=2,
+        ...     intermediate_dim=16,
+        ... )
+        >>> model(np.array([[5, 4, 11, 0]])).shape
+        TensorShape([1, 4, 17])
+
+    Reference:
+        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        encoder: TextEncoder | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+        **settings,
+    ):
+        if encoder is None:
+            encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
+        policy = encoder.dtype_policy
+        transform = keras.layers.Dense(
+            encoder.settings["hidden_dim"],
+            name_of(encoder.settings["activation"]),
+            name="transform",
+            dtype=policy,
+        )
+        norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm", dtype=policy)
+        ids = keras.Input((None,), dtype="int32", name="ids")
+        states = norm(transform(encoder(ids)))
+        super().__init__(
+            inputs=ids,
+            outputs=encoder.embedding(states, reverse=True),
+            settings=encoder.settings,
+            dtype=policy,
+            name=name,
+            trainable=trainable,
+        )
+        self.encoder = encoder
+
+    @classmethod
+    def from_encoder(cls, encoder: TextEncoder, name=None):
+        """Builds on an encoder that exists, which becomes part of the model.
+
+        Args:
+            encoder: A `TextEncoder`.
+            name: Name of the model.
+
+        Returns:
+            A `MaskedLanguageModel`.
+        """
+        return cls(encoder=encoder, name=name, **encoder.settings)
+
+    @property
+    def pad_id(self) -> int:
+        return self.settings["pad_id"]
+
+    def call(self, inputs, training=None, mask=None):
+        check_called_with_ids(inputs, "ids")
+        return super().call(inputs, training=training, mask=mask)
+
+    def attention_scores(self, ids):
+        """What every position looked at; see `TextEncoder.attention_scores`."""
+        return self.encoder.attention_scores(ids)

@@ -1,0 +1,128 @@
+"""The document classifier: a text in, the class that it belongs to out."""
+
+import keras
+
+from keras_transformer.layers.masks import check_ids
+from keras_transformer.layers.pooling import AttentionPooling
+from keras_transformer.models.settings import (
+    SettingsModel,
+    check_called_with_ids,
+    check_sizes,
+)
+from keras_transformer.models.text_encoder import TextEncoder
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TextClassifier(SettingsModel):
+    """Tells which of several classes a text belongs to.
+
+    A functional Keras model: a `TextEncoder` reads the text, `AttentionPooling`
+    picks by one learned query what in it to go by, and a linear layer scores
+    the classes. It takes ids `(batch, length)`, int32, and gives float32 logits
+    `(batch, num_classes)`, for
+    `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        num_classes: Number of classes.
+        encoder: A `TextEncoder` to go on with; `from_encoder` passes it.
+        name: Name of the model.
+        trainable: Whether its weights are to be trained.
+        **settings: The other arguments of `TextEncoder`, such as `num_layers`,
+            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`
+            and `dtype`, if it is to make one. The dropout is that of the pooled
+            vector too.
+
+    Raises:
+        ValueError: If a size is not positive, `num_heads` does not divide
+            `hidden_dim`, or `pad_id` lies outside the vocabulary.
+
+    Example:
+        >>> model = TextClassifier(
+        ...     vocabulary_size=17, num_classes=3, num_layers=1, hidden_dim=8,
+        ...     num_heads=2, intermediate_dim=16,
+        ... )
+        >>> ids = np.array([[5, 7, 11, 0]])
+        >>> model(ids).shape
+        TensorShape([1, 3])
+        >>> model.pooling_scores(ids).shape
+        TensorShape([1, 4])
+
+    Reference:
+        [Yang et al., 2016](https://aclanthology.org/N16-1174), section 2.2, for
+        the query; [Devlin et al., 2018](https://arxiv.org/abs/1810.04805) for
+        the encoder
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int,
+        encoder: TextEncoder | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+        **settings,
+    ):
+        check_sizes(num_classes=num_classes)
+        if encoder is None:
+            encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
+        policy = encoder.dtype_policy
+        pooling = AttentionPooling(name="pooling", dtype=policy)
+        dropout = keras.layers.Dropout(
+            encoder.settings["dropout"], name="dropout", dtype=policy
+        )
+        # In float32 whatever the policy, as are all logits.
+        classify = keras.layers.Dense(num_classes, name="logits", dtype="float32")
+        ids = keras.Input((None,), dtype="int32", name="ids")
+        super().__init__(
+            inputs=ids,
+            outputs=classify(dropout(pooling(encoder(ids)))),
+            settings={**encoder.settings, "num_classes": num_classes},
+            dtype=policy,
+            name=name,
+            trainable=trainable,
+        )
+        self.encoder = encoder
+        self.pooling = pooling
+
+    @classmethod
+    def from_encoder(cls, encoder: TextEncoder, num_classes: int, name=None):
+        """Builds on an encoder that has learnt already, to fine-tune it.
+
+        Args:
+            encoder: A `TextEncoder`, such as that of a `MaskedLanguageModel`.
+                It becomes part of the classifier: training the one trains the
+                other, unless `encoder.trainable` is False.
+            num_classes: Number of classes.
+            name: Name of the model.
+
+        Returns:
+            A `TextClassifier`.
+        """
+        settings = {**encoder.settings, "num_classes": num_classes}
+        return cls(encoder=encoder, name=name, **settings)
+
+    @property
+    def pad_id(self) -> int:
+        return self.settings["pad_id"]
+
+    def call(self, inputs, training=None, mask=None):
+        check_called_with_ids(inputs, "ids")
+        return super().call(inputs, training=training, mask=mask)
+
+    def pooling_scores(self, ids):
+        """What share of the decision each token has.
+
+        Args:
+            ids: Integer tensor of shape `(batch, length)`.
+
+        Returns:
+            A float tensor of shape `(batch, length)`: rows sum to one, padding
+            has zero.
+        """
+        check_ids(ids, "ids")
+        return self.pooling(self.encoder(ids), return_attention_scores=True)[1]
+
+    def attention_scores(self, ids):
+        """What every position looked at; see `TextEncoder.attention_scores`."""
+        return self.encoder.attention_scores(ids)
