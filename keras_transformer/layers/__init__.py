@@ -1,13 +1,18 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
-Reading order: `masks`, `positions`, `embeddings`, `attention`, `feed_forward`,
-`residual`, `encoder`, `decoder`, `causal`, `pooling`.
+Reading order: `masks`, `positions`, `embeddings`, `attention`,
+`score_functions`, `attention_positions`, `multi_head`, `feed_forward`,
+`residual`, `part`, `encoder`, `decoder`, `causal`, `pooling`.
 """
 
 from keras_transformer.layers.attention import (
-    MultiHeadAttention,
     masked_softmax,
     scaled_dot_product_attention,
+)
+from keras_transformer.layers.attention_positions import (
+    AttentionPositions,
+    LinearPositionBias,
+    RotaryEmbedding,
 )
 from keras_transformer.layers.causal import CausalBlock, CausalDecoder
 from keras_transformer.layers.decoder import Decoder, DecoderBlock
@@ -15,25 +20,39 @@ from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.masks import causal_mask, padding_mask
+from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.positions import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
 )
 from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.score_functions import (
+    AdditiveAttention,
+    Attention,
+    DotProductAttention,
+    MultiplicativeAttention,
+)
 
 __all__ = [
+    "AdditiveAttention",
+    "Attention",
     "AttentionPooling",
+    "AttentionPositions",
     "CausalBlock",
     "CausalDecoder",
     "Decoder",
     "DecoderBlock",
+    "DotProductAttention",
     "Encoder",
     "EncoderBlock",
     "FeedForward",
     "LearnedPositionalEncoding",
+    "LinearPositionBias",
     "MultiHeadAttention",
+    "MultiplicativeAttention",
     "Residual",
+    "RotaryEmbedding",
     "SinusoidalPositionalEncoding",
     "TokenEmbedding",
     "causal_mask",

@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.decoder import cache_positions
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.masks import causal_mask
+from keras_transformer.layers.position_schemes import attention_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -19,6 +21,9 @@ class CausalBlock(EncoderBlock):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward network.
         epsilon: Added to the variance in the normalisation.
+        positions: How self-attention tells positions apart: `"rotary"`,
+            `"linear_bias"`, or a layer, such as `RotaryEmbedding()`, taken as a
+            pattern. None: it does not, unless the inputs do.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -125,11 +130,14 @@ class CausalBlock(EncoderBlock):
         )
         of_cache = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
         mask = ops.concatenate([of_prompt, of_cache], axis=-1)
+        here_stands, entries_stand = self._places(
+            memory_mask, index, max_length, num_hypotheses
+        )
         written = {}
 
         def attend(states):
             here = ops.arange(max_length)[:, None, None] == index
-            projected = self._self_attention.project(states)
+            projected = self._self_attention.project(states, positions=here_stands)
             read = []
             for name, new in zip(("keys", "values"), projected, strict=True):
                 # (batch, heads, hypotheses, dim) into position `index`.
@@ -137,11 +145,27 @@ class CausalBlock(EncoderBlock):
                 shape = (batch, self.num_heads, -1, ops.shape(new)[-1])
                 entries = ops.reshape(written[name], shape)
                 read.append(ops.concatenate([memory[name], entries], axis=2))
-            return self._self_attention.attend(states, *read, mask)[0]
+            return self._self_attention.attend(
+                states,
+                *read,
+                mask,
+                query_positions=here_stands,
+                key_positions=entries_stand,
+            )[0]
 
         states = self._self_attention_residual(inputs, sublayer=attend)
         states = self._transform_residual(states, sublayer=self._transform)
         return states, written
+
+    def _places(self, memory_mask, index, max_length, num_hypotheses):
+        """Positions (batch, 1) of the queries, and (batch, keys) of all keys."""
+        if self.positions is None:
+            return None, None
+        lengths = ops.sum(ops.cast(memory_mask, "int32"), axis=1, keepdims=True)
+        of_prompt = ops.cumsum(ops.ones_like(memory_mask, "int32"), axis=1) - 1
+        of_cache = ops.cast(cache_positions(max_length, num_hypotheses), "int32")
+        entries = ops.concatenate([of_prompt, lengths + of_cache], axis=1)
+        return lengths + ops.cast(index, "int32"), entries
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -160,6 +184,9 @@ class CausalDecoder(Encoder):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         epsilon: Added to the variance in the normalisation.
+        positions: How self-attention tells positions apart: `"rotary"`,
+            `"linear_bias"`, or a layer, such as `RotaryEmbedding()`, taken as a
+            pattern. None: it does not, unless the inputs do.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -189,16 +216,22 @@ class CausalDecoder(Encoder):
         [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)
     """
 
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        positions=None,
+        **kwargs,
+    ):
+        # Prompts differ in length, of which an encoding of inputs knows nothing.
+        positions = attention_positions(positions)
+        super().__init__(
+            num_layers, num_heads, intermediate_dim, positions=positions, **kwargs
+        )
+
     def build(self, input_shape):
-        self.blocks = [
-            CausalBlock(
-                **self._block_settings(), name=f"block_{i}", dtype=self.dtype_policy
-            )
-            for i in range(self.num_layers)
-        ]
-        for block in self.blocks:
-            block.build(input_shape)
-        self._norm = self._final_norm(input_shape)
+        self._build_stack(CausalBlock, input_shape)
 
     def call(
         self,
@@ -239,6 +272,4 @@ class CausalDecoder(Encoder):
                 states, block_memory, memory_mask, block_cache, index, visible
             )
             new_cache.append(block_cache)
-        if self._norm is not None:
-            states = self._norm(states)
-        return states, new_cache
+        return self._leave(states), new_cache

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.encoder import TransformerPart, check_positive
+from keras_transformer.layers.part import TransformerPart, TransformerStack
+from keras_transformer.layers.positions import check_reach
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -18,6 +19,9 @@ class DecoderBlock(TransformerPart):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward network.
         epsilon: Added to the variance in the normalisation.
+        positions: How self-attention tells positions apart: `"rotary"`,
+            `"linear_bias"`, or a layer, such as `RotaryEmbedding()`, taken as a
+            pattern. None: it does not, unless the inputs do.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -51,7 +55,7 @@ class DecoderBlock(TransformerPart):
 
     def build(self, inputs_shape, memory_shape):
         self._self_attention = self._attention(
-            "self_attention", inputs_shape, inputs_shape
+            "self_attention", inputs_shape, inputs_shape, positions=self.positions
         )
         self._self_attention_residual = self._residual(
             "self_attention_residual", inputs_shape
@@ -151,16 +155,22 @@ class DecoderBlock(TransformerPart):
         def attend(states):
             # (batch, heads, hypotheses, dim) into position `index`.
             here = ops.arange(max_length)[:, None, None] == index
-            for name, new in zip(
-                ("keys", "values"), self._self_attention.project(states), strict=True
-            ):
+            projected = self._self_attention.project(states, positions=index)
+            for name, new in zip(("keys", "values"), projected, strict=True):
                 written[name] = ops.where(here, new[:, :, None], cache[name])
             keys, values = (
                 ops.reshape(states, (batch, self.num_heads, -1, ops.shape(states)[-1]))
                 for states in (written["keys"], written["values"])
             )
             mask = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
-            return self._self_attention.attend(states, keys, values, mask)[0]
+            return self._self_attention.attend(
+                states,
+                keys,
+                values,
+                mask,
+                query_positions=index,
+                key_positions=cache_positions(max_length, num_hypotheses),
+            )[0]
 
         def attend_to_memory(states):
             mask = None if memory_mask is None else memory_mask[:, None, None, :]
@@ -175,7 +185,7 @@ class DecoderBlock(TransformerPart):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Decoder(TransformerPart):
+class Decoder(TransformerStack):
     """A stack of decoder blocks; pre-norm stacks end with a normalisation.
 
     Args:
@@ -187,6 +197,10 @@ class Decoder(TransformerPart):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         epsilon: Added to the variance in the normalisation.
+        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
+            `"linear_bias"`, or a layer, such as
+            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
+            None: they are not, unless in the inputs.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -219,22 +233,8 @@ class Decoder(TransformerPart):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
-    def __init__(
-        self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs
-    ):
-        super().__init__(num_heads, intermediate_dim, **kwargs)
-        self.num_layers = check_positive("num_layers", num_layers)
-
     def build(self, inputs_shape, memory_shape):
-        self.blocks = [
-            DecoderBlock(
-                **self._block_settings(), name=f"block_{i}", dtype=self.dtype_policy
-            )
-            for i in range(self.num_layers)
-        ]
-        for block in self.blocks:
-            block.build(inputs_shape, memory_shape)
-        self._norm = self._final_norm(inputs_shape)
+        self._build_stack(DecoderBlock, inputs_shape, memory_shape)
 
     def call(
         self,
@@ -245,7 +245,8 @@ class Decoder(TransformerPart):
         return_attention_scores=False,
         training=None,
     ):
-        states, all_self_scores, all_cross_scores = inputs, [], []
+        states = self._enter(inputs, training)
+        all_self_scores, all_cross_scores = [], []
         for block in self.blocks:
             states, self_scores, cross_scores = block(
                 states,
@@ -257,21 +258,22 @@ class Decoder(TransformerPart):
             )
             all_self_scores.append(self_scores)
             all_cross_scores.append(cross_scores)
-        if self._norm is not None:
-            states = self._norm(states)
+        states = self._leave(states)
         if return_attention_scores:
             return states, ops.stack(all_self_scores), ops.stack(all_cross_scores)
         return states
 
     def start(self, memory, num_hypotheses, max_length):
         """Prepares cached decoding: lists of what `DecoderBlock.start` gives."""
+        if self._is_merged:
+            check_reach(self.positions, max_length)
         started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
         memories, caches = zip(*started, strict=True)
         return list(memories), list(caches)
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks, as `DecoderBlock.step`."""
-        states, new_cache = inputs, []
+        states, new_cache = self._enter_step(inputs, index), []
         for block, block_memory, block_cache in zip(
             self.blocks, memory, cache, strict=True
         ):
@@ -279,9 +281,18 @@ class Decoder(TransformerPart):
                 states, block_memory, memory_mask, block_cache, index, visible
             )
             new_cache.append(block_cache)
-        if self._norm is not None:
-            states = self._norm(states)
-        return states, new_cache
+        return self._leave(states), new_cache
 
-    def get_config(self):
-        return {**super().get_config(), "num_layers": self.num_layers}
+    def _enter_step(self, inputs, index):
+        if not self._is_merged:
+            return inputs
+        batch, num_hypotheses, width = ops.shape(inputs)
+        states = ops.reshape(inputs, (-1, 1, width))
+        states = self.positions(states, start_index=index)
+        return ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
+
+
+def cache_positions(max_length, num_hypotheses):
+    """Where the entries of a cache stand, in the order (position, hypothesis)."""
+    positions = ops.arange(max_length)[:, None]
+    return ops.reshape(ops.broadcast_to(positions, (max_length, num_hypotheses)), (-1,))

@@ -3,101 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import MultiHeadAttention
-from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.normalization import LayerNormalization
-from keras_transformer.layers.residual import Residual
-
-
-class TransformerPart(keras.layers.Layer):
-    """What encoder and decoder, their blocks and stacks have in common.
-
-    A base class, not for use by itself: the settings of a block, under the
-    names that `get_config` returns.
-    """
-
-    def __init__(
-        self,
-        num_heads: int,
-        intermediate_dim: int,
-        dropout: float = 0.0,
-        normalize_first: bool = False,
-        activation="relu",
-        epsilon: float = 1e-6,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.num_heads = check_positive("num_heads", num_heads)
-        self.intermediate_dim = intermediate_dim
-        self.dropout = dropout
-        self.normalize_first = normalize_first
-        self.activation = keras.activations.get(activation)
-        self.epsilon = epsilon
-        self.supports_masking = True
-
-    def _block_settings(self):
-        return {
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "dropout": self.dropout,
-            "normalize_first": self.normalize_first,
-            "activation": self.activation,
-            "epsilon": self.epsilon,
-        }
-
-    def _attention(self, name, *shapes):
-        hidden_dim = shapes[0][-1]
-        if hidden_dim % self.num_heads:
-            raise ValueError(
-                "`num_heads` must divide the width of the inputs. "
-                f"Received: num_heads={self.num_heads}, hidden_dim={hidden_dim}."
-            )
-        layer = MultiHeadAttention(
-            self.num_heads,
-            hidden_dim // self.num_heads,
-            name=name,
-            dtype=self.dtype_policy,
-        )
-        layer.build(*shapes)
-        return layer
-
-    def _feed_forward(self, shape):
-        layer = FeedForward(
-            self.intermediate_dim,
-            self.activation,
-            name="feed_forward",
-            dtype=self.dtype_policy,
-        )
-        layer.build(shape)
-        return layer
-
-    def _residual(self, name, shape):
-        layer = Residual(
-            self.dropout,
-            self.normalize_first,
-            self.epsilon,
-            name=name,
-            dtype=self.dtype_policy,
-        )
-        layer.build(shape)
-        return layer
-
-    def _final_norm(self, shape):
-        """Pre-norm leaves the last sum unnormalised: the stack mends that."""
-        if not self.normalize_first:
-            return None
-        layer = LayerNormalization(
-            self.epsilon, name="final_norm", dtype=self.dtype_policy
-        )
-        layer.build(shape)
-        return layer
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            **self._block_settings(),
-            "activation": keras.activations.serialize(self.activation),
-        }
+from keras_transformer.layers.part import TransformerPart, TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -114,6 +20,9 @@ class EncoderBlock(TransformerPart):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward network.
         epsilon: Added to the variance in the normalisation.
+        positions: How self-attention tells positions apart: `"rotary"`,
+            `"linear_bias"`, or a layer, such as `RotaryEmbedding()`, taken as a
+            pattern. None: it does not, unless the inputs do.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -144,7 +53,7 @@ class EncoderBlock(TransformerPart):
 
     def build(self, input_shape):
         self._self_attention = self._attention(
-            "self_attention", input_shape, input_shape
+            "self_attention", input_shape, input_shape, positions=self.positions
         )
         self._self_attention_residual = self._residual(
             "self_attention_residual", input_shape
@@ -182,7 +91,7 @@ class EncoderBlock(TransformerPart):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Encoder(TransformerPart):
+class Encoder(TransformerStack):
     """A stack of encoder blocks; pre-norm stacks end with a normalisation.
 
     Args:
@@ -194,6 +103,10 @@ class Encoder(TransformerPart):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         epsilon: Added to the variance in the normalisation.
+        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
+            `"linear_bias"`, or a layer, such as
+            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
+            None: they are not, unless in the inputs.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -223,22 +136,8 @@ class Encoder(TransformerPart):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
-    def __init__(
-        self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs
-    ):
-        super().__init__(num_heads, intermediate_dim, **kwargs)
-        self.num_layers = check_positive("num_layers", num_layers)
-
     def build(self, input_shape):
-        self.blocks = [
-            EncoderBlock(
-                **self._block_settings(), name=f"block_{i}", dtype=self.dtype_policy
-            )
-            for i in range(self.num_layers)
-        ]
-        for block in self.blocks:
-            block.build(input_shape)
-        self._norm = self._final_norm(input_shape)
+        self._build_stack(EncoderBlock, input_shape)
 
     def call(
         self,
@@ -249,7 +148,7 @@ class Encoder(TransformerPart):
         return_attention_scores=False,
         training=None,
     ):
-        states, all_scores = inputs, []
+        states, all_scores = self._enter(inputs, training), []
         for block in self.blocks:
             states, scores = block(
                 states,
@@ -260,18 +159,5 @@ class Encoder(TransformerPart):
                 training=training,
             )
             all_scores.append(scores)
-        if self._norm is not None:
-            states = self._norm(states)
+        states = self._leave(states)
         return (states, ops.stack(all_scores)) if return_attention_scores else states
-
-    def get_config(self):
-        return {**super().get_config(), "num_layers": self.num_layers}
-
-
-def check_positive(name, size):
-    """Returns `size`, or raises `ValueError` unless it is positive."""
-    if size < 1:
-        raise ValueError(
-            f"`{name}` must be a positive integer. Received: {name}={size}."
-        )
-    return size

@@ -108,14 +108,8 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         self.max_wavelength = max_wavelength
 
     def encoding(self, length, start_index=0):
-        # An angle in float32 loses digits as it grows. Counted in 2 ** -32 of
-        # a turn, 32-bit integers wrap around as the angle does, exactly.
-        exponents = np.arange(0, self._dim, 2) / self._dim
-        turns = self.max_wavelength**-exponents / (2 * math.pi)
-        steps = np.round(turns * 2**32).astype("uint32").view("int32")
         positions = ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
-        counts = positions[:, None] * ops.convert_to_tensor(steps)
-        angles = ops.cast(counts, "float32") * (2 * math.pi / 2**32)
+        angles = position_angles(positions, self._dim, self.max_wavelength)
         waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         return ops.reshape(waves, (length, -1))[:, : self._dim]
 
@@ -123,9 +117,35 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         return {**super().get_config(), "max_wavelength": self.max_wavelength}
 
 
+def position_angles(positions, dim: int, max_wavelength: float):
+    """How far each wave, or turn, has come at each position.
+
+    Args:
+        positions: Integer tensor of any shape.
+        dim: Width of the encoding; each angle serves two of its columns.
+        max_wavelength: See `SinusoidalPositionalEncoding`.
+
+    Returns:
+        Float32 angles of shape `(*positions.shape, ceil(dim / 2))`, in radians,
+        less the full turns.
+    """
+    # An angle in float32 loses digits as it grows. Counted in 2 ** -32 of a
+    # turn, 32-bit integers wrap around as the angle does, exactly.
+    exponents = np.arange(0, dim, 2) / dim
+    turns = max_wavelength**-exponents / (2 * math.pi)
+    steps = np.round(turns * 2**32).astype("uint32").view("int32")
+    positions = ops.cast(ops.convert_to_tensor(positions), "int32")
+    counts = positions[..., None] * ops.convert_to_tensor(steps)
+    return ops.cast(counts, "float32") * (2 * math.pi / 2**32)
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LearnedPositionalEncoding(_PositionalEncoding):
     """Learns one vector for each position up to `max_length`.
+
+    Positions beyond that are an error where lengths are known before anything
+    is computed. Inside a compiled graph that leaves them open, such positions
+    are encoded as NaN, which no output and no loss hides.
 
     Args:
         max_length: Number of positions that can be told apart.
@@ -180,15 +200,24 @@ class LearnedPositionalEncoding(_PositionalEncoding):
         )
 
     def encoding(self, length, start_index=0):
-        known = isinstance(length, int) and isinstance(start_index, int)
-        if known and start_index + length > self.max_length:
-            raise ValueError(
-                f"Positions end at `max_length`={self.max_length}: shorten the inputs "
-                "or build the layer with a larger one. "
-                f"Received: length={length}, start_index={start_index}."
-            )
+        if isinstance(length, int) and isinstance(start_index, int):
+            check_reach(self, length, start_index)
         positions = ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
-        return ops.take(self.table, positions, axis=0)
+        # Devices differ in what they read beyond a table: this is one answer.
+        rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
+        is_known = ops.logical_and(positions >= 0, positions < self.max_length)
+        return ops.where(is_known[:, None], rows, float("nan"))
 
     def get_config(self):
         return {**super().get_config(), "max_length": self.max_length}
+
+
+def check_reach(positions, length: int, start_index: int = 0):
+    """Raises `ValueError` if a layer of positions ends before the inputs do."""
+    max_length = getattr(positions, "max_length", None)
+    if max_length is not None and start_index + length > max_length:
+        raise ValueError(
+            f"Positions end at `max_length`={max_length}: shorten the inputs "
+            "or build the layer with a larger one. "
+            f"Received: length={length}, start_index={start_index}."
+        )

@@ -1,8 +1,10 @@
 """The Transformer: sequences in, sequences out."""
 
 import keras
+import numpy as np
 from keras import ops
 
+from keras_transformer.layers.attention_positions import AttentionPositions
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
@@ -11,7 +13,9 @@ from keras_transformer.layers.masks import (
     check_integer_ids,
     padding_mask,
 )
-from keras_transformer.layers.positions import SinusoidalPositionalEncoding
+from keras_transformer.layers.position_schemes import position_layer
+from keras_transformer.layers.positions import check_reach
+from keras_transformer.layers.templates import layer_config
 from keras_transformer.models.generation import GenerationMixin
 
 PRESETS = {
@@ -67,12 +71,18 @@ class Transformer(GenerationMixin, keras.Model):
         pad_id: Id of the padding.
         start_id: Id that begins every target.
         end_id: Id that ends every source and every target.
+        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
+            `"linear_bias"`, or a layer, such as
+            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern. A
+            concatenated encoding takes its `encoding_dim` out of `hidden_dim`,
+            and a linear map leads from the states back to the embedding.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
         **kwargs: Base `Model` arguments, such as `name`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, or a special id lies outside the vocabulary.
+            `hidden_dim`, a special id lies outside the vocabulary, or there is
+            no such scheme of positions.
 
     Example:
         >>> model = Transformer(
@@ -104,10 +114,12 @@ class Transformer(GenerationMixin, keras.Model):
         pad_id: int = 0,
         start_id: int = 2,
         end_id: int = 3,
+        positions="sinusoidal",
         dtype=None,
         **kwargs,
     ):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        layer = position_layer(positions, policy)
         settings = {
             "source_vocabulary_size": source_vocabulary_size,
             "target_vocabulary_size": target_vocabulary_size,
@@ -123,10 +135,21 @@ class Transformer(GenerationMixin, keras.Model):
             "pad_id": pad_id,
             "start_id": start_id,
             "end_id": end_id,
-            "dtype": keras.dtype_policies.serialize(policy),
+            "positions": positions
+            if isinstance(positions, str)
+            else layer_config(layer),
+            "dtype": _policy_config(policy),
         }
         _check(settings)
         shared = target_vocabulary_size is None
+        acts_in_attention = isinstance(layer, AttentionPositions)
+        encoding_dim = getattr(layer, "encoding_dim", None) or 0
+        embedding_dim = hidden_dim - encoding_dim
+        if embedding_dim < 1:
+            raise ValueError(
+                "`hidden_dim` must leave room for the embedding beside the positions. "
+                f"Received: hidden_dim={hidden_dim}, encoding_dim={encoding_dim}."
+            )
         stack_settings = {
             "num_layers": num_layers,
             "num_heads": num_heads,
@@ -134,12 +157,13 @@ class Transformer(GenerationMixin, keras.Model):
             "dropout": dropout,
             "normalize_first": normalize_first,
             "activation": activation,
+            "positions": layer if acts_in_attention else None,
             "dtype": policy,
         }
 
         def embedding(vocabulary_size, name):
             return TokenEmbedding(
-                vocabulary_size, hidden_dim, pad_id, name=name, dtype=policy
+                vocabulary_size, embedding_dim, pad_id, name=name, dtype=policy
             )
 
         target_embedding = embedding(
@@ -151,7 +175,11 @@ class Transformer(GenerationMixin, keras.Model):
             if shared
             else embedding(source_vocabulary_size, "source_embedding")
         )
-        positions = SinusoidalPositionalEncoding(name="positions", dtype=policy)
+        # What is called on embeddings; nothing where attention sees to positions.
+        merged = None if acts_in_attention else layer
+        narrow = None
+        if encoding_dim:
+            narrow = keras.layers.Dense(embedding_dim, name="narrow", dtype=policy)
         source_dropout, target_dropout = (
             keras.layers.Dropout(dropout, name=f"{side}_dropout", dtype=policy)
             for side in ("source", "target")
@@ -161,9 +189,12 @@ class Transformer(GenerationMixin, keras.Model):
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        memory = encoder(source_dropout(positions(source_embedding(source_ids))))
-        states = target_dropout(positions(target_embedding(target_ids)))
-        logits = target_embedding(decoder(states, memory), reverse=True)
+        source, target = source_embedding(source_ids), target_embedding(target_ids)
+        if merged is not None:
+            source, target = merged(source), merged(target)
+        states = decoder(target_dropout(target), encoder(source_dropout(source)))
+        states = states if narrow is None else narrow(states)
+        logits = target_embedding(states, reverse=True)
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
             outputs=logits,
@@ -174,9 +205,10 @@ class Transformer(GenerationMixin, keras.Model):
         self._settings = settings
         self.source_embedding = source_embedding
         self.target_embedding = target_embedding
-        self.positions = positions
+        self.positions = merged
         self.encoder = encoder
         self.decoder = decoder
+        self._narrow = narrow
 
     @classmethod
     def from_preset(cls, preset: str, source_vocabulary_size: int, **kwargs):
@@ -224,6 +256,14 @@ class Transformer(GenerationMixin, keras.Model):
                     check_integer_ids(ids, name)
         return super().call(inputs, training=training, mask=mask)
 
+    def generate(self, source_ids, search=None, max_length: int = 64):
+        if self.positions is not None and len(np.shape(source_ids)) == 2:
+            # Before anything is compiled, which would leave the length open.
+            check_reach(self.positions, max(np.shape(source_ids)[1], max_length))
+        return super().generate(source_ids, search, max_length)
+
+    generate.__doc__ = GenerationMixin.generate.__doc__
+
     def attention_scores(self, source_ids, target_ids):
         """What every position looked at, in every layer and head.
 
@@ -239,9 +279,9 @@ class Transformer(GenerationMixin, keras.Model):
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
             check_ids(ids, name)
-        states = self.positions(self.source_embedding(source_ids))
+        states = self._merge_positions(self.source_embedding(source_ids))
         memory, encoder = self.encoder(states, return_attention_scores=True)
-        states = self.positions(self.target_embedding(target_ids))
+        states = self._merge_positions(self.target_embedding(target_ids))
         _, decoder, cross = self.decoder(states, memory, return_attention_scores=True)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
@@ -256,7 +296,9 @@ class Transformer(GenerationMixin, keras.Model):
         Returns:
             The memory and the cache that `step` takes.
         """
-        states = self.encoder(self.positions(self.source_embedding(inputs)))
+        if self.positions is not None:
+            check_reach(self.positions, max_length)
+        states = self.encoder(self._merge_positions(self.source_embedding(inputs)))
         memory, cache = self.decoder.start(states, num_hypotheses, max_length)
         return (padding_mask(inputs, self.pad_id), memory), cache
 
@@ -278,12 +320,19 @@ class Transformer(GenerationMixin, keras.Model):
         memory_mask, memory = memory
         batch, num_hypotheses = ops.shape(token_ids)
         states = self.target_embedding(ops.reshape(token_ids, (-1, 1)))
-        states = self.positions(states, start_index=index)
+        states = self._merge_positions(states, index)
         states = ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
         states, cache = self.decoder.step(
             states, memory, memory_mask, cache, index, visible
         )
+        if self._narrow is not None:
+            states = self._narrow(states)
         return self.target_embedding(states, reverse=True), cache
+
+    def _merge_positions(self, states, start_index=0):
+        if self.positions is None:
+            return states
+        return self.positions(states, start_index=start_index)
 
     def get_config(self):
         return {"name": self.name, "trainable": self.trainable, **self._settings}
@@ -291,6 +340,14 @@ class Transformer(GenerationMixin, keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
+
+
+def _policy_config(policy):
+    # While a model is loaded, Keras numbers the objects that it meets again, in
+    # the very dictionaries that it gave out before.
+    config = dict(keras.dtype_policies.serialize(policy))
+    config.pop("shared_object_id", None)
+    return config
 
 
 def _check(settings):

@@ -21,7 +21,8 @@ def test_a_block_keeps_the_contract_of_layers():
 
 
 def test_a_stack_keeps_the_contract_of_layers():
-    check_layer(CausalDecoder, {"num_layers": 2, **SETTINGS}, STATES, (3, 7, 10))
+    settings = {"num_layers": 2, **SETTINGS, "positions": "linear_bias"}
+    check_layer(CausalDecoder, settings, STATES, (3, 7, 10))
 
 
 def test_a_block_is_an_encoder_block_with_a_causal_mask():
@@ -37,9 +38,13 @@ def test_a_block_is_an_encoder_block_with_a_causal_mask():
 
 @pytest.mark.parametrize("normalize_first", [False, True])
 @pytest.mark.parametrize("prompt_length", [1, 4])
-def test_steps_after_a_prompt_give_what_the_call_gives(normalize_first, prompt_length):
+@pytest.mark.parametrize("positions", [None, "rotary", "linear_bias"])
+def test_steps_after_a_prompt_give_what_the_call_gives(
+    positions, normalize_first, prompt_length
+):
     """Two hypotheses, each in its own slot, after prompts of two lengths."""
     settings = {**SETTINGS, "normalize_first": normalize_first}
+    settings |= {"num_heads": 5, "positions": positions}
     decoder = CausalDecoder(num_layers=2, **settings)
     prompts = STATES[:2, :prompt_length]
     mask = np.ones((2, prompt_length), bool)
@@ -64,3 +69,8 @@ def test_steps_after_a_prompt_give_what_the_call_gives(normalize_first, prompt_l
 def test_a_stack_without_layers_is_refused():
     with pytest.raises(ValueError, match="`num_layers` must be .* num_layers=0"):
         CausalDecoder(num_layers=0, num_heads=2, intermediate_dim=11)
+
+
+def test_an_encoding_of_the_inputs_is_for_before_the_stack():
+    with pytest.raises(ValueError, match="`positions` must act inside attention"):
+        CausalDecoder(1, 2, 11, positions="sinusoidal")

@@ -8,7 +8,9 @@ from keras_transformer.layers import (
     Decoder,
     DecoderBlock,
     FeedForward,
+    LearnedPositionalEncoding,
     MultiHeadAttention,
+    SinusoidalPositionalEncoding,
 )
 
 BATCH, LENGTH, SOURCE, WIDTH, MEMORY_WIDTH, HEADS, INNER = 2, 5, 7, 6, 11, 3, 13
@@ -166,16 +168,9 @@ def family_tree(hypotheses, max_length):
     return np.stack(steps)
 
 
-@pytest.mark.parametrize("memory_mask", [None, MEMORY_MASK], ids=["whole", "padded"])
-@pytest.mark.parametrize("normalize_first", NORMS)
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float32", 1e-4), ("float16", 0.02), ("bfloat16", 0.15)]
-)
-def test_cached_steps_equal_the_whole_call(
-    dtype, tolerance, normalize_first, memory_mask
-):
-    hypotheses, max_length = 3, 5
-    decoder = Decoder(2, HEADS, INNER, normalize_first=normalize_first, dtype=dtype)
+def check_cached_steps(decoder, memory_mask, tolerance):
+    """Decodes the positions of a beam search, and each hypothesis as a whole."""
+    hypotheses, max_length, dtype = 3, 5, decoder.compute_dtype
     decoder.build(INPUTS.shape, MEMORY.shape)
     memory = ops.cast(MEMORY, dtype)
     projected, cache = decoder.start(memory, hypotheses, max_length)
@@ -205,6 +200,38 @@ def test_cached_steps_equal_the_whole_call(
         expected = np.asarray(expected, "float64")[:, index].reshape(outputs.shape)
         outputs = np.asarray(outputs, "float64")
         np.testing.assert_allclose(outputs, expected, 0, tolerance)
+
+
+STEP_TOLERANCES = [("float32", 1e-4), ("float16", 0.02), ("bfloat16", 0.15)]
+
+
+@pytest.mark.parametrize("memory_mask", [None, MEMORY_MASK], ids=["whole", "padded"])
+@pytest.mark.parametrize("normalize_first", NORMS)
+@pytest.mark.parametrize(("dtype", "tolerance"), STEP_TOLERANCES)
+def test_cached_steps_equal_the_whole_call(
+    dtype, tolerance, normalize_first, memory_mask
+):
+    decoder = Decoder(2, HEADS, INNER, normalize_first=normalize_first, dtype=dtype)
+    check_cached_steps(decoder, memory_mask, tolerance)
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        "sinusoidal",
+        "rotary",
+        "linear_bias",
+        LearnedPositionalEncoding(LENGTH),
+        SinusoidalPositionalEncoding(merge="concatenate", encoding_dim=3),
+    ],
+    ids=["sinusoidal", "rotary", "linear_bias", "learned", "concatenated"],
+)
+@pytest.mark.parametrize(("dtype", "tolerance"), STEP_TOLERANCES)
+def test_cached_steps_equal_the_whole_call_in_every_scheme_of_positions(
+    dtype, tolerance, positions
+):
+    decoder = Decoder(2, HEADS, INNER, positions=positions, dtype=dtype)
+    check_cached_steps(decoder, MEMORY_MASK, tolerance)
 
 
 def test_the_cache_keeps_its_shape_and_dtype():

@@ -7,6 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
 
+from keras_transformer.layers import (
+    LearnedPositionalEncoding,
+    SinusoidalPositionalEncoding,
+)
 from keras_transformer.models import Transformer
 from keras_transformer.training import TokenCrossentropy
 
@@ -39,6 +43,12 @@ VARIANTS = {
     "other special ids": {"pad_id": 7, "start_id": 1, "end_id": 5},
     "mixed_float16": {"dtype": "mixed_float16"},
     "mixed_bfloat16": {"dtype": "mixed_bfloat16"},
+    "rotary": {"positions": "rotary"},
+    "linear bias": {"positions": "linear_bias"},
+    "learned positions": {"positions": LearnedPositionalEncoding(13)},
+    "concatenated positions": {
+        "positions": SinusoidalPositionalEncoding(merge="concatenate", encoding_dim=2)
+    },
 }
 # What rounding may change, as a share of the largest logit.
 TOLERANCES = {"mixed_float16": 0.01, "mixed_bfloat16": 0.1}
@@ -243,6 +253,7 @@ def test_the_config_names_every_argument():
         "pad_id": 4,
         "start_id": 5,
         "end_id": 6,
+        "positions": "rotary",
         "name": "mine",
     }
     model = Transformer(**arguments, dtype="mixed_bfloat16", trainable=False)
@@ -310,6 +321,15 @@ def test_half_precision_training_scales_its_loss():
         ({"dropout": 1.5}, "between 0 and 1. Received: rate=1.5"),
         ({"activation": "reluu"}, "activation function identifier: reluu"),
         ({"pad_id": 17}, "`pad_id` must lie in the target vocabulary of 17 .*=17"),
+        ({"positions": "rotari"}, "`positions` must be one of .* positions='rotari'"),
+        (
+            {
+                "positions": SinusoidalPositionalEncoding(
+                    merge="concatenate", encoding_dim=8
+                )
+            },
+            "`hidden_dim` must leave room .* hidden_dim=8, encoding_dim=8",
+        ),
         ({"start_id": -1}, "`start_id` must lie in .* Received: start_id=-1"),
         (
             {"target_vocabulary_size": 3},

@@ -1,0 +1,167 @@
+"""What encoder and decoder, their blocks and stacks, have in common."""
+
+import keras
+
+from keras_transformer.layers.attention_positions import AttentionPositions
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.multi_head import MultiHeadAttention
+from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.layers.position_schemes import (
+    attention_positions,
+    position_layer,
+)
+from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.templates import layer_config
+
+
+class TransformerPart(keras.layers.Layer):
+    """What encoder and decoder, their blocks and stacks have in common.
+
+    A base class, not for use by itself: the settings of a block, under the
+    names that `get_config` returns.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float = 0.0,
+        normalize_first: bool = False,
+        activation="relu",
+        epsilon: float = 1e-6,
+        positions=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = check_positive("num_heads", num_heads)
+        self.intermediate_dim = intermediate_dim
+        self.dropout = dropout
+        self.normalize_first = normalize_first
+        self.activation = keras.activations.get(activation)
+        self.epsilon = epsilon
+        self.positions = attention_positions(positions, self.dtype_policy)
+        self.supports_masking = True
+
+    def _block_settings(self):
+        return {
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "dropout": self.dropout,
+            "normalize_first": self.normalize_first,
+            "activation": self.activation,
+            "epsilon": self.epsilon,
+            "positions": self.positions,
+        }
+
+    def _attention(self, name, *shapes, positions=None):
+        hidden_dim = shapes[0][-1]
+        if hidden_dim % self.num_heads:
+            raise ValueError(
+                "`num_heads` must divide the width of the inputs. "
+                f"Received: num_heads={self.num_heads}, hidden_dim={hidden_dim}."
+            )
+        layer = MultiHeadAttention(
+            self.num_heads,
+            hidden_dim // self.num_heads,
+            positions=positions,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+        layer.build(*shapes)
+        return layer
+
+    def _feed_forward(self, shape):
+        layer = FeedForward(
+            self.intermediate_dim,
+            self.activation,
+            name="feed_forward",
+            dtype=self.dtype_policy,
+        )
+        layer.build(shape)
+        return layer
+
+    def _residual(self, name, shape):
+        layer = Residual(
+            self.dropout,
+            self.normalize_first,
+            self.epsilon,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+        layer.build(shape)
+        return layer
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **self._block_settings(),
+            "activation": keras.activations.serialize(self.activation),
+            "positions": layer_config(self.positions),
+        }
+
+
+class TransformerStack(TransformerPart):
+    """What encoder and decoder have in common: blocks, one after the other.
+
+    A base class, not for use by itself. Positions that act inside attention
+    are handed on to the blocks; others are merged into the inputs, and the
+    sums dropped out.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        positions=None,
+        **kwargs,
+    ):
+        super().__init__(num_heads, intermediate_dim, **kwargs)
+        self.num_layers = check_positive("num_layers", num_layers)
+        self.positions = position_layer(positions, self.dtype_policy)
+        self._is_merged = not isinstance(self.positions, AttentionPositions | None)
+
+    def _build_stack(self, block_class, inputs_shape, *other_shapes):
+        settings = self._block_settings()
+        if self._is_merged:
+            settings["positions"] = None
+            self.positions.build(inputs_shape)
+            inputs_shape = self.positions.compute_output_shape(inputs_shape)
+            self._dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.blocks = [
+            block_class(**settings, name=f"block_{i}", dtype=self.dtype_policy)
+            for i in range(self.num_layers)
+        ]
+        for block in self.blocks:
+            block.build(inputs_shape, *other_shapes)
+        self._norm = self._final_norm(inputs_shape)
+
+    def _final_norm(self, shape):
+        """Pre-norm leaves the last sum unnormalised: the stack mends that."""
+        if not self.normalize_first:
+            return None
+        layer = LayerNormalization(
+            self.epsilon, name="final_norm", dtype=self.dtype_policy
+        )
+        layer.build(shape)
+        return layer
+
+    def _enter(self, inputs, training=None):
+        if not self._is_merged:
+            return inputs
+        return self._dropout(self.positions(inputs), training=training)
+
+    def _leave(self, states):
+        return states if self._norm is None else self._norm(states)
+
+    def get_config(self):
+        return {**super().get_config(), "num_layers": self.num_layers}
+
+
+def check_positive(name, size):
+    """Returns `size`, or raises `ValueError` unless it is positive."""
+    if size < 1:
+        raise ValueError(
+            f"`{name}` must be a positive integer. Received: {name}={size}."
+        )
+    return size

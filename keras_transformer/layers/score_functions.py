@@ -1,0 +1,254 @@
+"""How well a key matches a query: the score functions that the field teaches."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.attention import join_masks, read_values, visible_keys
+
+
+class Attention(keras.layers.Layer):
+    """Reads, for every query, a mixture of the values.
+
+    A base class, not for use by itself. Subclasses say in `score` how well a
+    key matches a query; a softmax over the keys makes shares of that. Keras
+    masks of `query`, `value` and `key` are taken up by themselves. Each layer
+    may also serve as the `score` of `MultiHeadAttention`.
+
+    Call arguments:
+        query: Float tensor of shape `(batch, query_length, query_dim)`.
+        value: Float tensor of shape `(batch, key_length, value_dim)`.
+        key: Float tensor of shape `(batch, key_length, key_dim)`; `value`
+            unless given.
+        query_mask: Boolean tensor of shape `(batch, query_length)`, False at
+            queries that attend to nothing.
+        value_mask: Boolean tensor of shape `(batch, key_length)`, False at
+            values not to be attended to.
+        key_mask: Boolean tensor of shape `(batch, key_length)`, like
+            `value_mask`.
+        attention_mask: Boolean tensor of shape
+            `(batch, query_length, key_length)`. All masks that are given hold
+            together.
+        use_causal_mask: Whether queries attend only to keys at their own
+            position and before.
+        return_attention_scores: Whether to return the scores too.
+
+    Returns:
+        The outputs, of shape `(batch, query_length, value_dim)`, and on request
+        the scores: the share that each query gives to each key, of shape
+        `(batch, query_length, key_length)`. A query that may attend to nothing
+        reads zeros.
+
+    Raises:
+        ValueError: If an input does not have three axes.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        for name, shape in (
+            ("query", query_shape),
+            ("value", value_shape),
+            ("key", key_shape),
+        ):
+            if len(shape) != 3:
+                raise ValueError(
+                    f"`{name}` must have the shape (batch, length, hidden_dim). "
+                    f"Received: {name} of shape {tuple(shape)}."
+                )
+        self.build_score(query_shape[-1], key_shape[-1])
+
+    def build_score(self, query_dim: int, key_dim: int):
+        """Makes the weights that `score` uses, if it uses any."""
+
+    def score(self, query, key):
+        """Says how well each key matches each query, the more the better.
+
+        Args:
+            query: Float tensor of shape `(..., query_length, query_dim)`.
+            key: Float tensor of shape `(..., key_length, key_dim)`.
+
+        Returns:
+            A tensor of shape `(..., query_length, key_length)`.
+        """
+        raise NotImplementedError
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+    ):
+        key = value if key is None else key
+        visible = visible_keys(
+            query, value, query_mask, value_mask, key_mask, use_causal_mask
+        )
+        kept = join_masks(value_mask, key_mask)
+        if kept is not None:
+            # What is masked must stay finite: a score of zero takes it out then.
+            key, value = (ops.where(kept[..., None], x, 0) for x in (key, value))
+        outputs, scores = read_values(
+            self.score(query, key), value, join_masks(visible, attention_mask)
+        )
+        return (outputs, scores) if return_attention_scores else outputs
+
+    def get_config(self):
+        # Without this Keras refuses subclasses that are given a dtype policy.
+        return super().get_config()
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class DotProductAttention(Attention):
+    """Scores a key by `query key^T / sqrt(key_dim)`.
+
+    Without the scale it is the plain product, the variance of which grows with
+    `key_dim`, until the softmax picks one key and passes hardly any gradient.
+
+    Args:
+        scaled: Whether to divide by the square root of `key_dim`.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        As in `Attention`; `query_dim` and `key_dim` are the same.
+
+    Returns:
+        The outputs, of shape `(batch, query_length, value_dim)`, and on request
+        the scores, of shape `(batch, query_length, key_length)`.
+
+    Raises:
+        ValueError: If queries and keys differ in width.
+
+    Example:
+        >>> states = keras.random.normal((2, 5, 16))
+        >>> DotProductAttention()(states, states, use_causal_mask=True).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.1
+        ("dot"); scaled: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
+        section 3.2.1
+    """
+
+    def __init__(self, scaled: bool = True, **kwargs):
+        super().__init__(**kwargs)
+        self.scaled = scaled
+
+    def build_score(self, query_dim: int, key_dim: int):
+        if query_dim != key_dim:
+            raise ValueError(
+                "`query` and `key` must be of one width for a dot product; "
+                "`MultiplicativeAttention` takes them as they are. "
+                f"Received: query_dim={query_dim}, key_dim={key_dim}."
+            )
+
+    def score(self, query, key):
+        if self.scaled:
+            query = query * (1 / math.sqrt(query.shape[-1]))
+        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+
+    def get_config(self):
+        return {**super().get_config(), "scaled": self.scaled}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MultiplicativeAttention(Attention):
+    """Scores a key by `query W key^T`, with a learned matrix between the two.
+
+    Args:
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        As in `Attention`; `query_dim` and `key_dim` may differ.
+
+    Returns:
+        The outputs, of shape `(batch, query_length, value_dim)`, and on request
+        the scores, of shape `(batch, query_length, key_length)`.
+
+    Example:
+        >>> query = keras.random.normal((2, 5, 16))
+        >>> MultiplicativeAttention()(query, keras.random.normal((2, 7, 8))).shape
+        TensorShape([2, 5, 8])
+
+    Reference:
+        [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section 3.1
+        ("general")
+    """
+
+    def build_score(self, query_dim: int, key_dim: int):
+        self.kernel = self.add_weight(
+            shape=(query_dim, key_dim), initializer="glorot_uniform", name="kernel"
+        )
+
+    def score(self, query, key):
+        projected = ops.matmul(query, ops.cast(self.kernel, query.dtype))
+        return ops.matmul(projected, ops.swapaxes(key, -1, -2))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class AdditiveAttention(Attention):
+    """Scores a key by `u tanh(query W1 + key W2)`, a network of one hidden layer.
+
+    The hidden layer is computed for every pair of a query and a key: a tensor
+    of shape `(batch, query_length, key_length, units)`, where the products need
+    no more than the scores themselves.
+
+    Args:
+        units: Width of the hidden layer.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        As in `Attention`; `query_dim` and `key_dim` may differ.
+
+    Returns:
+        The outputs, of shape `(batch, query_length, value_dim)`, and on request
+        the scores, of shape `(batch, query_length, key_length)`.
+
+    Raises:
+        ValueError: If `units` is not positive.
+
+    Example:
+        >>> query = keras.random.normal((2, 5, 16))
+        >>> AdditiveAttention(units=3)(query, keras.random.normal((2, 7, 8))).shape
+        TensorShape([2, 5, 8])
+
+    Reference:
+        [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), section A.1.2
+    """
+
+    def __init__(self, units: int, **kwargs):
+        super().__init__(**kwargs)
+        if units < 1:
+            raise ValueError(
+                f"`units` must be a positive integer. Received: units={units}."
+            )
+        self.units = units
+
+    def build_score(self, query_dim: int, key_dim: int):
+        def kernel(name, shape):
+            return self.add_weight(shape=shape, initializer="glorot_uniform", name=name)
+
+        self.query_kernel = kernel("query_kernel", (query_dim, self.units))
+        self.key_kernel = kernel("key_kernel", (key_dim, self.units))
+        self.score_kernel = kernel("score_kernel", (self.units, 1))
+
+    def score(self, query, key):
+        query, key = (
+            ops.matmul(states, ops.cast(kernel, states.dtype))
+            for states, kernel in ((query, self.query_kernel), (key, self.key_kernel))
+        )
+        # (..., query, 1, units) + (..., 1, key, units)
+        hidden = ops.tanh(query[..., :, None, :] + key[..., None, :, :])
+        return ops.matmul(hidden, ops.cast(self.score_kernel, hidden.dtype))[..., 0]
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
