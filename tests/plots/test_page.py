@@ -204,6 +204,7 @@ def test_a_page_shows_the_parts_that_there_are():
     (part,) = data_of(attention_html(seen))["parts"]
     assert part["name"] == "decoder"
     assert part["queries"]["words"] == TARGET_WORDS
+    assert part["keys"]["words"] == ["<s>", *TARGET_WORDS[:-1]]
 
 
 @pytest.mark.parametrize(
