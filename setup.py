@@ -39,7 +39,7 @@ setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["keras_transformer", "keras_transformer.*"]),
-    package_data={"keras_transformer": ["recipes/*"]},
+    package_data={"keras_transformer": ["recipes/*", "plots/*.html"]},
     python_requires=">=3.10,<3.14",
     install_requires=[
         # Keras 3.12 and KerasHub 0.25 are the last that run on Python 3.10.
@@ -68,6 +68,7 @@ setup(
             "pytest>=8.4",
             "pytest-xdist>=3.6",
             "ruff~=0.17.0",
+            "scikit-learn>=1.5",  # its handwritten digits
         ],
     },
     entry_points={
