@@ -137,7 +137,7 @@ def test_the_source_and_the_past_do_matter(name):
     source[0, 1] = 6
     target[1, 1] = 9
     changes = np.abs(logits_of(model, source, target) - before).max(axis=-1)
-    assert np.all(changes[0, :4] > 0.01), "the source does not matter"
+    assert np.all(changes[0, :4] > 0.005), "the source does not matter"
     assert np.all(changes[1, 1:] > 0.01), "the past does not matter"
     assert changes[1, 0] < 1e-5
 
