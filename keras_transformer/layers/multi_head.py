@@ -173,7 +173,7 @@ class MultiHeadAttention(keras.layers.Layer):
             mask = join_masks(mask, attention_mask)
         # What is masked must stay finite: a score of zero takes it out after that.
         kept = join_masks(value_mask, key_mask)
-        if query is value and key in (None, value):
+        if query is value and (key is None or key is value):
             queries, keys, values = self._project(
                 query, self.query_projection, self.key_projection, self.value_projection
             )

@@ -208,6 +208,18 @@ def test_key_is_the_value_unless_given():
     np.testing.assert_array_equal(to_numpy(layer(QUERY, VALUE)), expected)
 
 
+@pytest.mark.parametrize("key_dims", [(KEY_DIM,), (KEY_DIM, VALUE_DIM)])
+def test_one_wide_projection_gives_what_three_narrow_ones_do(key_dims):
+    layer = randomised(MultiHeadAttention(HEADS, *key_dims), VALUE, VALUE)
+    states = ops.convert_to_tensor(VALUE)
+    copies = [ops.copy(states) for _ in range(3)]
+    expected = to_numpy(layer(*copies))
+    together = [(states, states), (states, states, states)]
+    apart = [(states, states, copies[0]), (states, copies[0], copies[0])]
+    for inputs in together + apart:
+        np.testing.assert_allclose(to_numpy(layer(*inputs)), expected, 1e-5, 1e-6)
+
+
 def test_projected_once_or_at_every_call_is_the_same():
     layer = randomised(MultiHeadAttention(HEADS, KEY_DIM, VALUE_DIM), QUERY, VALUE)
     mask = booleans(BATCH, KEYS)
