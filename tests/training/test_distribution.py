@@ -41,7 +41,7 @@ import numpy as np
 import tensorflow as tf
 from keras_transformer.models import Transformer
 from keras_transformer.training import (
-    Perplexity, TokenAccuracy, TokenCrossentropy, split_evenly
+    Adam, Perplexity, TokenAccuracy, TokenCrossentropy, split_evenly
 )
 
 cpu, = tf.config.list_physical_devices("CPU")
@@ -55,7 +55,11 @@ one = tf.distribute.get_strategy()
 # the keys, it makes a step of a rounding error unless epsilon is larger than that.
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(1.0),
-    "adam": lambda: keras.optimizers.Adam(0.01, epsilon=1e-4),
+    "slow": lambda: keras.optimizers.SGD(0.1),
+    "adam": lambda: Adam(0.01, epsilon=1e-4),
+    "accumulating": lambda: Adam(
+        0.01, epsilon=1e-4, gradient_accumulation_steps=2
+    ),
 }
 
 
@@ -86,7 +90,14 @@ def bigrams():
     return keras.Model({"target_ids": ids}, logits)
 
 
-MODELS = {"transformer": transformer, "bigrams": bigrams}
+def half():
+    return Transformer(
+        13, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11, dropout=0,
+        dtype="mixed_float16",
+    )
+
+
+MODELS = {"transformer": transformer, "bigrams": bigrams, "half": half}
 
 
 def train(strategy, model, optimizer, rows):
@@ -114,16 +125,23 @@ print(json.dumps([
     for case in json.loads(sys.argv[1])
 ]))
 """
-CASES = [("transformer", "adam", 6), ("bigrams", "sgd", 6), ("bigrams", "sgd", 5)]
+CASES = [
+    ("transformer", "adam", 6),
+    ("bigrams", "sgd", 6),
+    ("bigrams", "accumulating", 6),
+    ("bigrams", "sgd", 5),
+]
+# With Keras's scaling of the loss; sums over float16 are rounded as they are split.
+HALF = ("half", "slow", 6)
 
 
 @pytest.fixture(scope="module")
 def trained():
     """What one and two replicas make of the same data: weights and history."""
-    command = [sys.executable, "-c", REPLICAS, json.dumps(CASES)]
+    command = [sys.executable, "-c", REPLICAS, json.dumps([*CASES, HALF])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return dict(zip(CASES, json.loads(done.stdout), strict=True))
+    return dict(zip([*CASES, HALF], json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -132,7 +150,14 @@ def test_two_replicas_learn_what_one_does(trained, case):
     np.testing.assert_allclose(two["weights"], one["weights"], rtol=0, atol=3e-6)
 
 
-@pytest.mark.parametrize("case", CASES[:2])
+def test_two_replicas_learn_what_one_does_in_half_precision(trained):
+    one, two = trained[HALF]
+    np.testing.assert_allclose(two["weights"], one["weights"], rtol=0, atol=1e-3)
+    for name, values in one["history"].items():
+        np.testing.assert_allclose(two["history"][name], values, 2e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES[:3])
 def test_two_replicas_show_what_one_does(trained, case):
     one, two = (result["history"] for result in trained[case])
     assert one.keys() == two.keys()
@@ -142,7 +167,7 @@ def test_two_replicas_show_what_one_does(trained, case):
 
 
 def test_rows_of_padding_count_for_nothing_in_the_metrics(trained):
-    one, two = (result["history"] for result in trained[CASES[2]])
+    one, two = (result["history"] for result in trained[CASES[3]])
     for name in set(one) - {"loss", "val_loss"}:  # Keras weighs batches by their rows
         np.testing.assert_allclose(two[name], one[name], 1e-5, err_msg=name)
 
