@@ -151,15 +151,17 @@ def test_key_is_the_value_unless_given(name):
     np.testing.assert_array_equal(layer(QUERY, value, training=True), expected)
 
 
+@pytest.mark.parametrize("hidden_value", [6.5e4, np.inf, np.nan])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LAYERS)
-def test_padding_and_empty_rows_neither_change_nor_spoil_anything(name, dtype):
-    largest = {"float16": 6.5e4}.get(dtype, 3e38)
+def test_padding_and_empty_rows_neither_change_nor_spoil_anything(
+    name, dtype, hidden_value
+):
     value, key = VALUE, key_for(name)
     layer = randomised(LAYERS[name](dtype=dtype), QUERY, value, key)
     kept = MASKS["value_mask"] & [[True], [False]]
     hidden = [
-        np.where(MASKS["value_mask"][..., None], x, np.float32(largest))
+        np.where(MASKS["value_mask"][..., None], x, np.float32(hidden_value))
         for x in (value, key)
     ]
     before, after = (
