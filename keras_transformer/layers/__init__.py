@@ -2,7 +2,8 @@
 
 Reading order: `masks`, `positions`, `embeddings`, `attention`,
 `score_functions`, `attention_positions`, `multi_head`, `feed_forward`,
-`residual`, `part`, `encoder`, `decoder`, `causal`, `pooling`.
+`residual`, `part`, `encoder`, `decoder`, `causal`, `pooling`,
+`patches`.
 """
 
 from keras_transformer.layers.attention import (
@@ -21,6 +22,7 @@ from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.masks import causal_mask, padding_mask
 from keras_transformer.layers.multi_head import MultiHeadAttention
+from keras_transformer.layers.patches import ClassToken, PatchEmbedding
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.positions import (
     LearnedPositionalEncoding,
@@ -41,6 +43,7 @@ __all__ = [
     "AttentionPositions",
     "CausalBlock",
     "CausalDecoder",
+    "ClassToken",
     "Decoder",
     "DecoderBlock",
     "DotProductAttention",
@@ -51,6 +54,7 @@ __all__ = [
     "LinearPositionBias",
     "MultiHeadAttention",
     "MultiplicativeAttention",
+    "PatchEmbedding",
     "Residual",
     "RotaryEmbedding",
     "SinusoidalPositionalEncoding",

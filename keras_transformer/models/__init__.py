@@ -5,6 +5,7 @@ from keras_transformer.models.masked_language_model import MaskedLanguageModel
 from keras_transformer.models.text_classifier import TextClassifier
 from keras_transformer.models.text_encoder import TextEncoder
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.models.vision_transformer import VisionTransformer
 
 __all__ = [
     "LanguageModel",
@@ -12,4 +13,5 @@ __all__ = [
     "TextClassifier",
     "TextEncoder",
     "Transformer",
+    "VisionTransformer",
 ]

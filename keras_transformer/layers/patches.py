@@ -1,0 +1,126 @@
+"""Images as sequences: patches in place of words."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PatchEmbedding(keras.layers.Layer):
+    """Cuts images into square patches and projects each to a vector.
+
+    Patches are read row by row, from the left to the right.
+
+    Args:
+        patch_size: Height and width of a patch; divides those of the images.
+        hidden_dim: Width of the vectors.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor of shape `(batch, height, width, channels)`.
+
+    Returns:
+        A tensor of shape `(batch, patches, hidden_dim)`.
+
+    Raises:
+        ValueError: If a size is not positive, `inputs` do not have four axes, or
+            `patch_size` does not divide the height and the width.
+
+    Example:
+        >>> PatchEmbedding(patch_size=2, hidden_dim=16)(ops.ones((3, 8, 8, 1))).shape
+        TensorShape([3, 16, 16])
+
+    Reference:
+        [Dosovitskiy et al., 2020](https://arxiv.org/abs/2010.11929), section 3.1
+    """
+
+    def __init__(self, patch_size: int, hidden_dim: int, **kwargs):
+        super().__init__(**kwargs)
+        for name, size in (("patch_size", patch_size), ("hidden_dim", hidden_dim)):
+            if size < 1:
+                raise ValueError(
+                    f"`{name}` must be a positive integer. Received: {name}={size}."
+                )
+        self.patch_size = patch_size
+        self.hidden_dim = hidden_dim
+
+    def build(self, input_shape):
+        if len(input_shape) != 4:
+            raise ValueError(
+                "`inputs` must have the shape (batch, height, width, channels). "
+                f"Received: inputs of shape {tuple(input_shape)}."
+            )
+        _, height, width, channels = input_shape
+        if height % self.patch_size or width % self.patch_size:
+            raise ValueError(
+                "`patch_size` must divide the height and the width of the images. "
+                f"Received: patch_size={self.patch_size}, images of {height} x "
+                f"{width}."
+            )
+        self._project = keras.layers.Dense(
+            self.hidden_dim, name="project", dtype=self.dtype_policy
+        )
+        self._project.build((None, None, self.patch_size**2 * channels))
+
+    def call(self, inputs):
+        _, height, width, channels = inputs.shape
+        size = self.patch_size
+        rows, columns = height // size, width // size
+        patches = ops.reshape(inputs, (-1, rows, size, columns, size, channels))
+        patches = ops.transpose(patches, (0, 1, 3, 2, 4, 5))
+        # (batch, patches, pixels of a patch)
+        shape = (-1, rows * columns, size * size * channels)
+        return self._project(ops.reshape(patches, shape))
+
+    def compute_output_shape(self, input_shape):
+        batch, height, width, _ = input_shape
+        patches = (height // self.patch_size) * (width // self.patch_size)
+        return (batch, patches, self.hidden_dim)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "patch_size": self.patch_size,
+            "hidden_dim": self.hidden_dim,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ClassToken(keras.layers.Layer):
+    """Puts a learned vector before a sequence, to gather what the rest says.
+
+    What an encoder makes of that first position stands for the sequence as a
+    whole.
+
+    Args:
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor of shape `(batch, length, hidden_dim)`.
+
+    Returns:
+        A tensor of shape `(batch, 1 + length, hidden_dim)`.
+
+    Example:
+        >>> ClassToken()(ops.ones((2, 5, 16))).shape
+        TensorShape([2, 6, 16])
+
+    Reference:
+        [Dosovitskiy et al., 2020](https://arxiv.org/abs/2010.11929), section
+        3.1, after [Devlin et al., 2018](https://arxiv.org/abs/1810.04805)
+    """
+
+    def build(self, input_shape):
+        self.token = self.add_weight(
+            shape=(input_shape[-1],),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            name="token",
+        )
+
+    def call(self, inputs):
+        shape = (ops.shape(inputs)[0], 1, inputs.shape[-1])
+        token = ops.broadcast_to(ops.cast(self.token, inputs.dtype), shape)
+        return ops.concatenate([token, inputs], axis=1)
+
+    def compute_output_shape(self, input_shape):
+        batch, length, hidden_dim = input_shape
+        return (batch, None if length is None else length + 1, hidden_dim)

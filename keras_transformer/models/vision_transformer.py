@@ -1,0 +1,166 @@
+"""The vision Transformer: an image in, the class that it belongs to out."""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.patches import ClassToken, PatchEmbedding
+from keras_transformer.layers.positions import LearnedPositionalEncoding
+from keras_transformer.models.settings import (
+    SettingsModel,
+    check_sizes,
+    name_of,
+    policy_of,
+)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class VisionTransformer(SettingsModel):
+    """An encoder that reads an image as a sequence of patches.
+
+    A functional Keras model, with the paper's base sizes as defaults. It takes
+    images `(batch, height, width, channels)`, best scaled to about [-1, 1] or
+    [0, 1], and gives float32 logits `(batch, num_classes)`, for
+    `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. Positions
+    are learned.
+
+    Args:
+        image_shape: Height, width and channels of the images.
+        patch_size: Height and width of a patch; divides those of the images.
+        num_classes: Number of classes.
+        num_layers: Number of blocks.
+        hidden_dim: Width of the states.
+        num_heads: Number of attention heads; divides `hidden_dim`.
+        intermediate_dim: Inner width of the feed-forward networks.
+        dropout: Share dropped in training of each sub-layer's outputs and of
+            the sums of patches and positions.
+        normalize_first: Whether to normalise the inputs of each sub-layer (as
+            the paper does) rather than the sum after it.
+        activation: Inner activation of the feed-forward networks.
+        pooling: A layer from the states of the patches,
+            `(batch, patches, hidden_dim)`, to one vector, such as
+            `layers.AttentionPooling()`. None: the paper's class token.
+        dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
+        **kwargs: Base `Model` arguments, such as `name`.
+
+    Raises:
+        ValueError: If a size is not positive, `num_heads` does not divide
+            `hidden_dim`, or `patch_size` does not divide the images.
+
+    Example:
+        >>> model = VisionTransformer(
+        ...     image_shape=(8, 8, 1), patch_size=2, num_classes=10, num_layers=1,
+        ...     hidden_dim=16, num_heads=2, intermediate_dim=32,
+        ...     pooling=kt.layers.AttentionPooling(),
+        ... )
+        >>> model(np.zeros((3, 8, 8, 1))).shape
+        TensorShape([3, 10])
+
+    Reference:
+        [Dosovitskiy et al., 2020](https://arxiv.org/abs/2010.11929)
+    """
+
+    def __init__(
+        self,
+        image_shape,
+        patch_size: int,
+        num_classes: int,
+        num_layers: int = 12,
+        hidden_dim: int = 768,
+        num_heads: int = 12,
+        intermediate_dim: int = 3072,
+        dropout: float = 0.1,
+        normalize_first: bool = True,
+        activation="gelu",
+        pooling=None,
+        dtype=None,
+        **kwargs,
+    ):
+        if len(image_shape) != 3 or min(image_shape) < 1:
+            raise ValueError(
+                "`image_shape` must be (height, width, channels), three positive "
+                f"integers. Received: image_shape={image_shape}."
+            )
+        check_sizes(num_classes=num_classes)
+        policy = policy_of(dtype)
+        settings = {
+            "image_shape": list(image_shape),
+            "patch_size": patch_size,
+            "num_classes": num_classes,
+            "num_layers": num_layers,
+            "hidden_dim": hidden_dim,
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "normalize_first": normalize_first,
+            "activation": name_of(activation),
+            "pooling": pooling and keras.saving.serialize_keras_object(pooling),
+        }
+        height, width, _ = image_shape
+        embedding = PatchEmbedding(patch_size, hidden_dim, name="patches", dtype=policy)
+        num_positions = (height // patch_size) * (width // patch_size)
+        class_token = None
+        if pooling is None:
+            class_token = ClassToken(name="class_token", dtype=policy)
+            num_positions += 1
+        positions = LearnedPositionalEncoding(
+            max(num_positions, 1), name="positions", dtype=policy
+        )
+        encoder = Encoder(
+            num_layers,
+            num_heads,
+            intermediate_dim,
+            dropout=dropout,
+            normalize_first=normalize_first,
+            activation=activation,
+            name="encoder",
+            dtype=policy,
+        )
+        # In float32 whatever the policy, as are all logits.
+        classify = keras.layers.Dense(num_classes, name="logits", dtype="float32")
+
+        images = keras.Input(image_shape, name="images")
+        states = embedding(images)
+        if class_token is not None:
+            states = class_token(states)
+        states = positions(states)
+        states = keras.layers.Dropout(dropout, name="dropout", dtype=policy)(states)
+        states = encoder(states)
+        pooled = states[:, 0] if pooling is None else pooling(states)
+        super().__init__(
+            inputs=images,
+            outputs=classify(pooled),
+            settings=settings,
+            dtype=policy,
+            **kwargs,
+        )
+        self.embedding = embedding
+        self.class_token = class_token
+        self.positions = positions
+        self.encoder = encoder
+        self.pooling = pooling
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        pooling = config["pooling"] and keras.saving.deserialize_keras_object(
+            config["pooling"], custom_objects
+        )
+        return super().from_config({**config, "pooling": pooling}, custom_objects)
+
+    def attention_scores(self, images):
+        """What every patch looked at, in every layer and head.
+
+        Args:
+            images: Float tensor of shape `(batch, height, width, channels)`.
+
+        Returns:
+            A dictionary with the key `"encoder"`: a float tensor of shape
+            `(num_layers, batch, num_heads, positions, positions)`, whose rows
+            sum to one. The positions are those of the patches, row by row,
+            after that of the class token where there is one.
+        """
+        states = self.embedding(ops.convert_to_tensor(images, self.compute_dtype))
+        if self.class_token is not None:
+            states = self.class_token(states)
+        states = self.positions(states)
+        return {"encoder": self.encoder(states, return_attention_scores=True)[1]}
