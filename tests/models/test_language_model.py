@@ -312,7 +312,7 @@ def trained():
         metrics=[Perplexity()],
     )
     ids, labels = examples(phrases("de")[0])
-    model.fit(ids, labels, batch_size=32, epochs=8, shuffle=False, verbose=0)
+    model.fit(ids, labels, batch_size=32, epochs=16, shuffle=False, verbose=0)
     return model
 
 
