@@ -6,12 +6,11 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """`keras.layers.LayerNormalization` over the last axis, trained faster.
+    """`keras.layers.LayerNormalization` over the last axis, of fewer operations.
 
-    The numbers are the same. The gradient is written out: the derived one goes
-    over arrays of the size of the states about three times as often, which is
-    what a sub-layer of a small model spends most of its time on. Sums over all
-    positions are matrix products, which every backend does at full speed.
+    The numbers are the same. The gradient is written out, so that it goes over
+    arrays of the size of the states less often than the one that a backend
+    derives; sums over all positions are matrix products.
 
     Args:
         epsilon: Added to the variance before its root is taken.
