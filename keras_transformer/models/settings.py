@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.layers.masks import check_integer_ids
+from keras_transformer.layers.masks import check_ids
 
 
 class SettingsModel(keras.Model):
@@ -101,11 +101,11 @@ def check_special_ids(vocabulary_size, pad_id, **others):
 
 
 def check_called_with_ids(inputs, name):
-    """Raises `ValueError` where a model is called with what are no integers."""
+    """Raises `ValueError` unless a model is called with ids `(batch, length)`."""
     # Under several replicas Keras builds the model, in a graph, with the mean of
     # a batch, in float64.
     is_mean = not hasattr(inputs, "numpy") and (
         getattr(inputs, "dtype", None) == "float64"
     )
     if not is_mean:
-        check_integer_ids(inputs, name)
+        check_ids(inputs, name)

@@ -10,13 +10,13 @@ from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import (
     check_ids,
-    check_integer_ids,
     padding_mask,
 )
 from keras_transformer.layers.position_schemes import position_layer
 from keras_transformer.layers.positions import check_reach
 from keras_transformer.layers.templates import layer_config
 from keras_transformer.models.generation import GenerationMixin
+from keras_transformer.models.settings import check_called_with_ids
 
 PRESETS = {
     # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
@@ -248,12 +248,7 @@ class Transformer(GenerationMixin, keras.Model):
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):
             if isinstance(inputs, dict) and name in inputs:
-                ids = inputs[name]
-                # Under several replicas Keras builds the model, in a graph, with
-                # the mean of a batch, in float64.
-                is_mean = not hasattr(ids, "numpy") and ids.dtype == "float64"
-                if not is_mean:
-                    check_integer_ids(ids, name)
+                check_called_with_ids(inputs[name], name)
         return super().call(inputs, training=training, mask=mask)
 
     def generate(self, source_ids, search=None, max_length: int = 64):

@@ -363,7 +363,8 @@ def test_ids_that_are_not_integers_are_refused(name):
 
 
 def test_ids_of_another_rank_are_refused():
-    with pytest.raises(ValueError, match=r"'source_ids'.* Expected shape \(None, None"):
+    message = r"`source_ids` must have the shape \(batch, length\).* \(7,\)"
+    with pytest.raises(ValueError, match=message):
         logits_of(variant("post-norm"), SOURCE[0])
 
 
