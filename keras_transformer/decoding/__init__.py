@@ -1,6 +1,6 @@
 """From logits to sequences: searches of any model that takes cached steps.
 
-Reading order: `search`, `cache`, `next_symbols`, `independent`, `greedy`,
+Reading order: `cache`, `next_symbols`, `search`, `independent`, `greedy`,
 `sampling`, `beam`; then the controls, `processors` first.
 """
 

@@ -12,7 +12,6 @@ from keras_transformer.decoding.cache import (
     write_position,
 )
 from keras_transformer.decoding.gather import take_rows
-from keras_transformer.decoding.next_symbols import stepper
 from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
 
 
@@ -130,42 +129,50 @@ class BeamSearch(Search):
         self.length_penalty = length_penalty
         self.num_hypotheses = num_hypotheses
 
-    def search(self, model, inputs, max_length):
-        width = self.beam_width
-        memory, cache = model.start(inputs, width, max_length)
+    @property
+    def num_slots(self):
+        return self.beam_width
+
+    @property
+    def num_candidates(self):
         # Of one hypothesis' extensions no more can matter: the one that ends,
         # and one for each place of the next beam.
-        step = stepper(model, inputs, memory, self.processors, count=width + 1)
-        divisors = length_divisors(max_length, self.length_penalty)
+        return self.beam_width + 1
+
+    def first_hypotheses(self, model, inputs, max_length):
+        return begin(model, batch_size_of(inputs), self.beam_width, max_length)
+
+    def is_open(self, index, hypotheses):
+        live, finished = hypotheses
+        divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
         # The largest divisor still ahead leaves the most of a negative score,
         # whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
         largest_divisors = np.append(largest_divisors, divisors[-1])
+        within_reach = live.scores[:, 0] / ops.take(largest_divisors, index)
+        to_beat = finished.scores[:, self.num_hypotheses - 1]
+        return (index < len(divisors)) & (within_reach > to_beat)
 
-        def undecided(index, live, finished, cache):
-            within_reach = live.scores[:, 0] / ops.take(largest_divisors, index)
-            to_beat = finished.scores[:, self.num_hypotheses - 1]
-            return (index < max_length) & ops.any(within_reach > to_beat)
+    def grow(self, model, step, index, hypotheses, cache):
+        live, finished = hypotheses
+        symbols, cache = step(live.token_ids, live.ids, live.lineage, index, cache)
+        extensions = extend(live.scores, symbols)
+        is_end = extensions.token_ids == model.end_id
+        divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
+        divisor = ops.take(divisors, index)
+        finished = finish(finished, live, extensions, is_end, index, divisor)
+        live = survive(live, extensions, is_end, index)
+        # Nothing lives on where as many have finished as there are places,
+        # and all of them are ahead.
+        to_beat = ops.min(finished.scores, axis=1, keepdims=True)
+        is_open = live.scores[:, :1] / divisor > to_beat
+        live = live._replace(scores=ops.where(is_open, live.scores, -np.inf))
+        return (live, finished), cache
 
-        def grow(index, live, finished, cache):
-            symbols, cache = step(live.token_ids, live.ids, live.lineage, index, cache)
-            extensions = extend(live.scores, symbols)
-            is_end = extensions.token_ids == model.end_id
-            divisor = ops.take(divisors, index)
-            finished = finish(finished, live, extensions, is_end, index, divisor)
-            live = survive(live, extensions, is_end, index)
-            # Nothing lives on where as many have finished as there are places,
-            # and all of them are ahead.
-            to_beat = ops.min(finished.scores, axis=1, keepdims=True)
-            is_open = live.scores[:, :1] / divisor > to_beat
-            live = live._replace(scores=ops.where(is_open, live.scores, -np.inf))
-            return index + 1, live, finished, cache
-
-        live, finished = begin(model, batch_size_of(inputs), width, max_length)
-        index = ops.convert_to_tensor(0, dtype="int32")
-        state = (index, live, finished, cache)
-        _, live, finished, _ = ops.while_loop(undecided, grow, state)
-        unfinished = FinishedHypotheses(live.ids, live.scores / divisors[-1])
+    def best(self, hypotheses):
+        live, finished = hypotheses
+        divisor = length_divisors(live.ids.shape[-1], self.length_penalty)[-1]
+        unfinished = FinishedHypotheses(live.ids, live.scores / divisor)
         return Hypotheses(*best_of(finished, unfinished, self.num_hypotheses))
 
     def get_config(self):

@@ -15,6 +15,9 @@ class ForcedPrefix(Processor):
     forbid them. Where an id is negative or the model's `pad_id`, any symbol
     may come.
 
+    `model.generate` takes the ids as an input of what it has compiled, filled
+    up to 1, 2, 4, 8 and so on: another prefix is not compiled anew.
+
     Args:
         ids: One sequence of ids for all sentences, or a sequence of sequences,
             one for each sentence, of any lengths. A traced function may pass
@@ -49,12 +52,7 @@ class ForcedPrefix(Processor):
     def bind(self, model, inputs):
         table = self.ids if ops.is_tensor(self.ids) else _table(self.ids)
         table = ops.cast(table, "int32")
-        given, sentences = table.shape[0], keras.tree.flatten(inputs)[0].shape[0]
-        if None not in (given, sentences) and given not in (1, sentences):
-            raise ValueError(
-                "`ids` must be one sequence, or one for each sentence. "
-                f"Received: {given} sequences for {sentences} sentences."
-            )
+        _check_number(table.shape[0], keras.tree.flatten(inputs)[0].shape[0])
         is_forced = (table >= 0) & (table != model.pad_id)
         length = ops.shape(table)[1]
 
@@ -66,6 +64,18 @@ class ForcedPrefix(Processor):
             return forbid(logits, applies & (vocabulary_of(logits) != wanted))
 
         return process
+
+    def table(self, num_sentences):
+        is_tensor = ops.is_tensor(self.ids)
+        ids = ops.convert_to_numpy(self.ids) if is_tensor else _table(self.ids)
+        _check_number(len(ids), num_sentences)
+        length = ids.shape[1]
+        table = np.full((num_sentences, 1 << (length - 1).bit_length()), -1, "int32")
+        table[:, :length] = ids
+        return table
+
+    def with_table(self, table):
+        return ForcedPrefix([-1] if table is None else table)
 
     def get_config(self):
         if ops.is_tensor(self.ids):
@@ -84,6 +94,15 @@ def _frozen(ids):
             f"Received: ids={ids}."
         )
     return tuple(tuple(row) for row in ids) if rows is ids else tuple(ids)
+
+
+def _check_number(given, sentences):
+    """Raises `ValueError` unless there is one sequence, or one a sentence."""
+    if None not in (given, sentences) and given not in (1, sentences):
+        raise ValueError(
+            "`ids` must be one sequence, or one for each sentence. "
+            f"Received: {given} sequences for {sentences} sentences."
+        )
 
 
 def _table(ids):

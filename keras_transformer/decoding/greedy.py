@@ -24,11 +24,6 @@ class GreedySearch(IndependentSearch):
     def __init__(self, processors=()):
         super().__init__(processors=processors)
 
-    def chooser(self, model, inputs, max_length):
-        return choose_likeliest
-
-
-def choose_likeliest(symbols, index):
-    """Chooses the best symbol, at every position alike."""
-    logits, ids = symbols.likeliest()
-    return ids, logits
+    def choose(self, model, symbols, index, luck):
+        logits, ids = symbols.likeliest()
+        return ids, logits

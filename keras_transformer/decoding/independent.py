@@ -7,7 +7,6 @@ from keras import ops
 
 from keras_transformer.decoding.cache import own_lineage, write_position
 from keras_transformer.decoding.gather import take_rows
-from keras_transformer.decoding.next_symbols import stepper
 from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
 
 
@@ -17,12 +16,17 @@ class GrowingHypotheses(NamedTuple):
     Attributes:
         token_ids: The last symbol, of shape `(batch, hypotheses)`.
         ids: All symbols so far, of shape `(batch, hypotheses, max_length)`.
+        lineage: Who wrote them into the cache, of the shape of `ids`.
+        luck: What the choice of symbols depends on besides, a nested structure
+            of tensors with the batch first.
         scores: Log-probability so far, of shape `(batch, hypotheses)`.
         ended: Whether nothing follows, of shape `(batch, hypotheses)`.
     """
 
     token_ids: object
     ids: object
+    lineage: object
+    luck: object
     scores: object
     ended: object
 
@@ -30,7 +34,7 @@ class GrowingHypotheses(NamedTuple):
 class IndependentSearch(Search):
     """Base of searches that settle on one symbol after the other.
 
-    Subclasses say on which with `chooser`. A hypothesis for which no symbol is
+    Subclasses say on which with `choose`. A hypothesis for which no symbol is
     allowed any more stops there, with a score of minus infinity.
 
     Args:
@@ -38,7 +42,7 @@ class IndependentSearch(Search):
         processors: Sequence of `Processor`, applied in this order.
     """
 
-    #: How many of the best symbols `chooser` wants to see.
+    #: How many of the best symbols `choose` wants to see.
     num_candidates = 1
 
     def __init__(self, num_hypotheses: int = 1, processors=()):
@@ -50,44 +54,62 @@ class IndependentSearch(Search):
             )
         self.num_hypotheses = num_hypotheses
 
-    def chooser(self, model, inputs, max_length):
-        """Prepares the choice of symbols, before the loop begins.
+    @property
+    def num_slots(self):
+        return self.num_hypotheses
+
+    def luck(self, model, inputs, max_length):
+        """Returns what `choose` depends on besides, drawn before the first step.
+
+        A nested structure of tensors with the batch first.
+        """
+        return ()
+
+    def choose(self, model, symbols, index, luck):
+        """Chooses a symbol for every hypothesis.
+
+        Args:
+            model: The model that is searched.
+            symbols: `NextSymbols`.
+            index: Their scalar position.
+            luck: What the method of that name returned.
 
         Returns:
-            A function of `(symbols, index)`, `NextSymbols` and their scalar
-            position, that returns int32 ids and their float32 logits, both of
-            shape `(batch, hypotheses)`.
+            Int32 ids and their float32 logits, of shape `(batch, hypotheses)`.
         """
         raise NotImplementedError
 
-    def search(self, model, inputs, max_length):
+    def first_hypotheses(self, model, inputs, max_length):
         shape = (batch_size_of(inputs), self.num_hypotheses)
-        memory, cache = model.start(inputs, self.num_hypotheses, max_length)
-        step = stepper(model, inputs, memory, self.processors, self.num_candidates)
-        choose = self.chooser(model, inputs, max_length)
-        lineage = own_lineage(*shape, max_length)
-
-        def unfinished(index, state, cache):
-            return (index < max_length) & ~ops.all(state.ended)
-
-        def grow(index, state, cache):
-            symbols, cache = step(state.token_ids, state.ids, lineage, index, cache)
-            chosen, logits = choose(symbols, index)
-            gains = logits - symbols.normalizer[..., 0]
-            scores = ops.where(state.ended, state.scores, state.scores + gains)
-            ended = state.ended | (scores == -np.inf)
-            token_ids = ops.where(ended, model.pad_id, chosen)
-            ids = write_position(state.ids, index, token_ids)
-            ended = ended | (token_ids == model.end_id)
-            return index + 1, GrowingHypotheses(token_ids, ids, scores, ended), cache
-
-        state = GrowingHypotheses(
+        return GrowingHypotheses(
             token_ids=ops.full(shape, model.start_id, dtype="int32"),
             ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
+            lineage=own_lineage(*shape, max_length),
+            luck=self.luck(model, inputs, max_length),
             scores=ops.zeros(shape, dtype="float32"),
             ended=ops.zeros(shape, dtype="bool"),
         )
-        index = ops.convert_to_tensor(0, dtype="int32")
-        _, state, _ = ops.while_loop(unfinished, grow, (index, state, cache))
-        scores, order = ops.top_k(state.scores, self.num_hypotheses)
-        return Hypotheses(take_rows(state.ids, order), scores)
+
+    def is_open(self, index, hypotheses):
+        max_length = hypotheses.ids.shape[-1]
+        return (index < max_length) & ~ops.all(hypotheses.ended, axis=1)
+
+    def grow(self, model, step, index, hypotheses, cache):
+        old = hypotheses
+        symbols, cache = step(old.token_ids, old.ids, old.lineage, index, cache)
+        chosen, logits = self.choose(model, symbols, index, old.luck)
+        gains = logits - symbols.normalizer[..., 0]
+        scores = ops.where(old.ended, old.scores, old.scores + gains)
+        ended = old.ended | (scores == -np.inf)
+        token_ids = ops.where(ended, model.pad_id, chosen)
+        grown = old._replace(
+            token_ids=token_ids,
+            ids=write_position(old.ids, index, token_ids),
+            scores=scores,
+            ended=ended | (token_ids == model.end_id),
+        )
+        return grown, cache
+
+    def best(self, hypotheses):
+        scores, order = ops.top_k(hypotheses.scores, self.num_hypotheses)
+        return Hypotheses(take_rows(hypotheses.ids, order), scores)

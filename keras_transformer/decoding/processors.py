@@ -23,6 +23,9 @@ class Processor(Configurable):
     def bind(self, model, inputs):
         """Reads what there is to know before the first step.
 
+        It is called again when some sentences have ended and the others go on,
+        with the inputs of these.
+
         Args:
             model: The model that is searched, with its `pad_id` and `end_id`.
             inputs: What it was given: a limit may depend on the source.
@@ -36,6 +39,20 @@ class Processor(Configurable):
             that the logits are for.
         """
         raise NotImplementedError
+
+    def table(self, num_sentences: int):
+        """Returns what the processor itself says of each sentence, if anything.
+
+        `model.generate` gives it to the compiled search as an input. So what
+        it holds may change from call to call, and nothing is compiled anew.
+
+        Returns:
+            An integer array with a row for each sentence, or None.
+        """
+
+    def with_table(self, table):
+        """Returns the processor with another table; with None, one without."""
+        return self
 
 
 def forbid(logits, forbidden):

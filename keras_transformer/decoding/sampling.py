@@ -5,7 +5,6 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.gather import pick
-from keras_transformer.decoding.greedy import choose_likeliest
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import forbid, vocabulary_of
 from keras_transformer.decoding.search import batch_size_of
@@ -91,29 +90,31 @@ class Sampling(IndependentSearch):
     def num_candidates(self):
         return 1 if self.top_k is None else self.top_k
 
-    def chooser(self, model, inputs, max_length):
+    def luck(self, model, inputs, max_length):
         if self.temperature == 0:
-            return choose_likeliest
+            return ()
         # One number decides on a symbol, whatever the size of the vocabulary.
         rows = self.rows(inputs, model.pad_id)
-        numbers = uniforms(max_length, rows, self.seed)
+        numbers = ops.transpose(uniforms(max_length, rows, self.seed))
+        return ops.reshape(numbers, (-1, self.num_hypotheses, max_length))
 
-        def choose(symbols, index):
-            ids, logits = symbols.best_ids, symbols.best_logits
-            if self.top_k is None:
-                is_padding = vocabulary_of(symbols.logits) == model.pad_id
-                ids, logits = None, forbid(symbols.logits, is_padding)
-            hypotheses, size = logits.shape[1:]
-            weights = self.weigh(logits, symbols.likeliest()[0][..., None])
-            weights = ops.reshape(weights, (-1, size))
-            drawn = draw(weights, ops.take(numbers, index, axis=0))
-            logits = pick(ops.reshape(logits, (-1, size)), drawn)
-            if ids is not None:
-                drawn = pick(ops.reshape(ids, (-1, size)), drawn)
-            shape = (-1, hypotheses)
-            return ops.reshape(drawn, shape), ops.reshape(logits, shape)
-
-        return choose
+    def choose(self, model, symbols, index, luck):
+        if self.temperature == 0:
+            logits, ids = symbols.likeliest()
+            return ids, logits
+        ids, logits = symbols.best_ids, symbols.best_logits
+        if self.top_k is None:
+            is_padding = vocabulary_of(symbols.logits) == model.pad_id
+            ids, logits = None, forbid(symbols.logits, is_padding)
+        hypotheses, size = logits.shape[1:]
+        weights = self.weigh(logits, symbols.likeliest()[0][..., None])
+        weights = ops.reshape(weights, (-1, size))
+        drawn = draw(weights, ops.reshape(ops.take(luck, index, axis=-1), (-1,)))
+        logits = pick(ops.reshape(logits, (-1, size)), drawn)
+        if ids is not None:
+            drawn = pick(ops.reshape(ids, (-1, size)), drawn)
+        shape = (-1, hypotheses)
+        return ops.reshape(drawn, shape), ops.reshape(logits, shape)
 
     def rows(self, inputs, pad_id):
         """Returns what tells all hypotheses apart, of shape `(rows,)`."""

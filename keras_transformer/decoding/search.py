@@ -1,11 +1,13 @@
 """What every search shares: its contract with the model, and its result."""
 
+import copy
 from typing import NamedTuple, Protocol
 
 import keras
 from keras import ops
 
 from keras_transformer.decoding.configurable import Configurable
+from keras_transformer.decoding.next_symbols import stepper
 
 
 class Hypotheses(NamedTuple):
@@ -44,9 +46,9 @@ class CachedModel(Protocol):
             max_length: Positions that the cache must hold.
 
         Returns:
-            `(memory, cache)`, nested structures of tensors. The memory holds
-            what every step reads, one entry a sentence; the cache holds what
-            steps write, and keeps its shapes.
+            `(memory, cache)`, nested structures of tensors with the batch
+            first. The memory holds what every step reads; the cache holds
+            what steps write, and keeps its shapes.
         """
 
     def step(self, token_ids, memory, cache, index, visible):
@@ -69,6 +71,28 @@ class CachedModel(Protocol):
         """
 
 
+class SearchState(NamedTuple):
+    """How far a search has come.
+
+    All but `index` are nested structures of tensors with the batch first, so
+    that some of the sentences can go on without the others.
+
+    Attributes:
+        index: Scalar int32 position of the symbol to come.
+        inputs: What the model was given.
+        memory: What its `start` returned.
+        hypotheses: What the search knows of its hypotheses, in a form of its
+            own.
+        cache: As `start` or the last `step` returned it.
+    """
+
+    index: object
+    inputs: object
+    memory: object
+    hypotheses: object
+    cache: object
+
+
 class Search(Configurable):
     """Base of the searches: finds sequences that a model thinks likely.
 
@@ -76,8 +100,16 @@ class Search(Configurable):
     or without `jit_compile`; `jax.jit`). Its one loop ends as soon as every
     sentence has ended. It never produces the model's `pad_id`.
 
+    A call is `begin`, `advance` and `best`, and computes every sentence until
+    the last of them has ended. Who calls these by themselves may `advance` in
+    several parts and drop sentences in between, as `model.generate` does.
+
     Scores are made of the model's own log-probabilities. What is forbidden
     narrows the choice, but what remains keeps its probability.
+
+    Subclasses offer `first_hypotheses`, `is_open`, `grow` and `best`, and say
+    with `num_slots` how many hypotheses of a sentence grow side by side, and
+    with `num_candidates` how many of the likeliest symbols they look at.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -100,15 +132,100 @@ class Search(Configurable):
         Raises:
             ValueError: If `max_length` is not a positive integer.
         """
+        state = self.begin(model, inputs, max_length)
+        return self.best(self.advance(model, state).hypotheses)
+
+    def begin(self, model: CachedModel, inputs, max_length: int) -> SearchState:
+        """Reads the inputs; arguments are those of a call."""
         if not isinstance(max_length, int) or max_length < 1:
             raise ValueError(
                 "`max_length` must be a positive integer. "
                 f"Received: max_length={max_length}."
             )
-        return self.search(model, inputs, max_length)
+        memory, cache = model.start(inputs, self.num_slots, max_length)
+        return SearchState(
+            index=ops.convert_to_tensor(0, dtype="int32"),
+            inputs=inputs,
+            memory=memory,
+            hypotheses=self.first_hypotheses(model, inputs, max_length),
+            cache=cache,
+        )
 
-    def search(self, model, inputs, max_length):
+    def advance(self, model: CachedModel, state: SearchState, most_open=0):
+        """Takes steps until few sentences are open.
+
+        Args:
+            model: The model that the search began with.
+            state: As `begin` or `advance` returned it, or some rows of that.
+            most_open: Number of open sentences to stop at, an integer or a
+                scalar tensor.
+
+        Returns:
+            The new `SearchState`.
+        """
+        step = stepper(
+            model, state.inputs, state.memory, self.processors, self.num_candidates
+        )
+
+        def goes_on(index, hypotheses, cache):
+            is_open = self.is_open(index, hypotheses)
+            return ops.sum(ops.cast(is_open, "int32")) > most_open
+
+        def grow(index, hypotheses, cache):
+            hypotheses, cache = self.grow(model, step, index, hypotheses, cache)
+            return index + 1, hypotheses, cache
+
+        index, hypotheses, cache = ops.while_loop(
+            goes_on, grow, (state.index, state.hypotheses, state.cache)
+        )
+        return state._replace(index=index, hypotheses=hypotheses, cache=cache)
+
+    def first_hypotheses(self, model, inputs, max_length):
+        """Returns the hypotheses before the first step."""
         raise NotImplementedError
+
+    def is_open(self, index, hypotheses):
+        """Says which sentences need another step, of shape `(batch,)`.
+
+        A sentence that needs none never does again, and further steps do not
+        change the best that was found for it.
+        """
+        raise NotImplementedError
+
+    def grow(self, model, step, index, hypotheses, cache):
+        """Adds a symbol to the hypotheses of open sentences.
+
+        Args:
+            model: The model that is searched.
+            step: What `stepper` returned.
+            index: Scalar position of the symbol.
+            hypotheses: The hypotheses so far.
+            cache: The cache so far.
+
+        Returns:
+            `(hypotheses, cache)`.
+        """
+        raise NotImplementedError
+
+    def best(self, hypotheses) -> Hypotheses:
+        """Returns what was found, for good where a sentence is no longer open."""
+        raise NotImplementedError
+
+    def tables(self, num_sentences: int) -> dict:
+        """Returns the `Processor.table`s that there are, by the processor's place."""
+        tables = (one.table(num_sentences) for one in self.processors)
+        return {
+            str(place): table for place, table in enumerate(tables) if table is not None
+        }
+
+    def with_tables(self, tables: dict):
+        """Returns a search like this one whose processors have other tables."""
+        search = copy.copy(self)
+        search.processors = tuple(
+            one.with_table(tables[str(place)]) if str(place) in tables else one
+            for place, one in enumerate(self.processors)
+        )
+        return search
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object

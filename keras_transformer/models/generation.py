@@ -2,11 +2,11 @@
 
 import functools
 
-import keras
 import numpy as np
 
-from keras_transformer.decoding import GreedySearch
+from keras_transformer.decoding import GreedySearch, Hypotheses
 from keras_transformer.layers.masks import check_integer_ids
+from keras_transformer.models.compiled_search import CompiledSearch
 
 MOST_COMPILED = 64  # pairs of search and length, the latest of which are kept
 
@@ -16,6 +16,8 @@ class GenerationMixin:
 
     def generate(self, source_ids, search=None, max_length: int = 64):
         """Decodes with a search, compiled once for each search and length.
+
+        Sentences that end early drop out of the batch; see `CompiledSearch`.
 
         Args:
             source_ids: Integer array or tensor of shape
@@ -41,21 +43,10 @@ class GenerationMixin:
         search = GreedySearch() if search is None else search
         if "_compiled_search" not in self.__dict__:
             # Out of sight of the model, which saves what it sees.
-            make = functools.partial(_SearchModel, self)
+            make = functools.partial(CompiledSearch, self)
             self.__dict__["_compiled_search"] = functools.lru_cache(MOST_COMPILED)(make)
+        # What is known of each sentence is no part of what is compiled.
+        tables = search.tables(len(source_ids))
+        search = search.with_tables(dict.fromkeys(tables))
         compiled = self.__dict__["_compiled_search"](search, max_length)
-        return compiled.predict_on_batch(source_ids)
-
-
-class _SearchModel(keras.Model):
-    """A search as a Keras model: `predict_on_batch` compiles on any backend."""
-
-    def __init__(self, model, search, max_length):
-        super().__init__(name="search")
-        self.model = model
-        self.search = search
-        self.max_length = max_length
-        self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
-
-    def call(self, source_ids):
-        return self.search(self.model, source_ids, self.max_length)
+        return Hypotheses(*compiled(source_ids, tables))
