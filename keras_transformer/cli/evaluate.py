@@ -7,13 +7,22 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.models import choose_search, load_translator
+from keras_transformer.cli.models import (
+    choose_processors,
+    choose_search,
+    load_translator,
+)
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
     Data,
     LengthPenalty,
+    MaxLength,
+    MaxLengthRatio,
+    MinLength,
     Model,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
 )
 from keras_transformer.cli.progress import track
 from keras_transformer.recipe import Recipe
@@ -52,6 +61,11 @@ def evaluate(
     ] = None,
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
+    max_length_ratio: MaxLengthRatio = None,
+    no_repeat_ngram_size: NoRepeatNgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
     batch_size: BatchSize = 32,
 ):
     """Score a translator with BLEU on held-out text.
@@ -76,7 +90,10 @@ def evaluate(
     sources = text.paths(split.value, "source")
     references = text.paths(split.value, "target")
     translator = load_translator(model)
-    search = choose_search(model, beam_width, length_penalty)
+    processors = choose_processors(
+        min_length, max_length_ratio, no_repeat_ngram_size, repetition_penalty
+    )
+    search = choose_search(model, beam_width, length_penalty, processors)
     from keras_transformer.text import check_parallel_files
     from keras_transformer.training import cased_bleu, paper_protocol_bleu
 
@@ -88,7 +105,9 @@ def evaluate(
     start = time.monotonic()
     translations = list(
         track(
-            translator.translate_stream(_lines(sources), search, batch_size=batch_size),
+            translator.translate_stream(
+                _lines(sources), search, batch_size, max_length
+            ),
             total,
         )
     )

@@ -5,8 +5,21 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.models import choose_search, load_translator
-from keras_transformer.cli.options import BeamWidth, LengthPenalty, Model
+from keras_transformer.cli.models import (
+    choose_processors,
+    choose_search,
+    load_translator,
+)
+from keras_transformer.cli.options import (
+    BeamWidth,
+    LengthPenalty,
+    MaxLength,
+    MaxLengthRatio,
+    MinLength,
+    Model,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+)
 
 
 def export(
@@ -22,6 +35,11 @@ def export(
     ],
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
+    max_length_ratio: MaxLengthRatio = None,
+    no_repeat_ngram_size: NoRepeatNgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 
@@ -31,9 +49,12 @@ def export(
     Example: `keras-transformer export runs/en-de saved_models/en-de`
     """
     translator = load_translator(model)
-    search = choose_search(model, beam_width, length_penalty)
+    processors = choose_processors(
+        min_length, max_length_ratio, no_repeat_ngram_size, repetition_penalty
+    )
+    search = choose_search(model, beam_width, length_penalty, processors)
     path = next_version(folder)
-    translator.export(path, search=search)
+    translator.export(path, search, max_length)
     typer.echo(f"The SavedModel is in {path}.")
 
 

@@ -25,7 +25,12 @@ def load_translator(folder: Path):
     return Translator.load(folder)
 
 
-def choose_search(folder: Path, beam_width: int | None, length_penalty: float | None):
+def choose_search(
+    folder: Path,
+    beam_width: int | None,
+    length_penalty: float | None,
+    processors=(),
+):
     """Returns the search asked for; what is not said is as the run's recipe has it.
 
     Returns:
@@ -39,5 +44,23 @@ def choose_search(folder: Path, beam_width: int | None, length_penalty: float | 
     if length_penalty is None:
         length_penalty = settings.length_penalty
     if beam_width == 1:
-        return GreedySearch()
-    return BeamSearch(beam_width, length_penalty=length_penalty)
+        return GreedySearch(processors)
+    return BeamSearch(beam_width, length_penalty, processors=processors)
+
+
+def choose_processors(
+    min_length: int | None,
+    max_length_ratio: float | None,
+    no_repeat_ngram_size: int | None,
+    repetition_penalty: float | None,
+) -> list:
+    """Returns the processors of `keras_transformer.decoding` that are asked for."""
+    from keras_transformer import decoding
+
+    settings = {
+        decoding.MinimumLength: min_length,
+        decoding.MaximumLength: max_length_ratio,
+        decoding.NoRepeatNgram: no_repeat_ngram_size,
+        decoding.RepetitionPenalty: repetition_penalty,
+    }
+    return [kind(one) for kind, one in settings.items() if one is not None]

@@ -42,6 +42,50 @@ LengthPenalty = Annotated[
         show_default=False,
     ),
 ]
+MinLength = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Fewest subwords of a translation, end symbol included.",
+        show_default=False,
+    ),
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Most subwords of a translation, end symbol included; what is not at its "
+        "end is cut. [default: twice those of the source, or more]",
+        show_default=False,
+    ),
+]
+MaxLengthRatio = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Most subwords of a translation for each of its source, such as 1.5: "
+        "there it has to end.",
+        show_default=False,
+    ),
+]
+NoRepeatNgramSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Subwords that never come twice in the same order, such as 3: against "
+        "translations that repeat themselves.",
+        show_default=False,
+    ),
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        help="How much less likely subwords become that the translation has already; "
+        "1 changes nothing, 1.2 is usual.",
+        show_default=False,
+    ),
+]
 BatchSize = Annotated[
     int, typer.Option(min=1, help="Sentences that are translated at once.")
 ]

@@ -11,8 +11,22 @@ from typing import Annotated
 import typer
 
 from keras_transformer.cli.errors import say
-from keras_transformer.cli.models import choose_search, load_translator
-from keras_transformer.cli.options import BatchSize, BeamWidth, LengthPenalty, Model
+from keras_transformer.cli.models import (
+    choose_processors,
+    choose_search,
+    load_translator,
+)
+from keras_transformer.cli.options import (
+    BatchSize,
+    BeamWidth,
+    LengthPenalty,
+    MaxLength,
+    MaxLengthRatio,
+    MinLength,
+    Model,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+)
 from keras_transformer.cli.pictures import check_picture, write_attention
 from keras_transformer.cli.progress import track
 
@@ -50,6 +64,11 @@ def translate(
     ] = None,
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
+    max_length_ratio: MaxLengthRatio = None,
+    no_repeat_ngram_size: NoRepeatNgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
     batch_size: BatchSize = 32,
 ):
     """Translate a file or standard input, line by line.
@@ -73,7 +92,10 @@ def translate(
     # A faulty file is found before anything is written.
     total = None if text is None else sum(1 for _ in read_lines(text))
     at_once = batch_size == 1 or (text is None and sys.stdin.isatty())
-    search = choose_search(model, beam_width, length_penalty)
+    processors = choose_processors(
+        min_length, max_length_ratio, no_repeat_ngram_size, repetition_penalty
+    )
+    search = choose_search(model, beam_width, length_penalty, processors)
     translated = _translated(
         translator,
         lines,
@@ -81,6 +103,7 @@ def translate(
         chunk_size=1 if at_once else 32 * batch_size,
         search=search,
         batch_size=batch_size,
+        max_length=max_length,
     )
     # Both on one terminal would be in each other's way.
     alone = output is not None or not sys.stdout.isatty()

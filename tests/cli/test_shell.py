@@ -1,5 +1,6 @@
 import contextlib
 import gzip
+import json
 import os
 import shutil
 import signal
@@ -14,7 +15,13 @@ from typer.testing import CliRunner
 
 from keras_transformer import Translator
 from keras_transformer.cli import app
-from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.decoding import (
+    BeamSearch,
+    GreedySearch,
+    MaximumLength,
+    NoRepeatNgram,
+    RepetitionPenalty,
+)
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
@@ -145,6 +152,25 @@ def test_options_choose_the_search(run, options, search):
     assert result.stdout.splitlines() == wanted
 
 
+@pytest.mark.parametrize(
+    ("option", "processors", "max_length"),
+    [
+        (["--max-length", 3], [], 3),
+        (["--max-length-ratio", 0.5], [MaximumLength(0.5)], None),
+        (["--no-repeat-ngram-size", 1], [NoRepeatNgram(1)], None),
+        (["--repetition-penalty", 5], [RepetitionPenalty(5.0)], None),
+    ],
+)
+def test_options_control_what_is_produced(run, option, processors, max_length):
+    search = BeamSearch(2, length_penalty=0.6, processors=processors)
+    lines = sentences(3, seed=5)
+    translator = Translator.load(run / "translator")
+    wanted = translator.translate(lines, search, max_length=max_length)
+    assert wanted != translator.translate(lines, BeamSearch(2, length_penalty=0.6))
+    result = shell("translate", run, *option, stdin="\n".join(lines))
+    assert result.stdout.splitlines() == wanted
+
+
 def test_a_sentence_that_is_too_long_is_told_by_its_line(run):
     result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
     assert result.exit_code == 0
@@ -154,7 +180,8 @@ def test_a_sentence_that_is_too_long_is_told_by_its_line(run):
 
 def test_both_bleu_figures_come_with_their_signatures(run, tmp_path):
     output = tmp_path / "output"
-    result = shell("evaluate", run, "--split", "test", "--output", output)
+    options = ("--split", "test", "--output", output, "--repetition-penalty", 1.2)
+    result = shell("evaluate", run, *options)
     assert result.exit_code == 0, result.stderr
     cased, paper, count = result.stdout.splitlines()
     assert cased.startswith("cased BLEU")
@@ -191,10 +218,15 @@ def test_averaging_makes_the_translator_anew(run, tmp_path):
 
 def test_exports_are_numbered(run, tmp_path):
     (tmp_path / "served" / "4").mkdir(parents=True)
-    result = shell("export", run, tmp_path / "served", "--beam-width", 1)
+    options = ("--beam-width", 1, "--min-length", 2, "--max-length", 11)
+    result = shell("export", run, tmp_path / "served", *options)
     assert result.exit_code == 0, result.stderr
     assert f"in {tmp_path / 'served' / '5'}." in result.stdout
     assert (tmp_path / "served" / "5" / "saved_model.pb").is_file()
+    settings = tmp_path / "served" / "5" / "assets.extra" / "translator.json"
+    settings = json.loads(settings.read_text())
+    assert settings["max_target_length"] == 11
+    assert settings["search"]["processors"][0]["config"] == {"length": 2}
 
 
 def test_the_demo_trains_translates_and_exports(tmp_path):
