@@ -1,0 +1,98 @@
+"""What a batch costs in which most sentences end at once and one runs on.
+
+    python benchmarks/early_end.py
+
+Prints milliseconds of a search, the least of several calls in turn: with all
+sentences searched until the last has ended, and with the last eighth going on by
+itself; and how many times as fast that is.
+"""
+
+import argparse
+import os
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.models.compiled_search import CompiledSearch
+
+VOCABULARY, SOURCE_LENGTH, ROWS = 8000, 24, 32
+
+
+@keras.saving.register_keras_serializable(package="benchmark")
+class EndsAt(kt.decoding.Processor):
+    """Ends each sentence at the length that its first id names."""
+
+    def bind(self, model, inputs):
+        lengths = inputs[:, 0][:, None, None]
+
+        def process(logits, ids, index):
+            is_end = np.arange(logits.shape[-1]) == model.end_id
+            return ops.where(is_end == (index + 1 >= lengths), logits, -np.inf)
+
+        return process
+
+
+def batches(max_length):
+    """Lengths of the translations of a batch, by what to call it."""
+    random = np.random.default_rng(0)
+    spread = random.integers(max_length // 8, max_length // 2, ROWS)
+    spread[-1] = 0.7 * max_length
+    return {
+        "one runs on": np.array([max_length // 8] * (ROWS - 1) + [max_length]),
+        "spread, one longer": spread,
+        "all end together": np.full(ROWS, max_length // 2),
+    }
+
+
+def milliseconds(searches, inputs, calls):
+    """Times the searches in turn, after one call of each to compile it."""
+    least = [np.inf] * len(searches)
+    for call in range(calls + 1):
+        for place, find in enumerate(searches):
+            start = time.perf_counter()
+            find(inputs, {})
+            seconds = time.perf_counter() - start
+            least[place] = min(least[place], 1000 * seconds) if call else np.inf
+    return least
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--beam-width", type=int, default=1)
+    parser.add_argument("--max-length", type=int, default=64)
+    parser.add_argument("--calls", type=int, default=7)
+    parser.add_argument("--jit-compile", action="store_true")
+    settings = parser.parse_args()
+    for threading in ("intra", "inter"):
+        set_threads = f"set_{threading}_op_parallelism_threads"
+        getattr(tf.config.threading, set_threads)(2)
+    keras.utils.set_random_seed(0)
+    model = kt.models.Transformer(
+        VOCABULARY, num_layers=3, hidden_dim=256, num_heads=4, intermediate_dim=1024
+    )
+    model.compile(jit_compile=settings.jit_compile)
+    search = (
+        kt.decoding.BeamSearch(settings.beam_width, processors=[EndsAt()])
+        if settings.beam_width > 1
+        else kt.decoding.GreedySearch([EndsAt()])
+    )
+    whole, in_parts = (
+        CompiledSearch(model, search, settings.max_length, patience=patience)
+        for patience in (np.inf, 0.0)
+    )
+    random = np.random.default_rng(1)
+    for name, lengths in batches(settings.max_length).items():
+        inputs = random.integers(4, VOCABULARY, (ROWS, SOURCE_LENGTH), dtype="int32")
+        inputs[:, 0] = lengths
+        before, after = milliseconds([whole, in_parts], inputs, settings.calls)
+        print(f"{name:20}{before:8.0f} ms {after:8.0f} ms  {before / after:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
