@@ -11,6 +11,7 @@ from keras_transformer.layers.attention import (
     split_heads,
     visible_keys,
 )
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.position_schemes import attention_positions
 from keras_transformer.layers.score_functions import Attention
 from keras_transformer.layers.templates import copy_layer, layer_config
@@ -142,7 +143,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.output_projection = projection(
             "output", query_shape[-1], (*query_shape[:-1], value_width)
         )
-        self._dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
         head_shape = (None, None, self.key_dim)
         if self.score is not None:
             self.score.build(head_shape, head_shape)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.layers.attention_positions import AttentionPositions
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.normalization import LayerNormalization
@@ -127,7 +128,7 @@ class TransformerStack(TransformerPart):
             settings["positions"] = None
             self.positions.build(inputs_shape)
             inputs_shape = self.positions.compute_output_shape(inputs_shape)
-            self._dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+            self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
         self.blocks = [
             block_class(**settings, name=f"block_{i}", dtype=self.dtype_policy)
             for i in range(self.num_layers)

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.normalization import LayerNormalization
 
 
@@ -59,7 +60,7 @@ class Residual(keras.layers.Layer):
             self.epsilon, name="norm", dtype=self.dtype_policy
         )
         self._norm.build(input_shape)
-        self._dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, inputs, sublayer, training=None):
         outputs = sublayer(self._norm(inputs) if self.normalize_first else inputs)

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.layers.causal import CausalDecoder
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import check_ids, padding_mask
 from keras_transformer.layers.positions import SinusoidalPositionalEncoding
@@ -107,7 +108,7 @@ class LanguageModel(GenerationMixin, SettingsModel):
         )
         ids = keras.Input((None,), dtype="int32", name="ids")
         states = positions(embedding(ids))
-        states = keras.layers.Dropout(dropout, name="dropout", dtype=policy)(states)
+        states = Dropout(dropout, name="dropout", dtype=policy)(states)
         super().__init__(
             inputs=ids,
             outputs=embedding(decoder(states), reverse=True),

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.masks import check_ids
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.models.settings import (
@@ -68,9 +69,7 @@ class TextClassifier(SettingsModel):
             encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
         policy = encoder.dtype_policy
         pooling = AttentionPooling(name="pooling", dtype=policy)
-        dropout = keras.layers.Dropout(
-            encoder.settings["dropout"], name="dropout", dtype=policy
-        )
+        dropout = Dropout(encoder.settings["dropout"], name="dropout", dtype=policy)
         # In float32 whatever the policy, as are all logits.
         classify = keras.layers.Dense(num_classes, name="logits", dtype="float32")
         ids = keras.Input((None,), dtype="int32", name="ids")

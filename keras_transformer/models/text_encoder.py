@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import check_ids
@@ -91,7 +92,7 @@ class TextEncoder(SettingsModel):
         )
         ids = keras.Input((None,), dtype="int32", name="ids")
         states = positions(embedding(ids))
-        states = keras.layers.Dropout(dropout, name="dropout", dtype=policy)(states)
+        states = Dropout(dropout, name="dropout", dtype=policy)(states)
         super().__init__(
             inputs=ids,
             outputs=encoder(states),

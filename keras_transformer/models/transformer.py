@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_transformer.layers.attention_positions import AttentionPositions
 from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import (
@@ -181,7 +182,7 @@ class Transformer(GenerationMixin, keras.Model):
         if encoding_dim:
             narrow = keras.layers.Dense(embedding_dim, name="narrow", dtype=policy)
         source_dropout, target_dropout = (
-            keras.layers.Dropout(dropout, name=f"{side}_dropout", dtype=policy)
+            Dropout(dropout, name=f"{side}_dropout", dtype=policy)
             for side in ("source", "target")
         )
         encoder = Encoder(**stack_settings, name="encoder")

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
 from keras_transformer.layers.positions import LearnedPositionalEncoding
@@ -124,7 +125,7 @@ class VisionTransformer(SettingsModel):
         if class_token is not None:
             states = class_token(states)
         states = positions(states)
-        states = keras.layers.Dropout(dropout, name="dropout", dtype=policy)(states)
+        states = Dropout(dropout, name="dropout", dtype=policy)(states)
         states = encoder(states)
         pooled = states[:, 0] if pooling is None else pooling(states)
         super().__init__(
