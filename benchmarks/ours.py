@@ -39,7 +39,7 @@ def train(w, variant, steps):
     keras.utils.set_random_seed(0)
     model = build(w, variant)
     model.compile(
-        keras.optimizers.Adam(common.LEARNING_RATE),
+        kt.training.Adam(common.LEARNING_RATE),
         kt.training.TokenCrossentropy(common.SMOOTHING),
         jit_compile=variant == "jit",
     )
@@ -83,7 +83,8 @@ def exported(model, search, max_length):
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder)
         loaded = tf.saved_model.load(folder)
-    return loaded.find
+    # A lambda, since the function alone would let its variables go.
+    return lambda ids: loaded.find(ids)
 
 
 if __name__ == "__main__":
