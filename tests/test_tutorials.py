@@ -1,4 +1,6 @@
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -6,12 +8,35 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
+FIGURES = sorted((ROOT / "docs" / "figures").glob("*.png"))
+README = (ROOT / "README.md").read_text("utf-8")
+each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 
 
-@pytest.mark.parametrize(
-    "tutorial", sorted((ROOT / "tutorials").glob("*.py")), ids=lambda path: path.stem
-)
-def test_the_tutorial_runs_to_its_end(tutorial, tmp_path):
+def cells(path):
+    """The cells of a script in percent format, as `(is_markdown, lines)`."""
+    found = []
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("# %%"):
+            assert line in ("# %%", "# %% [markdown]"), line
+            found.append((line.endswith("[markdown]"), []))
+        else:
+            assert found, f"{path} must begin with a cell"
+            found[-1][1].append(line)
+    return found
+
+
+def prose(path):
+    return [
+        "\n".join(line.removeprefix("#").strip() for line in lines)
+        for is_markdown, lines in cells(path)
+        if is_markdown
+    ]
+
+
+@each_tutorial
+def test_the_tutorial_runs_to_its_end(path, tmp_path):
     small = {
         "TUTORIAL_EPOCHS": "1",
         "TUTORIAL_PHRASES": "4000",
@@ -19,10 +44,47 @@ def test_the_tutorial_runs_to_its_end(tutorial, tmp_path):
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     done = subprocess.run(
-        [sys.executable, tutorial],
+        [sys.executable, path],
         env=os.environ | small,
         cwd=tmp_path,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+@each_tutorial
+def test_the_tutorial_is_a_notebook_too(path):
+    for is_markdown, lines in cells(path):
+        if is_markdown:
+            text = [line for line in lines if line]
+            assert text
+            assert all(line == "#" or line.startswith("# ") for line in text), text
+        else:
+            # A cell runs by itself, and shows a figure only at its end.
+            statements = ast.parse("\n".join(lines)).body
+            assert statements
+            shown = [ast.unparse(each).startswith("show(") for each in statements]
+            assert not any(shown[:-1]), lines
+
+
+@each_tutorial
+def test_the_tutorial_says_what_it_is_what_it_costs_and_what_comes_next(path):
+    first, *_, last = prose(path)
+    assert first.startswith("# ")
+    assert re.search(r"\b(minutes?|seconds)\b", first)
+    assert last.startswith("## What to try next\n- ")
+    assert path.name in README
+
+
+@pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
+def test_the_figure_is_small_shown_and_drawn_by_a_tutorial(path):
+    assert path.stat().st_size < 100_000
+    assert f"docs/figures/{path.name}" in README
+    drawn = f', "{path.stem}")'
+    assert any(drawn in tutorial.read_text("utf-8") for tutorial in TUTORIALS)
+
+
+def test_the_readme_shows_no_figure_that_is_not_there():
+    shown = set(re.findall(r"docs/figures/([\w-]+\.png)", README))
+    assert shown == {path.name for path in FIGURES}

@@ -9,6 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from keras_transformer.plots.layout import direction, readable
 
@@ -71,7 +72,8 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
         text.set(position=(x + width / 2, y), fontsize=size)
         text.set_color("white" if shades.norm(weight) > 0.6 else "black")
     bar = figure.add_axes((0.3, 32 / height, 0.4, 8 / height))
-    scale = figure.colorbar(shades, bar, orientation="horizontal")
+    few = MaxNLocator(4)  # small shares have long numbers
+    scale = figure.colorbar(shades, bar, orientation="horizontal", ticks=few)
     scale.set_label("share of attention", fontsize=9)
     scale.outline.set_color("0.8")
     bar.tick_params(labelsize=8)

@@ -53,6 +53,16 @@ def test_every_word_stands_in_its_box():
         assert outer.y0 <= inner.y0 <= inner.y1 <= outer.y1
 
 
+@pytest.mark.parametrize("largest", [1, 0.6, 0.0219, 0.000731])
+def test_the_numbers_of_the_scale_stand_apart(largest):
+    figure = pooled_attention(TOKENS, WEIGHTS * largest / 0.6)
+    render(figure)
+    labels = [label.get_window_extent() for label in figure.axes[1].get_xticklabels()]
+    left, right = np.array([(label.x0, label.x1) for label in labels if label.width]).T
+    assert len(left) > 1
+    assert np.all(right[:-1] < left[1:])
+
+
 @pytest.mark.parametrize("count", [1, 53, 503])
 def test_boxes_follow_each_other_in_lines_and_never_overlap(count):
     figure = pooled_attention(["token"] * count, np.ones(count) / count)
