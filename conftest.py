@@ -24,11 +24,32 @@ SEED = 1729
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
+if keras.backend.backend() == "torch":
+    import torch
 
-def pytest_configure():
+    # Tests compare tensors as arrays. PyTorch makes none of tensors that record
+    # gradients, nor of bfloat16.
+    def to_array(self, dtype=None, copy=None):
+        array = self.detach().cpu()
+        array = array.float() if array.dtype == torch.bfloat16 else array
+        return np.asarray(array.numpy(), dtype)
+
+    torch.Tensor.__array__ = to_array
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "needs_tensorflow: skipped where Keras has another backend"
+    )
     # Once, before anything else: setting TensorFlow's seed drops the resources
     # of every tokenizer made so far.
     keras.utils.set_random_seed(SEED)
+
+
+def pytest_runtest_setup(item):
+    backend = keras.backend.backend()
+    if backend != "tensorflow" and item.get_closest_marker("needs_tensorflow"):
+        pytest.skip(f"TensorFlow is tested here, and Keras's backend is {backend}.")
 
 
 @pytest.fixture(autouse=True)

@@ -166,7 +166,8 @@ class LinearPositionBias(AttentionPositions):
         distances = ops.abs(query_positions[..., :, None] - key_positions[..., None, :])
         if len(distances.shape) == 3:
             distances = distances[:, None]  # one for all heads
-        return ops.cast(distances, "float32") * -self._slopes[:, None, None]
+        slopes = ops.convert_to_tensor(-self._slopes[:, None, None])
+        return ops.cast(distances, "float32") * slopes
 
 
 def head_slopes(num_heads: int):

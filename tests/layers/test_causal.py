@@ -52,13 +52,16 @@ def test_steps_after_a_prompt_give_what_the_call_gives(
     # (batch, hypotheses, length, hidden_dim)
     new = np.random.default_rng(1).normal(size=(2, 2, 3, 10)).astype("float32")
     decoder.build((None, None, 10))
-    memory, cache = decoder.start(ops.convert_to_tensor(prompts), mask, 2, 3)
+    memory_mask = ops.convert_to_tensor(mask)
+    memory, cache = decoder.start(ops.convert_to_tensor(prompts), memory_mask, 2, 3)
     slots = np.eye(2, dtype=bool)[None, :, None, :]
     for index in range(3):
         written = (np.arange(3) <= index)[None, None, :, None]
         visible = np.broadcast_to(slots & written, (2, 2, 3, 2))
         states = ops.convert_to_tensor(new[:, :, index])
-        outputs, cache = decoder.step(states, memory, mask, cache, index, visible)
+        outputs, cache = decoder.step(
+            states, memory, memory_mask, cache, index, visible
+        )
         for i in range(2):
             for j in range(2):
                 past = prompts[i, mask[i]], new[i, j, : index + 1]

@@ -1,9 +1,10 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from gradients import gradients
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keras import ops
 
 from keras_transformer.training import TokenCrossentropy
 
@@ -26,12 +27,8 @@ def one_hot_losses(labels, logits, label_smoothing):
 
 
 def value_and_gradient(loss, labels, logits, sample_weight=None):
-    logits = tf.convert_to_tensor(logits)
-    with tf.GradientTape() as tape:
-        tape.watch(logits)
-        value = loss(labels, logits, sample_weight)
-    gradient = tf.convert_to_tensor(tape.gradient(value, logits))
-    return float(value), tf.cast(gradient, "float64").numpy()
+    [gradient] = gradients(lambda logits: loss(labels, logits, sample_weight), [logits])
+    return float(loss(labels, logits, sample_weight)), gradient
 
 
 @pytest.mark.parametrize("label_smoothing", SMOOTHINGS)
@@ -101,10 +98,10 @@ def test_sample_weights_weigh_tokens_and_sentences(weights, label_smoothing):
 @pytest.mark.parametrize("labels_dtype", ["int32", "int64", "uint16"])
 @pytest.mark.parametrize("logits_dtype", ["float16", "bfloat16"])
 def test_half_precision_logits_are_summed_in_float32(logits_dtype, labels_dtype):
-    logits = tf.cast(LOGITS, logits_dtype)
+    logits = ops.cast(LOGITS, logits_dtype)
     loss = TokenCrossentropy(0.1)(LABELS.astype(labels_dtype), logits)
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
-    rounded = tf.cast(logits, "float64").numpy()
+    rounded = ops.convert_to_numpy(ops.cast(logits, "float32"))
     expected = one_hot_losses(LABELS, rounded, 0.1)[LABELS != 0].mean()
     np.testing.assert_allclose(loss, expected, 1e-5)
 
@@ -117,6 +114,8 @@ def test_huge_logits_give_finite_losses_and_gradients():
 
 def operations(function):
     """Every operation of a traced function."""
+    import tensorflow as tf
+
     labels = tf.TensorSpec((BATCH, LENGTH), "int32")
     logits = tf.TensorSpec((BATCH, LENGTH, VOCABULARY))
     graph = tf.function(function).get_concrete_function(labels, logits).graph
@@ -136,7 +135,10 @@ def makes_one_hot(function):
     )
 
 
+@pytest.mark.needs_tensorflow
 def test_no_one_hot_vectors_are_built():
+    import tensorflow as tf
+
     loss = TokenCrossentropy(0.1)
 
     def value_and_slope(labels, logits):
@@ -198,5 +200,5 @@ def test_smoothing_must_be_a_share(label_smoothing):
 
 
 def test_labels_of_another_length_are_refused():
-    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+    with pytest.raises(ValueError, match="Every label needs its row of logits"):
         TokenCrossentropy()(LABELS[:, :-1], LOGITS)

@@ -76,7 +76,7 @@ def test_perplexity_is_the_exponential_of_the_unsmoothed_loss():
     metric = Perplexity()
     metric.update_state(labels, logits)
     np.testing.assert_allclose(
-        metric.result(), np.exp(TokenCrossentropy()(labels, logits)), 1e-5
+        metric.result(), np.exp(float(TokenCrossentropy()(labels, logits))), 1e-5
     )
 
 
