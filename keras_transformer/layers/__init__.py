@@ -1,9 +1,9 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
 Reading order: `masks`, `positions`, `embeddings`, `attention`,
-`score_functions`, `attention_positions`, `multi_head`, `feed_forward`,
-`residual`, `part`, `encoder`, `decoder`, `causal`, `pooling`,
-`patches`.
+`score_functions`, `attention_positions`, `position_schemes`, `multi_head`,
+`feed_forward`, `residual`, `part`, `encoder`, `cached_steps`, `decoder`,
+`causal`, `pooling`, `patches`.
 """
 
 from keras_transformer.layers.attention import (

@@ -3,10 +3,16 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.decoder import cache_positions
+from keras_transformer.layers.cached_steps import (
+    cache_entries,
+    cache_positions,
+    empty_cache,
+    step_through,
+    write_step,
+)
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.masks import causal_mask
-from keras_transformer.layers.position_schemes import attention_positions
+from keras_transformer.layers.positions import check_reach
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -98,10 +104,8 @@ class CausalBlock(EncoderBlock):
 
         states = self._self_attention_residual(inputs, sublayer=attend)
         states = self._transform_residual(states, sublayer=self._transform)
-        batch, heads, _, dim = ops.shape(memory["keys"])
-        shape = (batch, heads, max_length, num_hypotheses, dim)
-        empty = ops.zeros(shape, self.compute_dtype)
-        return states, memory, {"keys": empty, "values": empty}
+        cache = empty_cache(memory["keys"], num_hypotheses, max_length)
+        return states, memory, cache
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position of every hypothesis; equals `call` there.
@@ -125,26 +129,24 @@ class CausalBlock(EncoderBlock):
         batch, num_hypotheses, _ = ops.shape(inputs)
         prompt_length = ops.shape(memory_mask)[1]
         max_length = cache["keys"].shape[2]
-        of_prompt = ops.broadcast_to(
+        sees_prompt = ops.broadcast_to(
             memory_mask[:, None, None, :], (batch, 1, num_hypotheses, prompt_length)
         )
-        of_cache = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
-        mask = ops.concatenate([of_prompt, of_cache], axis=-1)
+        sees_cache = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
+        mask = ops.concatenate([sees_prompt, sees_cache], axis=-1)
         here_stands, entries_stand = self._places(
             memory_mask, index, max_length, num_hypotheses
         )
         written = {}
 
         def attend(states):
-            here = ops.arange(max_length)[:, None, None] == index
             projected = self._self_attention.project(states, positions=here_stands)
-            read = []
-            for name, new in zip(("keys", "values"), projected, strict=True):
-                # (batch, heads, hypotheses, dim) into position `index`.
-                written[name] = ops.where(here, new[:, :, None], cache[name])
-                shape = (batch, self.num_heads, -1, ops.shape(new)[-1])
-                entries = ops.reshape(written[name], shape)
-                read.append(ops.concatenate([memory[name], entries], axis=2))
+            written.update(write_step(cache, index, *projected))
+            of_prompt = (memory["keys"], memory["values"])
+            read = [
+                ops.concatenate(parts, axis=2)
+                for parts in zip(of_prompt, cache_entries(written), strict=True)
+            ]
             return self._self_attention.attend(
                 states,
                 *read,
@@ -161,7 +163,7 @@ class CausalBlock(EncoderBlock):
         """Positions (batch, 1) of the queries, and (batch, keys) of all keys."""
         if self.positions is None:
             return None, None
-        lengths = ops.sum(ops.cast(memory_mask, "int32"), axis=1, keepdims=True)
+        lengths = prompt_lengths(memory_mask)[:, None]
         of_prompt = ops.cumsum(ops.ones_like(memory_mask, "int32"), axis=1) - 1
         of_cache = ops.cast(cache_positions(max_length, num_hypotheses), "int32")
         entries = ops.concatenate([of_prompt, lengths + of_cache], axis=1)
@@ -184,9 +186,10 @@ class CausalDecoder(Encoder):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         epsilon: Added to the variance in the normalisation.
-        positions: How self-attention tells positions apart: `"rotary"`,
-            `"linear_bias"`, or a layer, such as `RotaryEmbedding()`, taken as a
-            pattern. None: it does not, unless the inputs do.
+        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
+            `"linear_bias"`, or a layer, such as
+            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
+            None: they are not, unless in the inputs.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -216,20 +219,6 @@ class CausalDecoder(Encoder):
         [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_heads: int,
-        intermediate_dim: int,
-        positions=None,
-        **kwargs,
-    ):
-        # Prompts differ in length, of which an encoding of inputs knows nothing.
-        positions = attention_positions(positions)
-        super().__init__(
-            num_layers, num_heads, intermediate_dim, positions=positions, **kwargs
-        )
-
     def build(self, input_shape):
         self._build_stack(CausalBlock, input_shape)
 
@@ -253,7 +242,9 @@ class CausalDecoder(Encoder):
 
     def start(self, inputs, mask, num_hypotheses, max_length):
         """Reads the prompts: lists of what `CausalBlock.start` gives."""
-        states, memories, caches = inputs, [], []
+        if self._is_merged and inputs.shape[1] is not None:
+            check_reach(self.positions, inputs.shape[1] + max_length)
+        states, memories, caches = self._enter(inputs), [], []
         for block in self.blocks:
             states, memory, cache = block.start(
                 states, mask, num_hypotheses, max_length
@@ -264,12 +255,20 @@ class CausalDecoder(Encoder):
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks, as `CausalBlock.step`."""
-        states, new_cache = inputs, []
-        for block, block_memory, block_cache in zip(
-            self.blocks, memory, cache, strict=True
-        ):
-            states, block_cache = block.step(
-                states, block_memory, memory_mask, block_cache, index, visible
-            )
-            new_cache.append(block_cache)
-        return self._leave(states), new_cache
+        states, cache = step_through(
+            self.blocks,
+            self._enter_step(
+                inputs, prompt_lengths(memory_mask) + ops.cast(index, "int32")
+            ),
+            memory,
+            memory_mask,
+            cache,
+            index,
+            visible,
+        )
+        return self._leave(states), cache
+
+
+def prompt_lengths(mask):
+    """Lengths `(batch,)` of prompts padded on the right, from their mask."""
+    return ops.sum(ops.cast(mask, "int32"), axis=1)

@@ -3,6 +3,13 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.cached_steps import (
+    cache_entries,
+    cache_positions,
+    empty_cache,
+    step_through,
+    write_step,
+)
 from keras_transformer.layers.part import TransformerPart, TransformerStack
 from keras_transformer.layers.positions import check_reach
 
@@ -124,10 +131,8 @@ class DecoderBlock(TransformerPart):
             shape `(batch, num_heads, max_length, num_hypotheses, dim)`).
         """
         keys, values = self._cross_attention.project(memory)
-        batch, heads, _, dim = ops.shape(keys)
-        shape = (batch, heads, max_length, num_hypotheses, dim)
-        empty = ops.zeros(shape, self.compute_dtype)
-        return {"keys": keys, "values": values}, {"keys": empty, "values": empty}
+        cache = empty_cache(keys, num_hypotheses, max_length)
+        return {"keys": keys, "values": values}, cache
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position of every hypothesis; equals `call` there.
@@ -150,23 +155,15 @@ class DecoderBlock(TransformerPart):
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
+        mask = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
         written = {}
 
         def attend(states):
-            # (batch, heads, hypotheses, dim) into position `index`.
-            here = ops.arange(max_length)[:, None, None] == index
             projected = self._self_attention.project(states, positions=index)
-            for name, new in zip(("keys", "values"), projected, strict=True):
-                written[name] = ops.where(here, new[:, :, None], cache[name])
-            keys, values = (
-                ops.reshape(states, (batch, self.num_heads, -1, ops.shape(states)[-1]))
-                for states in (written["keys"], written["values"])
-            )
-            mask = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
+            written.update(write_step(cache, index, *projected))
             return self._self_attention.attend(
                 states,
-                keys,
-                values,
+                *cache_entries(written),
                 mask,
                 query_positions=index,
                 key_positions=cache_positions(max_length, num_hypotheses),
@@ -273,26 +270,13 @@ class Decoder(TransformerStack):
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks, as `DecoderBlock.step`."""
-        states, new_cache = self._enter_step(inputs, index), []
-        for block, block_memory, block_cache in zip(
-            self.blocks, memory, cache, strict=True
-        ):
-            states, block_cache = block.step(
-                states, block_memory, memory_mask, block_cache, index, visible
-            )
-            new_cache.append(block_cache)
-        return self._leave(states), new_cache
-
-    def _enter_step(self, inputs, index):
-        if not self._is_merged:
-            return inputs
-        batch, num_hypotheses, width = ops.shape(inputs)
-        states = ops.reshape(inputs, (-1, 1, width))
-        states = self.positions(states, start_index=index)
-        return ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
-
-
-def cache_positions(max_length, num_hypotheses):
-    """Where the entries of a cache stand, in the order (position, hypothesis)."""
-    positions = ops.arange(max_length)[:, None]
-    return ops.reshape(ops.broadcast_to(positions, (max_length, num_hypotheses)), (-1,))
+        states, cache = step_through(
+            self.blocks,
+            self._enter_step(inputs, index),
+            memory,
+            memory_mask,
+            cache,
+            index,
+            visible,
+        )
+        return self._leave(states), cache

@@ -2,13 +2,14 @@
 
 import keras
 
-from keras_transformer.layers.attention_positions import AttentionPositions
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.layers.position_schemes import (
+    acts_on_inputs,
     attention_positions,
+    merge_step,
     position_layer,
 )
 from keras_transformer.layers.residual import Residual
@@ -120,7 +121,7 @@ class TransformerStack(TransformerPart):
         super().__init__(num_heads, intermediate_dim, **kwargs)
         self.num_layers = check_positive("num_layers", num_layers)
         self.positions = position_layer(positions, self.dtype_policy)
-        self._is_merged = not isinstance(self.positions, AttentionPositions | None)
+        self._is_merged = acts_on_inputs(self.positions)
 
     def _build_stack(self, block_class, inputs_shape, *other_shapes):
         settings = self._block_settings()
@@ -151,6 +152,9 @@ class TransformerStack(TransformerPart):
         if not self._is_merged:
             return inputs
         return self._dropout(self.positions(inputs), training=training)
+
+    def _enter_step(self, inputs, index):
+        return merge_step(self.positions, inputs, index) if self._is_merged else inputs
 
     def _leave(self, states):
         return states if self._norm is None else self._norm(states)

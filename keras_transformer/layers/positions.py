@@ -29,7 +29,10 @@ class _PositionalEncoding(keras.layers.Layer):
         self.supports_masking = True
 
     def encoding(self, length, start_index=0):
-        """Table of shape `(length, encoding_dim)`, in float32."""
+        """Table of shape `(length, encoding_dim)`, in float32.
+
+        With a `start_index` for each sequence, `(batch, length, encoding_dim)`.
+        """
         raise NotImplementedError
 
     def call(self, inputs, start_index=0):
@@ -78,7 +81,8 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
         start_index: Position of the first input, an integer or an integer
-            tensor of no dimensions.
+            tensor: of no dimensions, or of shape `(batch,)`, one for each
+            sequence.
 
     Returns:
         A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
@@ -108,10 +112,10 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         self.max_wavelength = max_wavelength
 
     def encoding(self, length, start_index=0):
-        positions = ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
+        positions = _positions(length, start_index)
         angles = position_angles(positions, self._dim, self.max_wavelength)
         waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-        return ops.reshape(waves, (length, -1))[:, : self._dim]
+        return ops.reshape(waves, (*ops.shape(positions), -1))[..., : self._dim]
 
     def get_config(self):
         return {**super().get_config(), "max_wavelength": self.max_wavelength}
@@ -157,7 +161,8 @@ class LearnedPositionalEncoding(_PositionalEncoding):
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
         start_index: Position of the first input, an integer or an integer
-            tensor of no dimensions.
+            tensor: of no dimensions, or of shape `(batch,)`, one for each
+            sequence.
 
     Returns:
         A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
@@ -202,14 +207,20 @@ class LearnedPositionalEncoding(_PositionalEncoding):
     def encoding(self, length, start_index=0):
         if isinstance(length, int) and isinstance(start_index, int):
             check_reach(self, length, start_index)
-        positions = ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
+        positions = _positions(length, start_index)
         # Devices differ in what they read beyond a table: this is one answer.
         rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
-        return ops.where(is_known[:, None], rows, float("nan"))
+        return ops.where(is_known[..., None], rows, float("nan"))
 
     def get_config(self):
         return {**super().get_config(), "max_length": self.max_length}
+
+
+def _positions(length, start_index):
+    """Positions `(length,)`, or `(batch, length)` of sequences that differ."""
+    start_index = ops.expand_dims(ops.cast(start_index, "int32"), axis=-1)
+    return ops.arange(length, dtype="int32") + start_index
 
 
 def check_reach(positions, length: int, start_index: int = 0):

@@ -12,7 +12,22 @@ MOST_COMPILED = 64  # pairs of search and length, the latest of which are kept
 
 
 class GenerationMixin:
-    """Gives `generate` to a model that offers `start` and `step`."""
+    """Gives `generate` to a model that offers `start` and `step`.
+
+    The ids that searches ask for are among its settings.
+    """
+
+    @property
+    def pad_id(self) -> int:
+        return self._settings["pad_id"]
+
+    @property
+    def start_id(self) -> int:
+        return self._settings["start_id"]
+
+    @property
+    def end_id(self) -> int:
+        return self._settings["end_id"]
 
     def generate(self, source_ids, search=None, max_length: int = 64):
         """Decodes with a search, compiled once for each search and length.

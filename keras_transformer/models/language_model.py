@@ -8,11 +8,12 @@ from keras_transformer.layers.causal import CausalDecoder
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import check_ids, padding_mask
-from keras_transformer.layers.positions import SinusoidalPositionalEncoding
+from keras_transformer.layers.position_schemes import merge_positions, merge_step
+from keras_transformer.layers.positions import check_reach
 from keras_transformer.models.generation import GenerationMixin
+from keras_transformer.models.positions import place_positions
 from keras_transformer.models.settings import (
-    SettingsModel,
-    check_called_with_ids,
+    TokenModel,
     check_sizes,
     check_special_ids,
     name_of,
@@ -21,7 +22,7 @@ from keras_transformer.models.settings import (
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LanguageModel(GenerationMixin, SettingsModel):
+class LanguageModel(GenerationMixin, TokenModel):
     """A decoder-only Transformer: at each position, what comes next.
 
     A functional Keras model, with the sizes of GPT as defaults and GPT-2's
@@ -33,8 +34,7 @@ class LanguageModel(GenerationMixin, SettingsModel):
         labels: a      man  rides  end
 
     `generate` goes on from any such ids, with a cache, by every search of
-    `keras_transformer.decoding`. Positions are sinusoidal: there is no longest
-    text.
+    `keras_transformer.decoding`.
 
     Args:
         vocabulary_size: Number of tokens.
@@ -50,12 +50,19 @@ class LanguageModel(GenerationMixin, SettingsModel):
         pad_id: Id of the padding.
         start_id: Id that begins a text.
         end_id: Id that ends a text.
+        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
+            `"linear_bias"`, or a layer, such as
+            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
+            None: they are not. A concatenated encoding takes its
+            `encoding_dim` out of `hidden_dim`, and a linear map leads from the
+            states back to the embedding.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
         **kwargs: Base `Model` arguments, such as `name`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, or a special id lies outside the vocabulary.
+            `hidden_dim`, a special id lies outside the vocabulary, or there is
+            no such scheme of positions.
 
     Example:
         >>> model = LanguageModel(
@@ -86,16 +93,21 @@ class LanguageModel(GenerationMixin, SettingsModel):
         pad_id: int = 0,
         start_id: int = 2,
         end_id: int = 3,
+        positions="sinusoidal",
         dtype=None,
         **kwargs,
     ):
         check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
         policy = policy_of(dtype)
+        placed = place_positions(positions, hidden_dim, policy)
         embedding = TokenEmbedding(
-            vocabulary_size, hidden_dim, pad_id, name="embedding", dtype=policy
+            vocabulary_size,
+            placed.embedding_dim,
+            pad_id,
+            name="embedding",
+            dtype=policy,
         )
-        positions = SinusoidalPositionalEncoding(name="positions", dtype=policy)
         decoder = CausalDecoder(
             num_layers,
             num_heads,
@@ -103,15 +115,23 @@ class LanguageModel(GenerationMixin, SettingsModel):
             dropout=dropout,
             normalize_first=normalize_first,
             activation=activation,
+            positions=placed.in_attention,
             name="decoder",
             dtype=policy,
         )
+        narrow = None
+        if placed.embedding_dim < hidden_dim:
+            narrow = keras.layers.Dense(
+                placed.embedding_dim, name="narrow", dtype=policy
+            )
         ids = keras.Input((None,), dtype="int32", name="ids")
-        states = positions(embedding(ids))
+        states = merge_positions(placed.on_inputs, embedding(ids))
         states = Dropout(dropout, name="dropout", dtype=policy)(states)
+        states = decoder(states)
+        states = states if narrow is None else narrow(states)
         super().__init__(
             inputs=ids,
-            outputs=embedding(decoder(states), reverse=True),
+            outputs=embedding(states, reverse=True),
             settings={
                 "vocabulary_size": vocabulary_size,
                 "num_layers": num_layers,
@@ -124,29 +144,15 @@ class LanguageModel(GenerationMixin, SettingsModel):
                 "pad_id": pad_id,
                 "start_id": start_id,
                 "end_id": end_id,
+                "positions": placed.setting,
             },
             dtype=policy,
             **kwargs,
         )
         self.embedding = embedding
-        self.positions = positions
+        self.positions = placed.on_inputs
         self.decoder = decoder
-
-    @property
-    def pad_id(self) -> int:
-        return self.settings["pad_id"]
-
-    @property
-    def start_id(self) -> int:
-        return self.settings["start_id"]
-
-    @property
-    def end_id(self) -> int:
-        return self.settings["end_id"]
-
-    def call(self, inputs, training=None, mask=None):
-        check_called_with_ids(inputs, "ids")
-        return super().call(inputs, training=training, mask=mask)
+        self._narrow = narrow
 
     def generate(self, prompt_ids, search=None, max_length: int = 64):
         """Continues texts with a search, compiled once for each search and length.
@@ -166,7 +172,8 @@ class LanguageModel(GenerationMixin, SettingsModel):
             shape `(batch, hypotheses)`, the best first.
 
         Raises:
-            ValueError: If `prompt_ids` are not integers of that shape.
+            ValueError: If `prompt_ids` are not integers of that shape, or the
+                texts could grow beyond the positions that there are.
         """
         check_ids(prompt_ids, "prompt_ids")
         if np.shape(prompt_ids)[1] == 0:
@@ -175,6 +182,8 @@ class LanguageModel(GenerationMixin, SettingsModel):
                 "`start_id`. Received: prompt_ids of shape "
                 f"{tuple(np.shape(prompt_ids))}."
             )
+        # Before anything is compiled, which would leave the length open.
+        check_reach(self.positions, np.shape(prompt_ids)[1] - 1 + max_length)
         return super().generate(prompt_ids, search, max_length)
 
     def attention_scores(self, ids):
@@ -189,7 +198,7 @@ class LanguageModel(GenerationMixin, SettingsModel):
             real tokens sum to one, those of padding to zero.
         """
         check_ids(ids, "ids")
-        states = self.positions(self.embedding(ids))
+        states = merge_positions(self.positions, self.embedding(ids))
         return {"decoder": self.decoder(states, return_attention_scores=True)[1]}
 
     def start(self, inputs, num_hypotheses, max_length):
@@ -206,16 +215,15 @@ class LanguageModel(GenerationMixin, SettingsModel):
         Returns:
             The memory and the cache that `step` takes.
         """
+        check_reach(self.positions, max_length)
         inputs = ops.cast(inputs, "int32")
         is_real = padding_mask(inputs, self.pad_id)
         places = ops.arange(ops.shape(inputs)[1], dtype="int32")
         last = ops.max(ops.where(is_real, places, -1), axis=1, keepdims=True)
+        # Prompts differ in length, and so in where the steps begin.
         first_step = ops.maximum(last, 0)
         last_ids = ops.take_along_axis(inputs, first_step, axis=1)
-        # Where each hypothesis stands at each step: prompts differ in length.
-        steps = first_step + ops.arange(max_length, dtype="int32")
-        encoding = self.positions.encoding(ops.shape(inputs)[1] + max_length)
-        states = self.positions(self.embedding(inputs))
+        states = merge_positions(self.positions, self.embedding(inputs))
         keys_and_values, cache = self.decoder.start(
             states, is_real, num_hypotheses, max_length
         )
@@ -223,7 +231,7 @@ class LanguageModel(GenerationMixin, SettingsModel):
             "keys_and_values": keys_and_values,
             "mask": is_real & (places < last),
             "last_ids": ops.where(last < 0, self.start_id, last_ids),
-            "encoding": ops.cast(ops.take(encoding, steps, axis=0), states.dtype),
+            "first_step": first_step,
         }
         return memory, cache
 
@@ -244,9 +252,10 @@ class LanguageModel(GenerationMixin, SettingsModel):
             Float32 logits `(batch, num_hypotheses, vocabulary)` and the cache.
         """
         token_ids = ops.where(index == 0, memory["last_ids"], token_ids)
-        encoding = ops.take(memory["encoding"], index, axis=1)
-        states = self.embedding(token_ids) + encoding[:, None]
+        place = memory["first_step"][:, 0] + ops.cast(index, "int32")
+        states = merge_step(self.positions, self.embedding(token_ids), place)
         states, cache = self.decoder.step(
             states, memory["keys_and_values"], memory["mask"], cache, index, visible
         )
+        states = states if self._narrow is None else self._narrow(states)
         return self.embedding(states, reverse=True), cache

@@ -3,15 +3,14 @@
 import keras
 
 from keras_transformer.models.settings import (
-    SettingsModel,
-    check_called_with_ids,
+    TokenModel,
     name_of,
 )
 from keras_transformer.models.text_encoder import TextEncoder
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MaskedLanguageModel(SettingsModel):
+class MaskedLanguageModel(TokenModel):
     """Guesses tokens that were hidden, from what stands on both sides of them.
 
     A functional Keras model around a `TextEncoder`, which is what it is trained
@@ -27,8 +26,8 @@ class MaskedLanguageModel(SettingsModel):
         name: Name of the model.
         trainable: Whether its weights are to be trained.
         **settings: The other arguments of `TextEncoder`, such as `num_layers`,
-            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`
-            and `dtype`, if it is to make one.
+            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`,
+            `positions` and `dtype`, if it is to make one.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
@@ -58,7 +57,7 @@ class MaskedLanguageModel(SettingsModel):
             encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
         policy = encoder.dtype_policy
         transform = keras.layers.Dense(
-            encoder.settings["hidden_dim"],
+            encoder.embedding.hidden_dim,
             name_of(encoder.settings["activation"]),
             name="transform",
             dtype=policy,
@@ -88,14 +87,6 @@ class MaskedLanguageModel(SettingsModel):
             A `MaskedLanguageModel`.
         """
         return cls(encoder=encoder, name=name, **encoder.settings)
-
-    @property
-    def pad_id(self) -> int:
-        return self.settings["pad_id"]
-
-    def call(self, inputs, training=None, mask=None):
-        check_called_with_ids(inputs, "ids")
-        return super().call(inputs, training=training, mask=mask)
 
     def attention_scores(self, ids):
         """What every position looked at; see `TextEncoder.attention_scores`."""

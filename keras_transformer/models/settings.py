@@ -25,8 +25,9 @@ class SettingsModel(keras.Model):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         # `compile` asks the model whether its loss is to be scaled.
         self.dtype_policy = dtype
-        policy = keras.dtype_policies.serialize(dtype)
-        # It counts within one file only, the one that is just being loaded.
+        # While a model is loaded, Keras numbers the objects that it meets again, in
+        # the very dictionaries that it gave out before.
+        policy = dict(keras.dtype_policies.serialize(dtype))
         policy.pop("shared_object_id", None)
         self._settings = {**settings, "dtype": policy}
 
@@ -54,6 +55,18 @@ class SettingsModel(keras.Model):
                 layer = layer.layers[index]
             layer.trainable = False
         return model
+
+
+class TokenModel(SettingsModel):
+    """Base of models that are called with ids, and know what padding is."""
+
+    @property
+    def pad_id(self) -> int:
+        return self._settings["pad_id"]
+
+    def call(self, inputs, training=None, mask=None):
+        check_called_with_ids(inputs, "ids")
+        return super().call(inputs, training=training, mask=mask)
 
 
 def _frozen_layers(model):

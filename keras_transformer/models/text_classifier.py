@@ -6,15 +6,14 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.masks import check_ids
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.models.settings import (
-    SettingsModel,
-    check_called_with_ids,
+    TokenModel,
     check_sizes,
 )
 from keras_transformer.models.text_encoder import TextEncoder
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TextClassifier(SettingsModel):
+class TextClassifier(TokenModel):
     """Tells which of several classes a text belongs to.
 
     A functional Keras model: a `TextEncoder` reads the text, `AttentionPooling`
@@ -30,9 +29,9 @@ class TextClassifier(SettingsModel):
         name: Name of the model.
         trainable: Whether its weights are to be trained.
         **settings: The other arguments of `TextEncoder`, such as `num_layers`,
-            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`
-            and `dtype`, if it is to make one. The dropout is that of the pooled
-            vector too.
+            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`,
+            `positions` and `dtype`, if it is to make one. The dropout is that
+            of the pooled vector too.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
@@ -100,14 +99,6 @@ class TextClassifier(SettingsModel):
         """
         settings = {**encoder.settings, "num_classes": num_classes}
         return cls(encoder=encoder, name=name, **settings)
-
-    @property
-    def pad_id(self) -> int:
-        return self.settings["pad_id"]
-
-    def call(self, inputs, training=None, mask=None):
-        check_called_with_ids(inputs, "ids")
-        return super().call(inputs, training=training, mask=mask)
 
     def pooling_scores(self, ids):
         """What share of the decision each token has.

@@ -6,10 +6,10 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import check_ids
-from keras_transformer.layers.positions import SinusoidalPositionalEncoding
+from keras_transformer.layers.position_schemes import merge_positions
+from keras_transformer.models.positions import place_positions
 from keras_transformer.models.settings import (
-    SettingsModel,
-    check_called_with_ids,
+    TokenModel,
     check_sizes,
     check_special_ids,
     name_of,
@@ -18,15 +18,14 @@ from keras_transformer.models.settings import (
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TextEncoder(SettingsModel):
+class TextEncoder(TokenModel):
     """Reads a text in both directions: the body of models that understand text.
 
     A functional Keras model, with the sizes of BERT's base model as defaults.
     It takes ids `(batch, length)`, int32, and gives the states of the last
     layer, `(batch, length, hidden_dim)`, with the mask of the real tokens.
     `MaskedLanguageModel` trains one on plain text, and `TextClassifier` on
-    labelled text; the same object can go from the one to the other. Positions
-    are sinusoidal: there is no longest text.
+    labelled text; the same object can go from the one to the other.
 
     Args:
         vocabulary_size: Number of tokens.
@@ -40,12 +39,18 @@ class TextEncoder(SettingsModel):
             (pre-norm) rather than the sum after it (BERT's post-norm).
         activation: Inner activation of the feed-forward networks.
         pad_id: Id of the padding.
+        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
+            `"linear_bias"`, or a layer, such as
+            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
+            None: they are not. A concatenated encoding takes its
+            `encoding_dim` out of `hidden_dim`.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
         **kwargs: Base `Model` arguments, such as `name`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, or `pad_id` lies outside the vocabulary.
+            `hidden_dim`, `pad_id` lies outside the vocabulary, or there is no
+            such scheme of positions.
 
     Example:
         >>> encoder = TextEncoder(
@@ -70,16 +75,21 @@ class TextEncoder(SettingsModel):
         normalize_first: bool = False,
         activation="gelu",
         pad_id: int = 0,
+        positions="sinusoidal",
         dtype=None,
         **kwargs,
     ):
         check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
         policy = policy_of(dtype)
+        placed = place_positions(positions, hidden_dim, policy)
         embedding = TokenEmbedding(
-            vocabulary_size, hidden_dim, pad_id, name="embedding", dtype=policy
+            vocabulary_size,
+            placed.embedding_dim,
+            pad_id,
+            name="embedding",
+            dtype=policy,
         )
-        positions = SinusoidalPositionalEncoding(name="positions", dtype=policy)
         encoder = Encoder(
             num_layers,
             num_heads,
@@ -87,11 +97,12 @@ class TextEncoder(SettingsModel):
             dropout=dropout,
             normalize_first=normalize_first,
             activation=activation,
+            positions=placed.in_attention,
             name="encoder",
             dtype=policy,
         )
         ids = keras.Input((None,), dtype="int32", name="ids")
-        states = positions(embedding(ids))
+        states = merge_positions(placed.on_inputs, embedding(ids))
         states = Dropout(dropout, name="dropout", dtype=policy)(states)
         super().__init__(
             inputs=ids,
@@ -106,21 +117,14 @@ class TextEncoder(SettingsModel):
                 "normalize_first": normalize_first,
                 "activation": name_of(activation),
                 "pad_id": pad_id,
+                "positions": placed.setting,
             },
             dtype=policy,
             **kwargs,
         )
         self.embedding = embedding
-        self.positions = positions
+        self.positions = placed.on_inputs
         self.encoder = encoder
-
-    @property
-    def pad_id(self) -> int:
-        return self.settings["pad_id"]
-
-    def call(self, inputs, training=None, mask=None):
-        check_called_with_ids(inputs, "ids")
-        return super().call(inputs, training=training, mask=mask)
 
     def attention_scores(self, ids):
         """What every position looked at, in every layer and head.
@@ -134,5 +138,5 @@ class TextEncoder(SettingsModel):
             real tokens sum to one, those of padding to zero.
         """
         check_ids(ids, "ids")
-        states = self.positions(self.embedding(ids))
+        states = merge_positions(self.positions, self.embedding(ids))
         return {"encoder": self.encoder(states, return_attention_scores=True)[1]}

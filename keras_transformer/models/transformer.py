@@ -2,22 +2,24 @@
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_transformer.layers.attention_positions import AttentionPositions
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.masks import (
-    check_ids,
-    padding_mask,
-)
-from keras_transformer.layers.position_schemes import position_layer
+from keras_transformer.layers.masks import check_ids, padding_mask
+from keras_transformer.layers.position_schemes import merge_positions, merge_step
 from keras_transformer.layers.positions import check_reach
-from keras_transformer.layers.templates import layer_config
 from keras_transformer.models.generation import GenerationMixin
-from keras_transformer.models.settings import check_called_with_ids
+from keras_transformer.models.positions import place_positions
+from keras_transformer.models.settings import (
+    SettingsModel,
+    check_called_with_ids,
+    check_sizes,
+    check_special_ids,
+    name_of,
+    policy_of,
+)
 
 PRESETS = {
     # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
@@ -47,7 +49,7 @@ PRESETS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(GenerationMixin, keras.Model):
+class Transformer(GenerationMixin, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -119,38 +121,16 @@ class Transformer(GenerationMixin, keras.Model):
         dtype=None,
         **kwargs,
     ):
-        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        layer = position_layer(positions, policy)
-        settings = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "num_layers": num_layers,
-            "hidden_dim": hidden_dim,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": keras.activations.serialize(
-                keras.activations.get(activation)
-            ),
-            "pad_id": pad_id,
-            "start_id": start_id,
-            "end_id": end_id,
-            "positions": positions
-            if isinstance(positions, str)
-            else layer_config(layer),
-            "dtype": _policy_config(policy),
-        }
-        _check(settings)
         shared = target_vocabulary_size is None
-        acts_in_attention = isinstance(layer, AttentionPositions)
-        encoding_dim = getattr(layer, "encoding_dim", None) or 0
-        embedding_dim = hidden_dim - encoding_dim
-        if embedding_dim < 1:
-            raise ValueError(
-                "`hidden_dim` must leave room for the embedding beside the positions. "
-                f"Received: hidden_dim={hidden_dim}, encoding_dim={encoding_dim}."
-            )
+        target_size = source_vocabulary_size if shared else target_vocabulary_size
+        check_sizes(
+            source_vocabulary_size=source_vocabulary_size,
+            target_vocabulary_size=target_size,
+            hidden_dim=hidden_dim,
+        )
+        check_special_ids(target_size, pad_id, start_id=start_id, end_id=end_id)
+        policy = policy_of(dtype)
+        placed = place_positions(positions, hidden_dim, policy)
         stack_settings = {
             "num_layers": num_layers,
             "num_heads": num_heads,
@@ -158,29 +138,28 @@ class Transformer(GenerationMixin, keras.Model):
             "dropout": dropout,
             "normalize_first": normalize_first,
             "activation": activation,
-            "positions": layer if acts_in_attention else None,
+            "positions": placed.in_attention,
             "dtype": policy,
         }
 
         def embedding(vocabulary_size, name):
             return TokenEmbedding(
-                vocabulary_size, embedding_dim, pad_id, name=name, dtype=policy
+                vocabulary_size, placed.embedding_dim, pad_id, name=name, dtype=policy
             )
 
         target_embedding = embedding(
-            source_vocabulary_size if shared else target_vocabulary_size,
-            "embedding" if shared else "target_embedding",
+            target_size, "embedding" if shared else "target_embedding"
         )
         source_embedding = (
             target_embedding
             if shared
             else embedding(source_vocabulary_size, "source_embedding")
         )
-        # What is called on embeddings; nothing where attention sees to positions.
-        merged = None if acts_in_attention else layer
         narrow = None
-        if encoding_dim:
-            narrow = keras.layers.Dense(embedding_dim, name="narrow", dtype=policy)
+        if placed.embedding_dim < hidden_dim:
+            narrow = keras.layers.Dense(
+                placed.embedding_dim, name="narrow", dtype=policy
+            )
         source_dropout, target_dropout = (
             Dropout(dropout, name=f"{side}_dropout", dtype=policy)
             for side in ("source", "target")
@@ -190,23 +169,34 @@ class Transformer(GenerationMixin, keras.Model):
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        source, target = source_embedding(source_ids), target_embedding(target_ids)
-        if merged is not None:
-            source, target = merged(source), merged(target)
+        source = merge_positions(placed.on_inputs, source_embedding(source_ids))
+        target = merge_positions(placed.on_inputs, target_embedding(target_ids))
         states = decoder(target_dropout(target), encoder(source_dropout(source)))
         states = states if narrow is None else narrow(states)
-        logits = target_embedding(states, reverse=True)
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
-            outputs=logits,
+            outputs=target_embedding(states, reverse=True),
+            settings={
+                "source_vocabulary_size": source_vocabulary_size,
+                "target_vocabulary_size": target_vocabulary_size,
+                "num_layers": num_layers,
+                "hidden_dim": hidden_dim,
+                "num_heads": num_heads,
+                "intermediate_dim": intermediate_dim,
+                "dropout": dropout,
+                "normalize_first": normalize_first,
+                "activation": name_of(activation),
+                "pad_id": pad_id,
+                "start_id": start_id,
+                "end_id": end_id,
+                "positions": placed.setting,
+            },
+            dtype=policy,
             **kwargs,
         )
-        # `compile` asks the model whether its loss is to be scaled.
-        self.dtype_policy = policy
-        self._settings = settings
         self.source_embedding = source_embedding
         self.target_embedding = target_embedding
-        self.positions = merged
+        self.positions = placed.on_inputs
         self.encoder = encoder
         self.decoder = decoder
         self._narrow = narrow
@@ -234,18 +224,6 @@ class Transformer(GenerationMixin, keras.Model):
             )
         return cls(source_vocabulary_size, **{**PRESETS[preset], **kwargs})
 
-    @property
-    def pad_id(self) -> int:
-        return self._settings["pad_id"]
-
-    @property
-    def start_id(self) -> int:
-        return self._settings["start_id"]
-
-    @property
-    def end_id(self) -> int:
-        return self._settings["end_id"]
-
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):
             if isinstance(inputs, dict) and name in inputs:
@@ -253,7 +231,7 @@ class Transformer(GenerationMixin, keras.Model):
         return super().call(inputs, training=training, mask=mask)
 
     def generate(self, source_ids, search=None, max_length: int = 64):
-        if self.positions is not None and len(np.shape(source_ids)) == 2:
+        if len(np.shape(source_ids)) == 2:
             # Before anything is compiled, which would leave the length open.
             check_reach(self.positions, max(np.shape(source_ids)[1], max_length))
         return super().generate(source_ids, search, max_length)
@@ -275,9 +253,9 @@ class Transformer(GenerationMixin, keras.Model):
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
             check_ids(ids, name)
-        states = self._merge_positions(self.source_embedding(source_ids))
+        states = merge_positions(self.positions, self.source_embedding(source_ids))
         memory, encoder = self.encoder(states, return_attention_scores=True)
-        states = self._merge_positions(self.target_embedding(target_ids))
+        states = merge_positions(self.positions, self.target_embedding(target_ids))
         _, decoder, cross = self.decoder(states, memory, return_attention_scores=True)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
@@ -292,9 +270,9 @@ class Transformer(GenerationMixin, keras.Model):
         Returns:
             The memory and the cache that `step` takes.
         """
-        if self.positions is not None:
-            check_reach(self.positions, max_length)
-        states = self.encoder(self._merge_positions(self.source_embedding(inputs)))
+        check_reach(self.positions, max_length)
+        states = merge_positions(self.positions, self.source_embedding(inputs))
+        states = self.encoder(states)
         memory, cache = self.decoder.start(states, num_hypotheses, max_length)
         return (padding_mask(inputs, self.pad_id), memory), cache
 
@@ -314,55 +292,10 @@ class Transformer(GenerationMixin, keras.Model):
             Float32 logits `(batch, num_hypotheses, vocabulary)` and the cache.
         """
         memory_mask, memory = memory
-        batch, num_hypotheses = ops.shape(token_ids)
-        states = self.target_embedding(ops.reshape(token_ids, (-1, 1)))
-        states = self._merge_positions(states, index)
-        states = ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
+        states = self.target_embedding(token_ids)
+        states = merge_step(self.positions, states, index)
         states, cache = self.decoder.step(
             states, memory, memory_mask, cache, index, visible
         )
-        if self._narrow is not None:
-            states = self._narrow(states)
+        states = states if self._narrow is None else self._narrow(states)
         return self.target_embedding(states, reverse=True), cache
-
-    def _merge_positions(self, states, start_index=0):
-        if self.positions is None:
-            return states
-        return self.positions(states, start_index=start_index)
-
-    def get_config(self):
-        return {"name": self.name, "trainable": self.trainable, **self._settings}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
-
-
-def _policy_config(policy):
-    # While a model is loaded, Keras numbers the objects that it meets again, in
-    # the very dictionaries that it gave out before.
-    config = dict(keras.dtype_policies.serialize(policy))
-    config.pop("shared_object_id", None)
-    return config
-
-
-def _check(settings):
-    for name in ("source_vocabulary_size", "target_vocabulary_size", "hidden_dim"):
-        if settings[name] is not None and settings[name] < 1:
-            raise ValueError(
-                f"`{name}` must be a positive integer. "
-                f"Received: {name}={settings[name]}."
-            )
-    target = settings["target_vocabulary_size"] or settings["source_vocabulary_size"]
-    for name in ("pad_id", "start_id", "end_id"):
-        if not 0 <= settings[name] < target:
-            raise ValueError(
-                f"`{name}` must lie in the target vocabulary of {target} tokens. "
-                f"Received: {name}={settings[name]}."
-            )
-    for name in ("start_id", "end_id"):
-        if settings[name] == settings["pad_id"]:
-            raise ValueError(
-                f"`{name}` must differ from `pad_id`, which is never attended to. "
-                f"Received: {name}={settings[name]}, pad_id={settings['pad_id']}."
-            )

@@ -6,7 +6,9 @@ from keras import ops
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.positions import LearnedPositionalEncoding
+from keras_transformer.layers.position_schemes import merge_positions
+from keras_transformer.layers.templates import layer_config
+from keras_transformer.models.positions import place_positions
 from keras_transformer.models.settings import (
     SettingsModel,
     check_sizes,
@@ -23,7 +25,7 @@ class VisionTransformer(SettingsModel):
     images `(batch, height, width, channels)`, best scaled to about [-1, 1] or
     [0, 1], and gives float32 logits `(batch, num_classes)`, for
     `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. Positions
-    are learned.
+    are those of the sequence: row by row, from the left to the right.
 
     Args:
         image_shape: Height, width and channels of the images.
@@ -41,12 +43,18 @@ class VisionTransformer(SettingsModel):
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as
             `layers.AttentionPooling()`. None: the paper's class token.
+        positions: How positions are told apart: `"learned"`, as in the paper,
+            `"sinusoidal"`, `"rotary"`, `"linear_bias"`, or a layer, such as
+            `SinusoidalPositionalEncoding(max_wavelength=100)`, taken as a
+            pattern. None: they are not. A concatenated encoding takes its
+            `encoding_dim` out of `hidden_dim`.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
         **kwargs: Base `Model` arguments, such as `name`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, or `patch_size` does not divide the images.
+            `hidden_dim`, `patch_size` does not divide the images, or there is no
+            such scheme of positions.
 
     Example:
         >>> model = VisionTransformer(
@@ -74,6 +82,7 @@ class VisionTransformer(SettingsModel):
         normalize_first: bool = True,
         activation="gelu",
         pooling=None,
+        positions="learned",
         dtype=None,
         **kwargs,
     ):
@@ -82,8 +91,15 @@ class VisionTransformer(SettingsModel):
                 "`image_shape` must be (height, width, channels), three positive "
                 f"integers. Received: image_shape={image_shape}."
             )
-        check_sizes(num_classes=num_classes)
+        check_sizes(
+            patch_size=patch_size, num_classes=num_classes, hidden_dim=hidden_dim
+        )
         policy = policy_of(dtype)
+        height, width, _ = image_shape
+        num_patches = (height // patch_size) * (width // patch_size)
+        placed = place_positions(
+            positions, hidden_dim, policy, max(num_patches, 1) + (pooling is None)
+        )
         settings = {
             "image_shape": list(image_shape),
             "patch_size": patch_size,
@@ -95,18 +111,15 @@ class VisionTransformer(SettingsModel):
             "dropout": dropout,
             "normalize_first": normalize_first,
             "activation": name_of(activation),
-            "pooling": pooling and keras.saving.serialize_keras_object(pooling),
+            "pooling": layer_config(pooling),
+            "positions": placed.setting,
         }
-        height, width, _ = image_shape
-        embedding = PatchEmbedding(patch_size, hidden_dim, name="patches", dtype=policy)
-        num_positions = (height // patch_size) * (width // patch_size)
+        embedding = PatchEmbedding(
+            patch_size, placed.embedding_dim, name="patches", dtype=policy
+        )
         class_token = None
         if pooling is None:
             class_token = ClassToken(name="class_token", dtype=policy)
-            num_positions += 1
-        positions = LearnedPositionalEncoding(
-            max(num_positions, 1), name="positions", dtype=policy
-        )
         encoder = Encoder(
             num_layers,
             num_heads,
@@ -114,6 +127,7 @@ class VisionTransformer(SettingsModel):
             dropout=dropout,
             normalize_first=normalize_first,
             activation=activation,
+            positions=placed.in_attention,
             name="encoder",
             dtype=policy,
         )
@@ -124,7 +138,7 @@ class VisionTransformer(SettingsModel):
         states = embedding(images)
         if class_token is not None:
             states = class_token(states)
-        states = positions(states)
+        states = merge_positions(placed.on_inputs, states)
         states = Dropout(dropout, name="dropout", dtype=policy)(states)
         states = encoder(states)
         pooled = states[:, 0] if pooling is None else pooling(states)
@@ -137,7 +151,7 @@ class VisionTransformer(SettingsModel):
         )
         self.embedding = embedding
         self.class_token = class_token
-        self.positions = positions
+        self.positions = placed.on_inputs
         self.encoder = encoder
         self.pooling = pooling
 
@@ -163,5 +177,5 @@ class VisionTransformer(SettingsModel):
         states = self.embedding(ops.convert_to_tensor(images, self.compute_dtype))
         if self.class_token is not None:
             states = self.class_token(states)
-        states = self.positions(states)
+        states = merge_positions(self.positions, states)
         return {"encoder": self.encoder(states, return_attention_scores=True)[1]}

@@ -3,7 +3,12 @@ import pytest
 from keras import ops
 from layer_contract import check_layer
 
-from keras_transformer.layers import CausalBlock, CausalDecoder, EncoderBlock
+from keras_transformer.layers import (
+    CausalBlock,
+    CausalDecoder,
+    EncoderBlock,
+    LearnedPositionalEncoding,
+)
 
 SETTINGS = {
     "num_heads": 2,
@@ -13,6 +18,14 @@ SETTINGS = {
     "activation": "gelu",
     "epsilon": 1e-3,
 }
+SCHEMES = {
+    "none": None,
+    "sinusoidal": "sinusoidal",
+    "rotary": "rotary",
+    "linear bias": "linear_bias",
+    "learned": LearnedPositionalEncoding(7),
+    "concatenated": LearnedPositionalEncoding(7, "concatenate", encoding_dim=5),
+}
 STATES = np.random.default_rng(0).normal(size=(3, 7, 10)).astype("float32")
 
 
@@ -21,8 +34,9 @@ def test_a_block_keeps_the_contract_of_layers():
 
 
 def test_a_stack_keeps_the_contract_of_layers():
-    settings = {"num_layers": 2, **SETTINGS, "positions": "linear_bias"}
-    check_layer(CausalDecoder, settings, STATES, (3, 7, 10))
+    settings = {"num_layers": 2, **SETTINGS, "num_heads": 5}
+    settings |= {"positions": SCHEMES["concatenated"]}
+    check_layer(CausalDecoder, settings, STATES, (3, 7, 15))
 
 
 def test_a_block_is_an_encoder_block_with_a_causal_mask():
@@ -38,7 +52,7 @@ def test_a_block_is_an_encoder_block_with_a_causal_mask():
 
 @pytest.mark.parametrize("normalize_first", [False, True])
 @pytest.mark.parametrize("prompt_length", [1, 4])
-@pytest.mark.parametrize("positions", [None, "rotary", "linear_bias"])
+@pytest.mark.parametrize("positions", SCHEMES.values(), ids=SCHEMES)
 def test_steps_after_a_prompt_give_what_the_call_gives(
     positions, normalize_first, prompt_length
 ):
@@ -74,6 +88,10 @@ def test_a_stack_without_layers_is_refused():
         CausalDecoder(num_layers=0, num_heads=2, intermediate_dim=11)
 
 
-def test_an_encoding_of_the_inputs_is_for_before_the_stack():
-    with pytest.raises(ValueError, match="`positions` must act inside attention"):
-        CausalDecoder(1, 2, 11, positions="sinusoidal")
+def test_positions_that_end_are_not_decoded_beyond():
+    decoder = CausalDecoder(1, 2, 11, positions=SCHEMES["learned"])
+    decoder.build(STATES.shape)
+    prompts, mask = ops.convert_to_tensor(STATES[:, :4]), np.ones((3, 4), bool)
+    decoder.start(prompts, mask, 2, 3)
+    with pytest.raises(ValueError, match="end at `max_length`=7: shorten .* length=8"):
+        decoder.start(prompts, mask, 2, 4)

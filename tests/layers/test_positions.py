@@ -93,14 +93,15 @@ def test_start_index_continues_the_table():
     np.testing.assert_allclose(encode(layer, 12, WIDTH, 11), whole[11:], 0, 1e-6)
 
 
-@pytest.mark.parametrize("merge", [{}, {"merge": "concatenate", "encoding_dim": 3}])
-@pytest.mark.parametrize(
-    "layer",
-    [
-        SinusoidalPositionalEncoding,
-        lambda **kwargs: LearnedPositionalEncoding(max_length=17, **kwargs),
-    ],
-)
+MERGES = [{}, {"merge": "concatenate", "encoding_dim": 3}]
+ENCODINGS = [
+    SinusoidalPositionalEncoding,
+    lambda **kwargs: LearnedPositionalEncoding(max_length=17, **kwargs),
+]
+
+
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("layer", ENCODINGS)
 def test_start_index_may_be_a_tensor(layer, merge):
     layer = layer(**merge)
     for start_index in (3, 12):
@@ -108,6 +109,16 @@ def test_start_index_may_be_a_tensor(layer, merge):
         expected = ops.convert_to_numpy(layer(INPUTS, start_index=start_index))
         outputs = ops.convert_to_numpy(layer(INPUTS, start_index=tensor))
         np.testing.assert_array_equal(outputs, expected)
+
+
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("layer", ENCODINGS)
+def test_every_sequence_may_begin_at_a_position_of_its_own(layer, merge):
+    layer = layer(**merge)
+    outputs = layer(INPUTS, start_index=ops.convert_to_tensor([3, 12]))
+    for row, start_index in enumerate([3, 12]):
+        expected = layer(INPUTS[row : row + 1], start_index=start_index)[0]
+        np.testing.assert_allclose(outputs[row], expected, 1e-6, 1e-6)
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.array])

@@ -10,6 +10,7 @@ from keras import ops
 from phrase_ids import END, PAD, START, phrases, to_ids, to_text, vocabulary_size
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling
+from keras_transformer.layers import LearnedPositionalEncoding
 from keras_transformer.models import LanguageModel
 from keras_transformer.training import Perplexity, TokenCrossentropy
 
@@ -40,14 +41,32 @@ VARIANTS = {
     "mixed_float16": {"dtype": "mixed_float16"},
     "mixed_bfloat16": {"dtype": "mixed_bfloat16"},
 }
+LONGEST = PROMPTS.shape[1] + MAX_LENGTH
+SCHEMES = {
+    "none": None,
+    "sinusoidal": "sinusoidal",
+    "rotary": "rotary",
+    "linear bias": "linear_bias",
+    "learned": LearnedPositionalEncoding(LONGEST),
+    "concatenated": LearnedPositionalEncoding(LONGEST, "concatenate", encoding_dim=3),
+}
 # What rounding may change, as a share of the largest logit.
 TOLERANCES = {"mixed_float16": 0.01, "mixed_bfloat16": 0.1}
 
 
 @functools.cache
 def variant(name):
+    return filled(**VARIANTS[name])
+
+
+@functools.cache
+def with_positions(name, dtype="float32"):
+    return filled(positions=SCHEMES[name], dtype=dtype)
+
+
+def filled(**settings):
     """A small model in which every weight matters, and some texts end."""
-    model = LanguageModel(VOCABULARY, **{**SETTINGS, **VARIANTS[name]})
+    model = LanguageModel(VOCABULARY, **{**SETTINGS, **settings})
     draw = np.random.default_rng(3)
     for weight in model.weights:
         mean = float(weight.path.endswith("gamma"))
@@ -145,6 +164,36 @@ def test_scores_are_those_of_the_model_without_a_cache(name, kind):
     assert np.all((last == model.end_id) | (lengths == MAX_LENGTH))
     if kind == "sampling":
         assert lengths.min() < MAX_LENGTH, "no text ends: this shows less than it could"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_scores_are_those_without_a_cache_in_every_scheme_of_positions(name, dtype):
+    model, tolerance = with_positions(name, dtype), 0.05 if "mixed" in dtype else 1e-4
+    search = BeamSearch(3, length_penalty=0.0, num_hypotheses=3)
+    ids, scores = search(model, ops.convert_to_tensor(PROMPTS), MAX_LENGTH)
+    ids = ops.convert_to_numpy(ids)
+    expected, _ = log_probabilities(model, PROMPTS, ids)
+    np.testing.assert_allclose(scores, expected, tolerance, tolerance)
+
+
+@pytest.mark.parametrize("name", ["linear bias", "concatenated"])
+def test_what_is_compiled_finds_what_is_not(name):
+    model = with_positions(name)
+    ids, scores = BEAM(model, ops.convert_to_tensor(PROMPTS), MAX_LENGTH)
+    compiled = model.generate(PROMPTS, BEAM, MAX_LENGTH)
+    np.testing.assert_array_equal(compiled.ids, ids)
+    np.testing.assert_allclose(compiled.scores, scores, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["learned", "concatenated"])
+def test_learned_positions_end_where_they_say(name):
+    model = with_positions(name)
+    message = f"Positions end at `max_length`={LONGEST}: shorten the inputs or build"
+    with pytest.raises(ValueError, match=message):
+        model.generate(PROMPTS, max_length=MAX_LENGTH + 2)
+    with pytest.raises(ValueError, match=message):
+        model(np.full((1, LONGEST + 1), 5))
 
 
 def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
@@ -253,6 +302,11 @@ def test_half_precision_training_scales_its_loss():
         ({"dropout": 1.5}, "between 0 and 1. Received: rate=1.5"),
         ({"pad_id": 17}, "`pad_id` must lie in the vocabulary of 17 .*=17"),
         ({"end_id": 0}, "`end_id` must differ from `pad_id`"),
+        ({"positions": "rotari"}, "`positions` must be one of .*=.rotari."),
+        (
+            {"positions": SCHEMES["concatenated"], "hidden_dim": 2},
+            "`hidden_dim` must leave room .* hidden_dim=2, encoding_dim=3",
+        ),
     ],
     ids=lambda x: "+".join(x) if isinstance(x, dict) else "",
 )

@@ -320,7 +320,7 @@ def test_half_precision_training_scales_its_loss():
         ({"num_heads": 3}, "`num_heads` must divide .* num_heads=3, hidden_dim=8"),
         ({"dropout": 1.5}, "between 0 and 1. Received: rate=1.5"),
         ({"activation": "reluu"}, "activation function identifier: reluu"),
-        ({"pad_id": 17}, "`pad_id` must lie in the target vocabulary of 17 .*=17"),
+        ({"pad_id": 17}, "`pad_id` must lie in the vocabulary of 17 .*=17"),
         ({"positions": "rotari"}, "`positions` must be one of .* positions='rotari'"),
         (
             {
@@ -333,7 +333,7 @@ def test_half_precision_training_scales_its_loss():
         ({"start_id": -1}, "`start_id` must lie in .* Received: start_id=-1"),
         (
             {"target_vocabulary_size": 3},
-            "`end_id` must lie in the target vocabulary of 3 tokens. .* end_id=3",
+            "`end_id` must lie in the vocabulary of 3 tokens. .* end_id=3",
         ),
     ],
     ids=lambda x: "+".join(x) if isinstance(x, dict) else "",

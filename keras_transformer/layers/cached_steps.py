@@ -1,0 +1,61 @@
+"""What blocks and stacks that decode step by step have in common.
+
+A cache holds the keys and the values of one block, each of shape
+`(batch, num_heads, max_length, num_hypotheses, dim)`; `decoding.cache` tells
+who wrote what into it.
+"""
+
+from keras import ops
+
+
+def empty_cache(keys, num_hypotheses, max_length):
+    """Makes room for keys and values like `keys`, `(batch, heads, length, dim)`."""
+    batch, heads, _, dim = ops.shape(keys)
+    shape = (batch, heads, max_length, num_hypotheses, dim)
+    empty = ops.zeros(shape, keys.dtype)
+    return {"keys": empty, "values": empty}
+
+
+def write_step(cache, index, keys, values):
+    """Writes what every hypothesis adds at position `index`.
+
+    Args:
+        cache: Keys and values, see above.
+        index: Position, an integer tensor.
+        keys: Float tensor of shape `(batch, num_heads, num_hypotheses, dim)`.
+        values: Float tensor of the same shape.
+
+    Returns:
+        The new cache.
+    """
+    here = ops.arange(cache["keys"].shape[2])[:, None, None] == index
+    new = {"keys": keys, "values": values}
+    return {name: ops.where(here, new[name][:, :, None], cache[name]) for name in new}
+
+
+def cache_entries(cache):
+    """Keys and values, each `(batch, heads, max_length * num_hypotheses, dim)`."""
+    for states in (cache["keys"], cache["values"]):
+        batch, heads, _, _, dim = ops.shape(states)
+        yield ops.reshape(states, (batch, heads, -1, dim))
+
+
+def cache_positions(max_length, num_hypotheses):
+    """Where the entries of a cache stand, in the order (position, hypothesis)."""
+    positions = ops.arange(max_length)[:, None]
+    return ops.reshape(ops.broadcast_to(positions, (max_length, num_hypotheses)), (-1,))
+
+
+def step_through(blocks, states, memory, memory_mask, cache, index, visible):
+    """Decodes one position through all blocks, by the `step` of each.
+
+    Returns:
+        The states after the last block, and the new cache.
+    """
+    new_cache = []
+    for block, block_memory, block_cache in zip(blocks, memory, cache, strict=True):
+        states, block_cache = block.step(
+            states, block_memory, memory_mask, block_cache, index, visible
+        )
+        new_cache.append(block_cache)
+    return states, new_cache
