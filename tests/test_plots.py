@@ -141,6 +141,13 @@ def test_words_are_labelled_as_they_are():
     assert labels(map_of(tokens).axes[0].xaxis) == tokens
 
 
+@pytest.mark.parametrize(("word", "leftward"), [("שלום", True), ("Hund", False)])
+def test_columns_run_as_the_text_of_the_keys_is_read(word, leftward):
+    figure = plots.attention_map(["a"], [f"\u2581{word}", "."], [[1.0, 0.0]])
+    assert figure.axes[0].xaxis_inverted() == leftward
+    assert not plots.attention_map([word], ["a"], [[1.0]]).axes[0].xaxis_inverted()
+
+
 def test_a_very_long_token_is_cut():
     figure = map_of(["a" * 1009, "a" * 20])
     assert labels(figure.axes[0].xaxis) == ["a" * 19 + "…", "a" * 20]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from matplotlib.figure import Figure
 
-from keras_transformer.plots.layout import grid, label_axis, readable
+from keras_transformer.plots.layout import direction, grid, label_axis, readable
 
 
 def attention_map(
@@ -19,7 +19,8 @@ def attention_map(
     as they are indexed. All maps of a figure share one scale, from 0 on.
 
     Of SentencePiece's subwords, those that begin a word lose their "\u2581", and those
-    that continue one get a dot.
+    that continue one get a dot. Columns run from the right to the left where the text
+    of the keys does.
 
     Args:
         query_tokens: The tokens that look, a list of str.
@@ -65,6 +66,8 @@ def attention_map(
         axes.spines[:].set_color("0.8")
         axes.tick_params(length=0, labeltop=True, labelbottom=False)
         axes.tick_params(axis="x", labelrotation=90)
+        if direction(key_tokens) == "rtl":
+            axes.invert_xaxis()
         if row == 0:
             label_axis(axes.xaxis, keys, width)
         if column == 0:

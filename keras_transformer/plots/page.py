@@ -34,7 +34,8 @@ def attention_html(seen: AttendedTranslation) -> str:
     Part of the model, layer and head, or the mean of a layer's heads, are picked from
     small maps; then any word, with the mouse or by the arrow keys. What it looked at
     is shaded by its share. A link can pick too: add, for example,
-    `#part=cross&layer=1&head=mean&word=3` to the address of the page.
+    `#part=cross&layer=1&head=mean&word=3` to the address of the page. Words, and the
+    columns of maps, run from the right to the left where the text does.
 
     The page is one file that fetches nothing.
 

@@ -12,6 +12,8 @@ from keras_transformer.plots import AttendedTranslation, attention_html
 
 SOURCE = ["\u2581a", "\u2581do", "g", ".", "</s>"]
 TARGET = ["\u2581Hund", ".", "</s>"]
+HEBREW = ["\u2581כלב", "\u2581ש", "חור", ".", "</s>"]
+ARABIC = ["\u2581كلب", ".", "</s>"]
 SOURCE_WORDS = ["a", "do", "·g", ".", "</s>"]
 TARGET_WORDS = ["Hund", ".", "</s>"]
 NASTY = "</script><script>document.title = 'broken'</script><!-- &amp; <b>"
@@ -217,6 +219,26 @@ def test_words_stand_in_the_direction_of_their_script(token, direction):
     assert cross["queries"]["direction"] == direction
     assert decoder["keys"]["direction"] == direction
     assert cross["keys"]["direction"] == "ltr"
+
+
+@pytest.mark.parametrize("part", ["cross", "decoder"])
+@pytest.mark.parametrize("source", [SOURCE, HEBREW], ids=["ltr", "rtl"])
+@pytest.mark.parametrize("target", [TARGET, ARABIC], ids=["ltr", "rtl"])
+def test_maps_are_laid_out_as_what_was_looked_at_is_read(browse, source, target, part):
+    seen = attended(source, target)
+    script = """
+        const map = document.querySelector("canvas");
+        const pixels = map.getContext("2d").getImageData(0, 0, map.width, map.height);
+        const opacities = pixels.data.filter((_, index) => index % 4 === 3);
+        document.body.append(element("p", {id: "opacities"}, opacities.join(" ")));
+        """
+    dom = browse(attention_html(seen), f"part={part}", script)
+    shown = re.search(r'id="opacities">(.*?)</p>', dom)[1].split()
+    scores = seen.scores[part][0, 0]
+    keys = source if part == "cross" else target
+    drawn = scores[:, ::-1] if keys in (HEBREW, ARABIC) else scores
+    shown = np.reshape(shown, scores.shape).astype("float32") / 255
+    np.testing.assert_allclose(shown, np.sqrt(drawn), 0, 0.03)
 
 
 @pytest.mark.parametrize("names", [(), ("self",), ("cross", "self")])
