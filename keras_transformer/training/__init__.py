@@ -10,6 +10,7 @@ from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 from keras_transformer.training.sliding_window import sliding_window_perplexity
+from keras_transformer.training.workers import StopTogether, Workers
 
 __all__ = [
     "Adam",
@@ -20,8 +21,10 @@ __all__ = [
     "Perplexity",
     "SaveCheckpoints",
     "StopAtNaN",
+    "StopTogether",
     "TokenAccuracy",
     "TokenCrossentropy",
+    "Workers",
     "average_checkpoints",
     "cased_bleu",
     "paper_protocol_bleu",

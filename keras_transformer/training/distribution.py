@@ -1,4 +1,8 @@
-"""Which devices a training runs on."""
+"""Which devices a training runs on, on which machines."""
+
+import json
+import os
+import shutil
 
 
 def pick_strategy(name: str = "auto"):
@@ -8,16 +12,24 @@ def pick_strategy(name: str = "auto"):
     `TokenCrossentropy` the updates are those of one device, save that Keras
     clips gradients, if asked to, on each device by itself.
 
+    Several machines train one model as workers: each runs the same program on
+    the same data, and makes the same steps. Name their strategy before
+    TensorFlow does anything else in the program; it waits for all workers.
+
     Args:
-        name: `"auto"`: mirrored if there is more than one GPU, else default.
-            `"mirrored"`: a copy of the model on each GPU. `"default"`: one
-            device.
+        name: `"default"`: one device. `"mirrored"`: a copy of the model on each
+            GPU of this machine. `"multi_worker"`: on those of all machines that
+            the environment variable `TF_CONFIG` names. `"slurm"`: on those of
+            the job step of Slurm that `srun` has started. `"auto"`:
+            multi-worker if `TF_CONFIG` names several workers, mirrored if there
+            are several GPUs, else default.
 
     Returns:
         A `tf.distribute.Strategy`, for `with strategy.scope():`.
 
     Raises:
-        ValueError: If there is no such strategy.
+        ValueError: If there is no such strategy, or the environment does not
+            name the workers.
 
     Example:
         >>> with pick_strategy("default").scope():
@@ -26,15 +38,62 @@ def pick_strategy(name: str = "auto"):
     import tensorflow as tf
 
     if name == "auto":
-        several = len(tf.config.list_logical_devices("GPU")) > 1
-        name = "mirrored" if several else "default"
-    if name == "mirrored":
-        return tf.distribute.MirroredStrategy()
+        if _workers_of_tf_config() > 1:
+            name = "multi_worker"
+        elif len(tf.config.list_logical_devices("GPU")) > 1:
+            name = "mirrored"
+        else:
+            name = "default"
     if name == "default":
         return tf.distribute.get_strategy()
-    raise ValueError(
-        f'`name` must be "auto", "mirrored" or "default". Received: name={name!r}.'
-    )
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy()
+    if name not in ("multi_worker", "slurm"):
+        raise ValueError(
+            '`name` must be "auto", "default", "mirrored", "multi_worker" or "slurm". '
+            f"Received: name={name!r}."
+        )
+    from keras_transformer.training.multi_worker import MultiWorkerStrategy
+
+    if name == "slurm":
+        return MultiWorkerStrategy(cluster_resolver=_slurm_resolver())
+    if not _workers_of_tf_config():
+        raise ValueError(
+            "The environment variable `TF_CONFIG` must name the workers. Set it, or "
+            'name the strategy "auto".'
+        )
+    return MultiWorkerStrategy()
+
+
+def _workers_of_tf_config():
+    """Returns the number of workers that `TF_CONFIG` names, 0 without it."""
+    text = os.environ.get("TF_CONFIG") or "{}"
+    try:
+        cluster = json.loads(text).get("cluster", {})
+        return sum(len(cluster.get(job, ())) for job in ("chief", "worker"))
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(
+            "The environment variable `TF_CONFIG` must be JSON, such as "
+            '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": '
+            f'"worker", "index": 0}}}}. Received: TF_CONFIG={text}'
+        ) from None
+
+
+def _slurm_resolver():
+    import tensorflow as tf
+
+    if "SLURM_STEP_NODELIST" not in os.environ:
+        raise ValueError(
+            'The strategy "slurm" must be used in a job step of Slurm, whose nodes are '
+            "in SLURM_STEP_NODELIST. Start the program with srun."
+        )
+    settings = {}
+    if not shutil.which("nvidia-smi"):
+        # Without NVIDIA's driver, TensorFlow cannot count the GPUs; and it places no
+        # task on a node that has none. These are never looked for.
+        tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+        settings = {"gpus_per_node": tasks, "gpus_per_task": 1, "auto_set_gpu": False}
+    return tf.distribute.cluster_resolver.SlurmClusterResolver(**settings)
 
 
 def split_evenly(dataset, num_replicas: int):

@@ -1,0 +1,98 @@
+"""The machines that train one model together, and the one that writes it down."""
+
+import contextlib
+from collections.abc import Iterator
+
+import keras
+
+
+class Workers:
+    """The workers of a strategy: each is a process, most often on its own machine.
+
+    One of them, the chief, writes checkpoints and logs; the others write nothing.
+    Under a strategy of one machine, that is the chief, and there is nobody to wait
+    for.
+
+    Args:
+        strategy: A `tf.distribute.Strategy`; see `pick_strategy`.
+
+    Example:
+        >>> workers = Workers(kt.training.pick_strategy("default"))
+        >>> workers.is_chief, workers.gather(7)
+        (True, [7])
+    """
+
+    def __init__(self, strategy):
+        self.strategy = strategy
+        resolver = strategy.cluster_resolver
+        cluster = resolver.cluster_spec().as_dict() if resolver else {}
+        self.count = sum(len(cluster.get(job, ())) for job in ("chief", "worker")) or 1
+        first = ("chief" if "chief" in cluster else "worker", 0)
+        self.is_chief = (
+            self.count == 1 or (resolver.task_type, resolver.task_id) == first
+        )
+
+    def gather(self, number: int) -> list[int]:
+        """Returns the numbers that the workers call this with, in their order.
+
+        All have to call it, and each waits for the last one to do so.
+        """
+        if self.count == 1:
+            return [number]
+        import tensorflow as tf
+
+        def of_all():
+            replica = tf.distribute.get_replica_context()
+            return replica.all_gather(tf.constant([number], tf.int64), axis=0)
+
+        numbers = tf.function(self.strategy.run)(of_all)
+        numbers = self.strategy.experimental_local_results(numbers)[0].numpy().tolist()
+        return numbers[:: len(numbers) // self.count]  # of each worker's replicas, one
+
+    def wait(self) -> None:
+        """Waits until all workers have come to this."""
+        self.gather(0)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Tells in one line when another worker has gone.
+
+        Raises:
+            ConnectionError: Where TensorFlow no longer reaches one of the workers.
+        """
+        if self.count == 1:
+            yield
+            return
+        import tensorflow as tf
+
+        try:
+            yield
+        except (
+            tf.errors.AbortedError,
+            tf.errors.CancelledError,
+            tf.errors.DeadlineExceededError,
+            tf.errors.UnavailableError,
+        ) as error:
+            raise ConnectionError(
+                f"One of the {self.count} workers has gone, so this one stops; the "
+                "output of the other may say why. Start all of them again: they go on "
+                "after the last checkpoint."
+            ) from error
+
+
+class StopTogether(keras.callbacks.Callback):
+    """Ends the training of all workers when that of one of them is to end.
+
+    It stands after the callbacks that set `model.stop_training`.
+
+    Args:
+        workers: The `Workers`.
+    """
+
+    def __init__(self, workers: Workers):
+        super().__init__()
+        self.workers = workers
+
+    def on_epoch_end(self, epoch, logs=None):
+        stop = bool(self.model.stop_training)
+        self.model.stop_training = any(self.workers.gather(stop))
