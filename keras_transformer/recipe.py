@@ -153,7 +153,7 @@ class TrainingSettings:
         cooldown_epochs: Epochs at the end in which it falls to zero besides.
         label_smoothing: Share of the aim spread over the vocabulary.
         seed: Seed of weights, dropout and the order of the sentences.
-        jit_compile: Whether XLA compiles the training step.
+        jit_compile: Whether XLA compiles the training step, if there is one device.
         precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
         strategy: Where to train; see `training.pick_strategy`.
         keep: Number of checkpoints kept, the last ones.

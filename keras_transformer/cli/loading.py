@@ -6,11 +6,15 @@ import sys
 import tempfile
 
 
-def load_tensorflow() -> None:
+def load_tensorflow(devices: bool = True) -> None:
     """Imports what most commands need, without the lines that TensorFlow logs.
 
     Commands call this first, once the arguments are known to be well-formed: `--help`
     is there at once.
+
+    Args:
+        devices: Whether to wake the devices, too, which log when they are first used.
+            A worker has to meet the others before that.
     """
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -20,7 +24,8 @@ def load_tensorflow() -> None:
         import tensorflow_text  # noqa: F401
 
         tf.get_logger().setLevel("ERROR")
-        keras.random.uniform(())  # devices log when they are first used
+        if devices:
+            keras.random.uniform(())
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """`keras-transformer train`."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,13 +94,16 @@ def train_recipe(recipe: Recipe, folder: Path):
     Returns:
         The `Run`.
     """
-    load_tensorflow()
+    strategy = recipe.training.strategy
+    is_worker = "TF_CONFIG" in os.environ or strategy in ("multi_worker", "slurm")
+    load_tensorflow(devices=not is_worker)
     from keras_transformer.run import Run, train
 
     try:
         return train(recipe, folder)
     except KeyboardInterrupt:
-        paths = Run(folder).checkpoints().paths()
+        run = Run(folder)
+        paths = run.checkpoints().paths() if run.has_trained() else []
         saved = f"{paths[-1].name} is saved" if paths else "No epoch is saved yet"
         say(f"Stopped. {saved}: the same command goes on from there.")
         raise typer.Exit(130) from None

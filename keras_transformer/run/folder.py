@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import shutil
 import zlib
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Run:
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         self.settings_path = self.folder / "settings.yaml"
+        self.tokenizers_path = self.folder / "tokenizers"
         self.translator_path = self.folder / "translator"
         self.tensorboard_path = self.folder / "tensorboard"
         self.log = Log(self.folder / "log.csv")
@@ -87,11 +89,27 @@ class Run:
             raise ValueError(
                 f"{self.folder} holds something else than a run. Name a new folder."
             )
+        else:  # of a training that was interrupted before it had learnt anything
+            shutil.rmtree(self.tokenizers_path, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = {"versions": versions, **recipe.to_dict()}
         settings["data"]["folder"] = str(Path(recipe.data.folder).resolve())
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         replace_text(self.settings_path, text)
+
+    def join(self, recipe: Recipe) -> None:
+        """Checks that a training which another worker has begun is this one.
+
+        Raises:
+            FileNotFoundError: If nobody has begun one.
+            ValueError: If it is of other settings or of other text.
+        """
+        if not self.settings_path.is_file():
+            raise FileNotFoundError(
+                f"{self.folder} holds no run that another worker has begun. All must "
+                "share the folder: name one on a disk that they all see."
+            )
+        self._check_same(recipe, _checksum(recipe))
 
     def has_trained(self) -> bool:
         """Tells whether there is anything of a training that could be lost."""
@@ -106,9 +124,9 @@ class Run:
         files = {side: recipe.data.paths("train", side) for side in SIDES}
         if settings.shared:
             files = {"shared": [*files["source"], *files["target"]]}
-        paths = [self.folder / "tokenizers" / f"{name}.model" for name in files]
-        if not self.has_trained():
-            for path, texts in zip(paths, files.values(), strict=True):
+        paths = [self.tokenizers_path / f"{name}.model" for name in files]
+        for path, texts in zip(paths, files.values(), strict=True):
+            if not path.exists() and not self.has_trained():
                 SubwordTokenizer.train(
                     texts,
                     vocabulary_size=settings.vocabulary_size,

@@ -20,8 +20,10 @@ from keras_transformer.training import (
     Perplexity,
     SaveCheckpoints,
     StopAtNaN,
+    StopTogether,
     TokenAccuracy,
     TokenCrossentropy,
+    Workers,
     pick_strategy,
     split_evenly,
 )
@@ -35,7 +37,8 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         recipe: Files and settings.
         folder: Folder of the run; see `Run`. If it holds checkpoints of the same
             recipe, training goes on after the last whole one, with the weights, the
-            optimizer and the order of the sentences that it would have had.
+            optimizer and the order of the sentences that it would have had. Workers
+            on several machines share the folder; only the chief writes to it.
 
     Returns:
         The run, whose `translator()` is what came of it.
@@ -45,10 +48,29 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         ValueError: If a file is faulty, settings do not go together, or the folder
             holds something else.
         FloatingPointError: If the loss is no longer a number.
+        ConnectionError: If another worker has gone.
     """
+    # First of all: workers must meet before TensorFlow does anything else.
+    strategy = pick_strategy(recipe.training.strategy)
+    workers = Workers(strategy)
+    with workers.watched():
+        return _train(recipe, Run(folder), workers)
+
+
+def _train(recipe, run, workers):
     settings = recipe.training
-    run = Run(folder)
-    run.begin(recipe)
+    if workers.count > 1 and recipe.tokenizer.sampling:
+        raise ValueError(
+            "`tokenizer.sampling` must be 0 with several workers, which have to make "
+            "the same batches: SentencePiece draws other subwords in every process. "
+            f"Received: tokenizer.sampling={recipe.tokenizer.sampling}."
+        )
+    if workers.is_chief:
+        run.begin(recipe)
+        run.tokenizers()
+    workers.wait()
+    if not workers.is_chief:
+        run.join(recipe)
     keras.utils.set_random_seed(settings.seed)
     tokenizers = run.tokenizers()
     validation_data = _dataset(recipe, tokenizers, "validation", shuffle=False)
@@ -66,20 +88,24 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
             f"{checkpoints.folder} holds no whole checkpoint to go on from. Name "
             "another run folder."
         )
-    strategy = pick_strategy(settings.strategy)
-    num_replicas = strategy.num_replicas_in_sync
-    with strategy.scope():
-        if latest:
-            model = checkpoints.load(latest)
-            model.jit_compile = settings.jit_compile
-        else:
-            model = _new_model(recipe, tokenizers)
+    epochs_done = checkpoints.epoch_of(latest) if latest else 0
+    if workers.is_chief:
+        run.log.cut(epochs_done)
+    seen = workers.gather(epochs_done)
+    if len(set(seen)) > 1:
+        raise ValueError(
+            f"{checkpoints.folder} must be on a disk that all workers share. Received: "
+            f"checkpoints of {seen} epochs."
+        )
+    num_replicas = workers.strategy.num_replicas_in_sync
+    with workers.strategy.scope():
+        model = checkpoints.load(latest) if latest else _new_model(recipe, tokenizers)
+        # XLA compiles for one device, and cannot add up what several have.
+        model.jit_compile = settings.jit_compile and num_replicas == 1
         # Anew each time, for it depends on the number of epochs.
         model.optimizer.learning_rate = _schedule(
             settings, int(train_data.cardinality())
         )
-    epochs_done = checkpoints.epoch_of(latest) if latest else 0
-    run.log.cut(epochs_done)
     if epochs_done < settings.epochs and not _has_stalled(run, settings):
         model.fit(
             split_evenly(train_data, num_replicas),
@@ -87,19 +113,19 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
             epochs=settings.epochs,
             initial_epoch=epochs_done,
             shuffle=False,  # the dataset does it
-            verbose=1 if sys.stdout.isatty() else 2,
+            verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
             callbacks=[
                 keras.callbacks.LambdaCallback(
                     on_epoch_begin=lambda epoch, _: train_data.epoch.assign(epoch)
                 ),
                 StopAtNaN(),
-                *_bleu(recipe, model, tokenizers),
-                WriteLog(run.log, settings.early_stopping),
-                keras.callbacks.TensorBoard(run.tensorboard_path),
-                SaveCheckpoints(checkpoints),
+                *(_writers(recipe, run, model, tokenizers) if workers.is_chief else []),
+                StopTogether(workers),
             ],
         )
-    run.average(recipe.decoding.average)
+    if workers.is_chief:
+        run.average(recipe.decoding.average)
+    workers.wait()
     return run
 
 
@@ -146,6 +172,16 @@ def _schedule(settings, steps_per_epoch):
 def _has_stalled(run, settings):
     patience = settings.early_stopping
     return patience is not None and run.log.epochs_without_gain() >= patience
+
+
+def _writers(recipe, run, model, tokenizers):
+    """Returns the callbacks that look at the model and write what they find."""
+    return [
+        *_bleu(recipe, model, tokenizers),
+        WriteLog(run.log, recipe.training.early_stopping),
+        keras.callbacks.TensorBoard(run.tensorboard_path),
+        SaveCheckpoints(run.checkpoints()),
+    ]
 
 
 def _bleu(recipe, model, tokenizers):

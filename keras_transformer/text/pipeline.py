@@ -60,7 +60,8 @@ def parallel_dataset(
             held in memory to draw from.
         seed: Seed of the orders and of sampling.
         initial_epoch: Number of the first epoch; every pass goes on to the next one.
-            What an epoch holds depends on its number and `seed` alone.
+            What an epoch holds depends on its number and `seed` alone, unless subwords
+            are sampled; see `SubwordTokenizer.sample`.
         sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1; 0
             turns it off. An epoch has then as many batches as a pass takes on
             average.

@@ -167,7 +167,8 @@ class SubwordTokenizer(tf.Module):
             texts: List of str, or string tensor of shape `(batch,)`.
             alpha: Strength, between 0 and 1.
             seed: Integer or scalar integer tensor. The same seed gives the same
-                subwords.
+                subwords, in one process: from version 0.2.2 on, SentencePiece draws
+                others in the next.
 
         Returns:
             Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
