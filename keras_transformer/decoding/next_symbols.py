@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -55,10 +56,14 @@ def stepper(model, inputs, memory, processors, count: int):
         `(NextSymbols, cache)`.
     """
     bound = [one.bind(model, inputs) for one in processors]
+    sentences = keras.tree.flatten(inputs)[0].shape[0]
+    # What a model prepares for all steps is not worth it for a sentence or two.
+    prepares = hasattr(model, "stepper") and (sentences is None or sentences >= 8)
+    take_step = model.stepper() if prepares else model.step
 
     def step(token_ids, ids, lineage, index, cache):
         visible = visible_entries(lineage, index)
-        logits, cache = model.step(token_ids, memory, cache, index, visible)
+        logits, cache = take_step(token_ids, memory, cache, index, visible)
         logits = ops.cast(logits, "float32")
         hypotheses, size = logits.shape[1:]
         # One more than asked for: the padding symbol may be among them.

@@ -70,6 +70,9 @@ class CachedModel(Protocol):
             `(batch, hypotheses, vocabulary)`, and the cache with this step in.
         """
 
+    # A model may also offer `stepper()`, which returns a function like `step`
+    # after work that all steps share: it is called once, before a loop.
+
 
 class SearchState(NamedTuple):
     """How far a search has come.

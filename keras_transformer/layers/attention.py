@@ -128,6 +128,8 @@ def visible_keys(
 def split_heads(states, num_heads: int):
     """(batch, length, heads * dim) -> (batch, heads, length, dim)."""
     batch, length, width = ops.shape(states)
+    if states.shape[1] == 1:  # a step of decoding: nothing changes places
+        return ops.reshape(states, (batch, num_heads, 1, width // num_heads))
     states = ops.reshape(states, (batch, length, num_heads, width // num_heads))
     return ops.transpose(states, (0, 2, 1, 3))
 
@@ -135,5 +137,6 @@ def split_heads(states, num_heads: int):
 def merge_heads(states):
     """(batch, heads, length, dim) -> (batch, length, heads * dim)."""
     batch, num_heads, length, dim = ops.shape(states)
-    states = ops.transpose(states, (0, 2, 1, 3))
+    if states.shape[2] != 1:
+        states = ops.transpose(states, (0, 2, 1, 3))
     return ops.reshape(states, (batch, length, num_heads * dim))

@@ -28,9 +28,22 @@ def write_step(cache, index, keys, values):
     Returns:
         The new cache.
     """
-    here = ops.arange(cache["keys"].shape[2])[:, None, None] == index
-    new = {"keys": keys, "values": values}
-    return {name: ops.where(here, new[name][:, :, None], cache[name]) for name in new}
+    batch, heads, max_length, num_hypotheses, _ = ops.shape(cache["keys"])
+    rows = ops.arange(batch * heads)[:, None] * max_length + index
+
+    def write(states, new):
+        # One row for each head: a copy and few writes, where a choice between
+        # old and new would compute every entry.
+        width = num_hypotheses * states.shape[-1]
+        table = ops.scatter_update(
+            ops.reshape(states, (-1, width)), rows, ops.reshape(new, (-1, width))
+        )
+        return ops.reshape(table, ops.shape(states))
+
+    return {
+        "keys": write(cache["keys"], keys),
+        "values": write(cache["values"], values),
+    }
 
 
 def cache_entries(cache):

@@ -68,6 +68,27 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         check_integer_ids(inputs)
         return super().call(inputs) * math.sqrt(self.hidden_dim)
 
+    def scorer(self):
+        """Prepares scoring tokens again and again, a few vectors at a time.
+
+        A product of few rows with a table that lies across is slow, so the
+        table is turned beforehand.
+
+        Returns:
+            A function of states that returns what a call with `reverse=True`
+            does.
+        """
+        if self.quantization_mode:
+            return lambda states: self(states, reverse=True)
+        table = ops.transpose(ops.cast(self.embeddings, self.compute_dtype))
+
+        def score(states):
+            rows = ops.reshape(states, (-1, self.hidden_dim))
+            logits = ops.cast(ops.matmul(rows, table), "float32")
+            return ops.reshape(logits, (*ops.shape(states)[:-1], self.vocabulary_size))
+
+        return score
+
     def compute_mask(self, inputs, previous_mask=None):
         if "int" in keras.backend.standardize_dtype(inputs.dtype):
             return padding_mask(inputs, self.pad_id)

@@ -286,7 +286,8 @@ class MultiHeadAttention(keras.layers.Layer):
         fused = len({layer.units for layer in projections}) == 1 and not any(
             layer.quantization_mode for layer in projections
         )
-        if len(projections) == 1 or not fused:
+        # To join kernels for a step of decoding costs more than it saves.
+        if len(projections) == 1 or not fused or states.shape[1] == 1:
             return [split_heads(layer(states), self.num_heads) for layer in projections]
         dtype = self.compute_dtype
         states = ops.cast(states, dtype)

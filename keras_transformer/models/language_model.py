@@ -1,5 +1,7 @@
 """The decoder-only language model: a text in, its continuation out."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -235,7 +237,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         }
         return memory, cache
 
-    def step(self, token_ids, memory, cache, index, visible):
+    def step(self, token_ids, memory, cache, index, visible, score=None):
         """Scores the tokens that may follow, for every hypothesis at once.
 
         Args:
@@ -247,6 +249,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 an integer tensor.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
                 max_length, num_hypotheses)`; see `DecoderBlock.step`.
+            score: What makes logits of states; see `stepper`.
 
         Returns:
             Float32 logits `(batch, num_hypotheses, vocabulary)` and the cache.
@@ -258,4 +261,9 @@ class LanguageModel(GenerationMixin, TokenModel):
             states, memory["keys_and_values"], memory["mask"], cache, index, visible
         )
         states = states if self._narrow is None else self._narrow(states)
-        return self.embedding(states, reverse=True), cache
+        score = score or functools.partial(self.embedding, reverse=True)
+        return score(states), cache
+
+    def stepper(self):
+        """Returns `step`, with the table of outputs turned once for all steps."""
+        return functools.partial(self.step, score=self.embedding.scorer())

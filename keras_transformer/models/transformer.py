@@ -1,5 +1,7 @@
 """The Transformer: sequences in, sequences out."""
 
+import functools
+
 import keras
 import numpy as np
 
@@ -276,7 +278,7 @@ class Transformer(GenerationMixin, SettingsModel):
         memory, cache = self.decoder.start(states, num_hypotheses, max_length)
         return (padding_mask(inputs, self.pad_id), memory), cache
 
-    def step(self, token_ids, memory, cache, index, visible):
+    def step(self, token_ids, memory, cache, index, visible, score=None):
         """Scores the tokens that may follow, for every hypothesis at once.
 
         Args:
@@ -287,6 +289,7 @@ class Transformer(GenerationMixin, SettingsModel):
             index: Position of `token_ids`, an integer tensor.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
                 max_length, num_hypotheses)`; see `DecoderBlock.step`.
+            score: What makes logits of states; see `stepper`.
 
         Returns:
             Float32 logits `(batch, num_hypotheses, vocabulary)` and the cache.
@@ -298,4 +301,9 @@ class Transformer(GenerationMixin, SettingsModel):
             states, memory, memory_mask, cache, index, visible
         )
         states = states if self._narrow is None else self._narrow(states)
-        return self.target_embedding(states, reverse=True), cache
+        score = score or functools.partial(self.target_embedding, reverse=True)
+        return score(states), cache
+
+    def stepper(self):
+        """Returns `step`, with the table of outputs turned once for all steps."""
+        return functools.partial(self.step, score=self.target_embedding.scorer())
