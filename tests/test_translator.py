@@ -146,10 +146,11 @@ def test_max_length_limits_a_translation(translator):
 
 
 def test_what_is_too_long_is_cut_with_a_warning(translator):
-    words = ["dog", "a", "man"] * 9
+    words = ["a", "dog", "man"] * 9
     tokenizer = translator.source_tokenizer
     kept = tokenizer([" ".join(words)])[:, : translator.max_source_length - 1]
     read = tokenizer.detokenize(kept).numpy()[0].decode()
+    assert tokenizer([read]).numpy().tolist() == kept.numpy().tolist()
     texts = ["a", " ".join(words), "two"]
     with pytest.warns(UserWarning, match=r"1 of 3 texts are longer .*=20 .*texts\[1\]"):
         translations = translator.translate(texts, GREEDY)
