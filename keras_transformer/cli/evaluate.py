@@ -1,6 +1,7 @@
 """`keras-transformer evaluate`."""
 
 import enum
+import tempfile
 import time
 from pathlib import Path
 from typing import Annotated
@@ -102,26 +103,40 @@ def evaluate(
     tokenized = text.paths(split.value, "tokenized") if files else []
     if tokenized:
         check_parallel_files(sources, tokenized)
-    start = time.monotonic()
-    translations = list(
-        track(
+    # On the disk, for there may be more of them than memory holds.
+    with _open(output) as file:
+        start = time.monotonic()
+        for translation in track(
             translator.translate_stream(
                 _lines(sources), search, batch_size, max_length
             ),
             total,
-        )
-    )
-    seconds = time.monotonic() - start
-    if output is not None:
-        output.write_text("".join(f"{line}\n" for line in translations), "utf-8")
-    figures = {"cased BLEU": cased_bleu(translations, list(_lines(references)))}
-    if tokenized:
-        figures["paper-protocol BLEU"] = paper_protocol_bleu(
-            translations, list(_lines(tokenized)), text.target
-        )
+        ):
+            file.write(f"{translation}\n")
+        seconds = time.monotonic() - start
+        figures = {"cased BLEU": cased_bleu(_read(file), _lines(references))}
+        if tokenized:
+            figures["paper-protocol BLEU"] = paper_protocol_bleu(
+                _read(file), _lines(tokenized), text.target
+            )
     for name, (score, signature) in figures.items():
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
+
+
+def _open(output):
+    """Opens the file of the translations, or one that is gone when it is closed."""
+    settings = {"encoding": "utf-8", "newline": "\n"}
+    if output is None:
+        return tempfile.TemporaryFile("w+", **settings)
+    return open(output, "w+", **settings)
+
+
+def _read(file):
+    """Yields the lines of a file from its beginning, without their ends."""
+    file.seek(0)
+    for line in file:
+        yield line.removesuffix("\n")
 
 
 def _lines(paths):

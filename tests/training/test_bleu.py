@@ -1,6 +1,7 @@
 import gzip
 
 import pytest
+import sacrebleu
 
 from keras_transformer.training import cased_bleu, paper_protocol_bleu
 
@@ -75,3 +76,26 @@ def test_each_reference_needs_a_translation(bleu, hypotheses, references):
     message = f"Received: {hypotheses} hypotheses and {references} references"
     with pytest.raises(ValueError, match=message):
         bleu(REFERENCES[:hypotheses], TOKENIZED[:references])
+
+
+def test_a_long_text_is_read_once_and_in_step():
+    # More lines than are held at a time, of every kind of mistake.
+    references = REFERENCES * 701
+    hypotheses = [
+        " ".join(text.split()[: 2 + index % 5]) for index, text in enumerate(references)
+    ]
+    read = {"hypotheses": 0, "references": 0}
+
+    def counted(name, lines):
+        for line in lines:
+            read[name] += 1
+            assert abs(read["hypotheses"] - read["references"]) <= 1024
+            yield line
+
+    found, signature = cased_bleu(
+        counted("hypotheses", hypotheses), counted("references", references)
+    )
+    metric = sacrebleu.metrics.BLEU()
+    assert found == metric.corpus_score(hypotheses, [references]).score
+    assert signature == metric.get_signature().format()
+    assert set(read.values()) == {2103}
