@@ -295,6 +295,13 @@ def test_settings_that_do_not_go_are_told(recipe, text, tmp_path, options, messa
     assert message in in_one_line(result)
 
 
+def test_a_folder_that_cannot_be_written_to_is_told(recipe, text):
+    # Nobody may make a folder there, not even root.
+    result = shell("train", recipe, "--data", text, "--run", "/sys/run")
+    assert result.exit_code == 1
+    assert "/sys/run: " in in_one_line(result)
+
+
 def test_a_run_of_another_model_is_told(recipe, text, run):
     result = shell("train", recipe, "--data", text, "--run", run, "--seed", 7)
     assert result.exit_code == 1

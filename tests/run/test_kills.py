@@ -1,0 +1,84 @@
+"""A training that is killed again and again ends where an uninterrupted one does."""
+
+import multiprocessing
+import random
+import time
+
+import numpy as np
+import pytest
+
+from keras_transformer.run import Run, train
+
+TIMEOUT = 600  # seconds; a life takes about five
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Makes processes in which TensorFlow is imported, but has not started."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["keras_transformer.run"])
+    return context
+
+
+def live(processes, recipe, run, moment=None):
+    """Trains in a process of its own, which is killed at a moment, if one is given.
+
+    A moment is seconds after the next checkpoint or, if negative, before that: after
+    the start. Returns whether the training was killed.
+    """
+    last = run.folder / "checkpoints"
+    before = set(last.glob("*.keras"))
+    process = processes.Process(target=train, args=(recipe, run.folder))
+    process.start()
+    start = time.monotonic()
+    while moment is not None and process.is_alive():
+        if moment < 0 and time.monotonic() - start > -moment:
+            break
+        if moment >= 0 and set(last.glob("*.keras")) - before:
+            process.join(moment)
+            break
+        process.join(0.01)
+        assert time.monotonic() - start < TIMEOUT
+    if moment is not None:
+        process.kill()
+    process.join(TIMEOUT)
+    assert process.exitcode in (0, -9)
+    return process.exitcode == -9
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.faults)])
+def test_a_killed_training_ends_where_an_uninterrupted_one_does(
+    kills, processes, load, tmp_path
+):
+    recipe = load(
+        **{
+            "training.epochs": 6 * kills,
+            "training.cooldown_epochs": 2 * kills,
+            "tokenizer.sampling": 0,
+            "training.bleu_every": None,
+            "training.keep": 2,
+        }
+    )
+    killed, whole = Run(tmp_path / "killed"), Run(tmp_path / "whole")
+    draw = random.Random(kills)
+    moments = []
+    while len(moments) < kills:
+        # Some die young, before they have learnt anything.
+        moment = draw.choice([-draw.uniform(0, 5), *(draw.uniform(0, 0.4),) * 4])
+        assert live(processes, recipe, killed, moment), "the training ended too soon"
+        moments.append(moment)
+    assert not live(processes, recipe, killed)
+    assert not live(processes, recipe, whole)
+
+    found, wanted = (
+        [{**row, "seconds": None} for row in run.log.rows()] for run in (killed, whole)
+    )
+    assert found == wanted
+    assert len(found) == 6 * kills
+    models = [
+        run.checkpoints().load(run.checkpoints().latest()) for run in (killed, whole)
+    ]
+    variables = [[*model.variables, *model.optimizer.variables] for model in models]
+    for mine, others in zip(*variables, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), others.numpy(), others.path)
+    assert not list(killed.folder.rglob(".*")), "something unfinished was left behind"
