@@ -22,15 +22,13 @@ test: $(READY) ## Check style and imports, then run the tests and the examples i
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
-<<<<<<< HEAD
 figures: $(READY) ## Run the tutorials in full and draw docs/figures again
 	@set -e; drawn=$$(mktemp -d); for tutorial in tutorials/*.py; do \
 	    echo $$tutorial; TUTORIAL_FOLDER=$$drawn $(BIN)/python $$tutorial > $$drawn/log; done; \
 	cd docs/figures; for figure in *.png; do cp $$drawn/$$figure .; done
-=======
+
 test-faults: $(READY) ## Kill a training twenty times, and see that it ends as if never killed
 	$(BIN)/pytest -q -m faults tests
->>>>>>> 3340112 (Kill a training at random, and see that it ends as if never killed)
 
 clean: ## Remove the environment and the caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
