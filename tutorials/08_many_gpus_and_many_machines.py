@@ -164,7 +164,8 @@ for index in range(len(hosts)):
 # When a worker is lost, the others cannot add up their gradients. They end with a line
 # that says so, and the same command, started on all machines again, goes on after the
 # last checkpoint.
-#
+
+# %% [markdown]
 # ## What to try next
 # - Make all sequences equally long. What becomes of the difference under the loss of
 #   Keras, and why?
