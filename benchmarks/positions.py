@@ -6,7 +6,7 @@ Small models of characters read documents of 64; each scheme of positions is
 trained from three seeds, then tested on documents four times as long. The text
 is made from Unicode CLDR: line by line a date, amount or name in English, then
 in German, which can be known from the English. Prints the loss in stretches of
-the documents, in nats a character, and draws docs/figures/positions.png.
+the documents, in nats a character, and draws benchmarks/positions.png.
 
 Learned positions have rows for all of the test, those beyond training as they
 were drawn at first.
@@ -37,7 +37,7 @@ STRETCHES = {"1-64": (0, 64), "65-128": (64, 128), "129-256": (128, 256)}
 PAD, UNKNOWN, START = range(3)
 SIZES = {"num_layers": 2, "hidden_dim": 64, "num_heads": 4, "intermediate_dim": 256}
 BATCH = 64
-FIGURE = pathlib.Path(__file__).parents[1] / "docs" / "figures" / "positions.png"
+FIGURE = pathlib.Path(__file__).with_suffix(".png")
 
 
 def documents(split, ids_of, count, length, seed):
@@ -103,7 +103,7 @@ def draw(losses):
     axes.text(TRAINED + 2, 0.98, "trained up to here", **here)
     axes.set(xlabel="position", ylabel="loss, nats a character (mean of 8 positions)")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, loc="center right")
+    axes.legend(frameon=False, loc="lower center", ncols=3)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -125,7 +125,7 @@ def main():
         losses[name] = np.array(runs)
         print(table_row(name, losses[name]), flush=True)
     arguments.figure.parent.mkdir(parents=True, exist_ok=True)
-    draw(losses).savefig(arguments.figure, dpi=120)
+    draw(losses).savefig(arguments.figure, dpi=90)
     print(f"{time.time() - begun:.0f} seconds, {arguments.steps} steps a model")
 
 
