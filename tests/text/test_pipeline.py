@@ -7,8 +7,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keras_transformer.text import encode, parallel_dataset
+
+WORDS = st.text(
+    st.characters(exclude_categories=["C", "Z"]) | st.just(" "),
+    min_size=1,
+    max_size=11,
+).filter(str.strip)
 
 
 @pytest.fixture
@@ -333,3 +341,50 @@ def test_texts_are_encoded_within_a_function(source_tokenizer):
         traced = function(tf.constant(sentences, tf.string))
         for expected, found in zip(live, traced, strict=True):
             assert expected.numpy().tolist() == found.numpy().tolist()
+
+
+@settings(max_examples=15)
+@given(
+    pairs=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=13),
+    tokens_per_batch=st.integers(61, 311),
+    shuffle=st.booleans(),
+)
+def test_any_pair_comes_once_in_batches_of_no_more_tokens_than_asked(
+    pairs,
+    tokens_per_batch,
+    shuffle,
+    source_tokenizer,
+    target_tokenizer,
+    tmp_path_factory,
+):
+    folder = tmp_path_factory.mktemp("any")
+    files = folder / "any.src", folder / "any.tgt"
+    for file, side in zip(files, zip(*pairs, strict=True), strict=True):
+        file.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    batches = as_numpy(
+        parallel_dataset(
+            *files,
+            source_tokenizer,
+            target_tokenizer,
+            tokens_per_batch=tokens_per_batch,
+            max_length=61,
+            shuffle=shuffle,
+        )
+    )
+    assert all(side.size <= tokens_per_batch for batch in batches for side in batch)
+    found = [
+        tuple(tuple(ids[ids != 0].tolist()) for ids in (source_ids, labels))
+        for batch in batches
+        for source_ids, _, labels in zip(*batch, strict=True)
+        if labels.any()
+    ]
+    expected = [
+        tuple(
+            (*tokenizer([text]).to_list()[0], 3)
+            for text, tokenizer in zip(
+                pair, (source_tokenizer, target_tokenizer), strict=True
+            )
+        )
+        for pair in pairs
+    ]
+    assert sorted(found) == sorted(expected)

@@ -1,0 +1,57 @@
+"""Whatever is typed, the shell answers in a line and never with a traceback."""
+
+import os
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from keras_transformer.cli import app
+
+# All that need a file; `demo` needs none, and would train.
+SHELL = typer.main.get_command(app).commands
+COMMANDS = [
+    *([name] for name in SHELL if name not in ("demo", "plot")),
+    *(["plot", name] for name in SHELL["plot"].commands),
+]
+
+
+def options(command):
+    found = SHELL
+    for name in command[:-1]:
+        found = found[name].commands
+    return [word for param in found[command[-1]].params for word in param.opts]
+
+
+VALUES = st.one_of(
+    st.integers().map(str),
+    st.floats().map(str),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=11),
+    st.sampled_from(["", "-", "--", "-1", "0", ".", "/", "no/such.keras", "\0"]),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_folder(tmp_path_factory):
+    """Where the shell runs, so that no name that is typed is that of a file."""
+    before = os.getcwd()
+    folder = tmp_path_factory.mktemp("empty")
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_no_arguments_bring_a_traceback(command, empty_folder, data):
+    words = st.one_of(VALUES, st.sampled_from(options(command)))
+    typed = data.draw(st.lists(words, max_size=7))
+    result = CliRunner().invoke(app, [*command, *typed], input="")
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.exit_code in (0, 1, 2)
+    if result.exit_code == 1:
+        assert len(result.stderr.splitlines()) == 1
+    assert not any(empty_folder.iterdir()), "a call that failed left a file"
