@@ -41,6 +41,7 @@ def test_the_tutorial_runs_to_its_end(path, tmp_path):
         "TUTORIAL_EPOCHS": "1",
         "TUTORIAL_PHRASES": "4000",
         "TUTORIAL_DOCUMENTS": "50",
+        "TUTORIAL_TOPICS": "24",
         "TUTORIAL_FOLDER": str(tmp_path),
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
