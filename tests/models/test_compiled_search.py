@@ -22,7 +22,7 @@ from keras_transformer.models.generation import GenerationMixin
 MAX_LENGTH = 13
 
 
-class Toy(GenerationMixin, ToyModel):
+class Toy(ToyModel, GenerationMixin):
     """A toy that generates, and counts the sentences of all of its steps."""
 
     compiled = False
