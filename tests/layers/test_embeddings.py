@@ -72,3 +72,18 @@ def test_the_mask_travels_on_through_the_scores():
 def test_ids_that_are_not_integers_are_refused(dtype):
     with pytest.raises(ValueError, match="`ids` must be integers"):
         TokenEmbedding(VOCABULARY, WIDTH)(IDS.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (3, 7)])
+def test_a_scorer_prepared_for_many_calls_scores_as_a_call_does(shape, dtype):
+    embedding = TokenEmbedding(11, 7, dtype=dtype)
+    embedding.build()
+    states = np.random.default_rng(5).normal(size=shape).astype("float32")
+    states = ops.cast(states, embedding.compute_dtype)
+    expected, found = embedding(states, reverse=True), embedding.scorer()(states)
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=1e-6
+    )
