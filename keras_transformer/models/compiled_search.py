@@ -6,18 +6,21 @@ from keras import ops
 
 from keras_transformer.decoding.search import batch_size_of
 
-SHARE = 8  # An eighth of the sentences is worth a batch of its own.
+# The shares of a batch that are worth a batch of their own, the largest first.
+SHARES = (1 / 2, 1 / 4, 1 / 8)
+FEWEST = 8  # sentences of a batch that is worth parting
 
 
 class CompiledSearch:
     """A search of a model, compiled when it is first called.
 
-    A batch takes as many steps as its longest sentence. Once the others have
-    ended, the last eighth goes on by itself, with its part of the memory and of
-    the cache, so that a sentence which ends early costs nothing afterwards.
-    That second part is compiled when it pays: when sentences that had ended
-    have taken as long as some batches do. A batch whose sentences end together
-    is searched in one go, and so is one of less than 8.
+    A batch takes as many steps as its longest sentence. So that a sentence which
+    ends early costs nothing afterwards, the open ones go on by themselves, with
+    their rows of the memory and of the cache: once half of the batch has ended,
+    three quarters, and seven eighths. Each of these stages is compiled when it
+    pays: when the steps that it would have saved have taken as long as some
+    batches do. A batch whose sentences end together is searched in one go, and so
+    is one of less than 8.
 
     This is the work of the caller of a search: where a search is part of a
     graph, such as an export, all sentences go on until the last has ended.
@@ -26,15 +29,16 @@ class CompiledSearch:
         model: A model that offers the cached step.
         search: A search, without the tables of its processors.
         max_length: Most symbols of a sequence, the end symbol counted.
-        patience: Batches, in whose time the second part is compiled, about.
+        patience: Batches, in whose time a stage is compiled, about.
     """
 
     def __init__(self, model, search, max_length: int, patience: float = 4.0):
         self._begin = _Part(model, search, max_length)
-        self._go_on = _Part(model, search)
+        self._stages = {share: _Part(model, search) for share in SHARES}
+        # What stages not in use would have saved, beside those in use, in batches.
+        self._wasted = dict.fromkeys(SHARES, 0.0)
         self._pad_id = model.pad_id
         self._patience = patience
-        self._wasted = 0.0  # The time of sentences that had ended, in batches.
 
     def __call__(self, inputs, tables):
         """Finds the best sequences for each sentence.
@@ -47,19 +51,48 @@ class CompiledSearch:
         Returns:
             The ids and scores of `Hypotheses`, NumPy arrays.
         """
-        few = batch_size_of(inputs) // SHARE
-        most_open = few if self._wasted >= self._patience else 0
-        found = self._begin.predict_on_batch((inputs, tables, np.int32(most_open)))
+        size = batch_size_of(inputs)
+        stages = self._stages_in_use() if size >= FEWEST else []
+        # Each part hands on to the next what that has room for; the last nothing.
+        rooms = [int(size * share) for share in stages] + [0]
+        found = self._begin.predict_on_batch((inputs, tables, np.int32(rooms[0])))
         ids, scores = found["hypotheses"]
-        if found["is_open"].any():
-            rows = found["rows"]
-            found = self._go_on.predict_on_batch((*found["rest"], np.int32(0)))
+        rows = np.arange(size)
+        for share, room, next_room in zip(stages, rooms, rooms[1:], strict=False):
+            if found["is_open"].sum() <= next_room:
+                continue
+            rows = rows[found["rows"][:room]]
+            state, tables = _first_rows(found["rest"], room)
+            state = state._replace(index=found["index"])
+            found = self._stages[share].predict_on_batch(
+                (state, tables, np.int32(next_room))
+            )
             ids[rows], scores[rows] = found["hypotheses"]
-        elif few:
-            lengths = np.count_nonzero(ids != self._pad_id, axis=-1).max(axis=1)
-            lengths.sort()
-            self._wasted += 1 - lengths[-1 - few] / max(lengths[-1], 1)
+        if size >= FEWEST:
+            self._note_waste(np.count_nonzero(ids != self._pad_id, axis=-1).max(axis=1))
         return ids, scores
+
+    def _stages_in_use(self):
+        """Returns shares, the largest first, after adding those that pay by now."""
+        wasted = self._wasted
+        while wasted and max(wasted.values()) >= self._patience:
+            del wasted[max(wasted, key=wasted.get)]
+            # Beside the new one, the others would have saved less.
+            wasted.update(dict.fromkeys(wasted, 0.0))
+        return [share for share in SHARES if share not in wasted]
+
+    def _note_waste(self, lengths):
+        """Adds what other stages would have saved in a batch of these lengths."""
+        num_open = (lengths[:, None] > np.arange(lengths.max())).sum(axis=0)
+
+        def cost(shares):
+            rooms = np.sort([int(share * len(lengths)) for share in (1, *shares)])
+            return rooms[np.searchsorted(rooms, num_open)].sum()
+
+        in_use = [share for share in SHARES if share not in self._wasted]
+        for share in self._wasted:
+            saved = cost(in_use) - cost([*in_use, share])
+            self._wasted[share] += saved / max(cost([]), 1)
 
 
 class _Part(keras.Model):
@@ -80,14 +113,19 @@ class _Part(keras.Model):
         state = search.advance(self.model, state, most_open)
         is_open = search.is_open(state.index, state.hypotheses)
         # First those that are open, then others for want of them.
-        few = batch_size_of(state.inputs) // SHARE
-        rows = ops.argsort(ops.where(is_open, 0, 1))[:few]
-        rest, tables = keras.tree.map_structure(
+        most = batch_size_of(state.inputs) // 2
+        rows = ops.argsort(ops.where(is_open, 0, 1))[:most]
+        rest = keras.tree.map_structure(
             lambda x: ops.take(x, rows, axis=0), (state._replace(index=()), tables)
         )
         return {
             "hypotheses": tuple(search.best(state.hypotheses)),
             "is_open": is_open,
             "rows": rows,
-            "rest": (rest._replace(index=state.index), tables),
+            "rest": rest,
+            "index": state.index,
         }
+
+
+def _first_rows(structure, count):
+    return keras.tree.map_structure(lambda x: x[:count], structure)

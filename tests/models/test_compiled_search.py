@@ -23,13 +23,16 @@ MAX_LENGTH = 13
 
 
 class Toy(ToyModel, GenerationMixin):
-    """A toy that generates, and counts the sentences of all of its steps."""
+    """A toy that generates, and notes how many sentences take each step."""
 
     compiled = False
-    num_rows = 0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rows = []
 
     def step(self, token_ids, *arguments):
-        self.num_rows += token_ids.shape[0] or 0
+        self.rows.append(token_ids.shape[0])
         return super().step(token_ids, *arguments)
 
 
@@ -85,9 +88,9 @@ PREFIXES = ForcedPrefix([[3 + row % 4] * (row % 3) for row in range(17)])
 def test_sentences_that_go_on_by_themselves_find_what_they_find_together(search):
     model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, end_bias=-3.0)
     inputs = np.random.default_rng(5).integers(3, 13, size=(17, MAX_LENGTH))
-    inputs *= sources(*[3, 4, 5] * 2, 13, *[5] * 5, 11, *[4] * 4) != PAD
+    inputs *= sources(3, 4, 9, *[3, 4] * 3, 13, 6, 4, 11, 6, 3, 7, 6) != PAD
     (ids, scores), (whole_ids, whole_scores) = in_parts_and_whole(model, search, inputs)
-    assert model.num_steps > 2, "none goes on: a part and a whole are traced"
+    assert set(model.rows) == {17, 8, 4, 2}, "each stage is traced"
     assert np.isfinite(scores).all()
     np.testing.assert_array_equal(ids, whole_ids)
     np.testing.assert_allclose(scores, whole_scores, 1e-5)
@@ -117,32 +120,50 @@ def test_memory_and_cache_go_on_as_they_were(name):
     np.testing.assert_allclose(scores, whole_scores, 1e-5)
 
 
-def test_a_sentence_that_has_ended_takes_no_more_steps(eagerly):
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [*[2] * 9, *[13] * 8],  # a half
+        [*[3] * 3, 13, *[2] * 7, 13, *[3] * 4, 13],  # a quarter
+        [*[2] * 9, 13, *[3] * 7],  # a half, and an eighth at once
+        [9, *[2] * 5, 7, 5, 5, 13, *[2] * 4, 7, 5, 5],  # one after the other
+        [*range(1, 14), 1, 2, 3, 5],
+        [13] * 17,
+    ],
+    ids=str,
+)
+def test_sentences_that_have_ended_take_no_more_steps(lengths, eagerly):
     model, search = never_ends(), GreedySearch([MaximumLength(1.0)])
-    inputs = sources(*[2] * 9, 13, *[3] * 7)
-    ids, _ = CompiledSearch(model, search, MAX_LENGTH, patience=0.0)(inputs, {})
-    np.testing.assert_array_equal(
-        np.sum(ids != PAD, axis=-1)[:, 0], np.sum(inputs != PAD, axis=1)
-    )
-    # An eighth of 17 are 2: the one that goes on, and one to fill up.
-    assert model.num_rows == 17 * 3 + 2 * 10
+    find = CompiledSearch(model, search, MAX_LENGTH, patience=0.0)
+    ids, _ = find(sources(*lengths), {})
+    assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
+    rooms = 17, 8, 4, 2  # all, half of them, a quarter, an eighth
+    num_open = [sum(length > step for length in lengths) for step in range(13)]
+    assert model.rows == [
+        min(room for room in rooms if room >= count) for count in num_open if count
+    ]
 
 
 def test_a_batch_stays_whole_until_enough_was_wasted(eagerly):
     model, search = never_ends(), GreedySearch([MaximumLength(1.0)])
-    find = CompiledSearch(model, search, MAX_LENGTH, patience=2.0)
-    alike, uneven = sources(*[13] * 17), sources(13, *[4] * 16)
+    find = CompiledSearch(model, search, MAX_LENGTH, patience=1.5)
+    alike, one, half = ([4] * count + [13] * (17 - count) for count in (0, 16, 9))
 
-    def rows_of_steps(inputs):
-        before = model.num_rows
-        find(inputs, {})
-        return model.num_rows - before
+    def rows_of_steps(lengths):
+        model.rows.clear()
+        find(sources(*lengths), {})
+        return model.rows
 
-    assert [rows_of_steps(alike) for _ in range(3)] == [17 * 13] * 3
-    # Each of these wastes 9 of 13 steps, and 3 of them 2 batches.
-    assert [rows_of_steps(uneven) for _ in range(3)] == [17 * 13] * 3
-    assert rows_of_steps(uneven) == 17 * 4 + 2 * 9
-    assert rows_of_steps(alike) == 17 * 13
+    whole = [17] * 13
+    assert [rows_of_steps(alike) for _ in range(3)] == [whole] * 3
+    # An eighth would have saved 15 of 17 sentences 9 of 13 steps: 0.61 of a batch.
+    assert [rows_of_steps(one) == whole for _ in range(4)] == [True] * 3 + [False]
+    assert rows_of_steps(one) == [17] * 4 + [2] * 9
+    # A half saves 9 of 17 sentences as many: 0.37 of a batch.
+    assert [rows_of_steps(half) == whole for _ in range(6)] == [True] * 5 + [False]
+    assert rows_of_steps(half) == [17] * 4 + [8] * 9
+    assert rows_of_steps(one) == [17] * 4 + [2] * 9
+    assert rows_of_steps(alike) == whole
 
 
 @pytest.mark.parametrize("size", [0, 1, 7])
@@ -151,7 +172,22 @@ def test_a_small_batch_stays_whole(size, eagerly):
     inputs = sources(13, *[1] * 6)[:size]
     ids, _ = CompiledSearch(model, search, MAX_LENGTH, patience=0.0)(inputs, {})
     assert ids.shape == (size, 1, MAX_LENGTH)
-    assert model.num_rows == size * 13
+    assert model.rows == [size] * (13 if size else 0)
+
+
+def test_batches_of_another_size_go_on_by_themselves_too():
+    model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, end_bias=-3.0)
+    search = BeamSearch(2, processors=[PREFIXES, LIMIT])
+    search = search.with_tables({"0": None})
+    find = CompiledSearch(model, search, MAX_LENGTH, patience=0.0)
+    whole = CompiledSearch(model, search, MAX_LENGTH, patience=np.inf)
+    inputs = sources(3, 13, *[5, 2, 3, 9, 4, 3, 3, 2, 7, 6, 2, 3, 11, 3, 2])
+    for size in (17, 8, 3, 11, 17):
+        tables = {"0": PREFIXES.table(17)[-size:]}
+        ids, scores = find(inputs[-size:], tables)
+        expected_ids, expected_scores = whole(inputs[-size:], tables)
+        np.testing.assert_array_equal(ids, expected_ids)
+        np.testing.assert_allclose(scores, expected_scores, 1e-5)
 
 
 def test_another_prefix_is_an_input_and_not_compiled_anew():
