@@ -30,7 +30,8 @@ class LanguageModel(GenerationMixin, TokenModel):
     A functional Keras model, with the sizes of GPT as defaults and GPT-2's
     normalisation first. It takes ids `(batch, length)`, int32, and gives
     float32 logits `(batch, length, vocabulary)`, scored with the table that
-    embeds the ids. For training, labels are the ids one position on:
+    embeds the ids. For training, labels are the ids one position on, as
+    `kt.text.language_dataset` makes them of files:
 
         ids:    start  a    man  rides
         labels: a      man  rides  end

@@ -1,10 +1,11 @@
-"""Text in and out: subword tokenizers, and `tf.data` pipelines of parallel text."""
+"""Text in and out: subword tokenizers, and `tf.data` pipelines of text."""
 
 from keras_transformer.text.buckets import bucket_lengths
 from keras_transformer.text.files import check_parallel_files, read_lines
 from keras_transformer.text.masking import mask_tokens, masked_dataset
 from keras_transformer.text.pipeline import encode, parallel_dataset
 from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.windows import language_dataset
 from keras_transformer.text.word_vectors import load_word_vectors, set_word_vectors
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "bucket_lengths",
     "check_parallel_files",
     "encode",
+    "language_dataset",
     "load_word_vectors",
     "mask_tokens",
     "masked_dataset",

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import tensorflow as tf
+
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
 
 
@@ -76,6 +78,18 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
                 f"{path}:{number + 1} cannot be read: the gzip data are damaged or "
                 f"cut short ({error}). Make or fetch the file again."
             ) from None
+
+
+def text_lines(files: Paths) -> tf.data.Dataset:
+    """Returns the lines of all files, as a dataset of strings."""
+    datasets = (
+        tf.data.TextLineDataset(str(path), "GZIP" if is_gzipped(path) else None)
+        for path in as_paths(files)
+    )
+    lines = next(datasets)
+    for more in datasets:
+        lines = lines.concatenate(more)
+    return lines
 
 
 def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[Pair]:

@@ -13,13 +13,19 @@ from keras_transformer.text.buckets import (
     check_buckets,
     rows_per_batch,
 )
-from keras_transformer.text.files import Paths, as_paths, is_gzipped, read_pairs
+from keras_transformer.text.epochs import (
+    ENDLESS,
+    epoch_number,
+    next_epoch,
+    shuffled,
+    training_data,
+)
+from keras_transformer.text.files import Paths, read_pairs, text_lines
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # Pairs tokenized in one go, and pairs held in memory to draw from when shuffling.
 _CHUNK_SIZE = 1024
 _SHUFFLE_BUFFER = 1 << 16
-_ENDLESS = 1 << 20
 
 
 def parallel_dataset(
@@ -88,29 +94,24 @@ def parallel_dataset(
         tokens_per_batch,
         sampling,
     )
-    lines = tf.data.Dataset.zip(_text_lines(source_files), _text_lines(target_files))
-    # Other subwords may make fewer batches than were counted: the next pass fills up.
-    num_passes = _ENDLESS if sampling else 1
-    with tf.device("CPU:0"):  # where `tf.data` runs
-        epoch = tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
-    chunks = _chunks(lines, shuffle, seed, epoch, num_passes)
+    lines = tf.data.Dataset.zip(text_lines(source_files), text_lines(target_files))
+
+    def chunks_of_pass(seed):
+        ordered = shuffled(lines, _SHUFFLE_BUFFER, seed) if shuffle else lines
+        chunks = ordered.batch(_CHUNK_SIZE).enumerate()
+        return chunks.map(lambda i, texts: (texts, seed * 1_000_003 + i))
 
     def tokenize(texts, seed):
         ids = _tokenize(tokenizers, texts, max_length, sampling, seed)
         return _examples(*ids, max_length)
 
+    # Other subwords may make fewer batches than were counted: the next pass fills up.
+    num_passes = ENDLESS if sampling else 1
+    epoch = epoch_number(initial_epoch)
+    chunks = next_epoch(epoch, seed, chunks_of_pass, num_passes)
     examples = chunks.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
-    batches = batch_by_bucket(examples, buckets, tokens_per_batch).take(num_batches)
-    batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
-    options = tf.data.Options()
-    options.deterministic = True
-    # Workers share every batch, so that many train on what one would train on.
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.DATA
-    )
-    dataset = batches.with_options(options).prefetch(tf.data.AUTOTUNE)
-    dataset.epoch = epoch
-    return dataset
+    batches = batch_by_bucket(examples, buckets, tokens_per_batch)
+    return training_data(batches, num_batches, epoch)
 
 
 def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
@@ -164,40 +165,6 @@ def _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling):
             stacklevel=3,
         )
     return int(sum(-(-counts // rows_per_batch(buckets, tokens_per_batch))))
-
-
-def _text_lines(files):
-    """Returns the lines of all files, as a dataset of strings."""
-    datasets = (
-        tf.data.TextLineDataset(str(path), "GZIP" if is_gzipped(path) else None)
-        for path in as_paths(files)
-    )
-    lines = next(datasets)
-    for more in datasets:
-        lines = lines.concatenate(more)
-    return lines
-
-
-def _chunks(lines, shuffle, seed, epoch, num_passes):
-    """Returns `((sources, targets), seed)`: chunks of the next epoch's lines."""
-
-    def passes(_):
-        first = (epoch.assign_add(1) - 1) * _ENDLESS
-        return tf.data.Dataset.range(first, first + num_passes)
-
-    def chunks_of_pass(number):
-        # This graph's seed, lest the order depend on the global one too.
-        tf.compat.v1.set_random_seed(1)
-        pass_seed = seed + number * 1_000_003
-        ordered = lines
-        if shuffle:
-            ordered = lines.shuffle(
-                _SHUFFLE_BUFFER, seed=pass_seed, reshuffle_each_iteration=False
-            )
-        chunks = ordered.batch(_CHUNK_SIZE).enumerate()
-        return chunks.map(lambda i, texts: (texts, pass_seed * 1_000_003 + i))
-
-    return tf.data.Dataset.range(1).flat_map(passes).flat_map(chunks_of_pass)
 
 
 def _tokenize(tokenizers, texts, max_length, sampling, seed):
