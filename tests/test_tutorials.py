@@ -71,9 +71,10 @@ def test_the_tutorial_is_a_notebook_too(path):
 
 
 @each_tutorial
-def test_the_tutorial_says_what_it_is_what_it_costs_and_what_comes_next(path):
+def test_the_tutorial_says_what_it_costs_shows_a_figure_and_what_comes_next(path):
     first, *_, last = prose(path)
     assert first.startswith("# ")
+    assert re.search(r"^show\(", path.read_text("utf-8"), re.MULTILINE)
     assert re.search(r"\b(minutes?|seconds)\b", first)
     assert last.startswith("## What to try next\n- ")
     assert path.name in README

@@ -14,13 +14,22 @@ import tempfile
 from pathlib import Path
 
 import keras
+import matplotlib.pyplot as plt
 import tensorflow as tf
 
 import keras_transformer as kt
 
 EPOCHS = int(os.environ.get("TUTORIAL_EPOCHS", "10"))
 PHRASES = int(os.environ.get("TUTORIAL_PHRASES", "20000"))
-FOLDER = Path(os.environ.get("TUTORIAL_FOLDER", tempfile.mkdtemp()))
+FOLDER = Path(os.environ.get("TUTORIAL_FOLDER") or tempfile.mkdtemp())
+
+
+def show(figure, name):
+    """Keeps a figure in FOLDER; a notebook shows it, too."""
+    figure.savefig(FOLDER / f"{name}.png", dpi=100)
+    plt.close(figure)
+    return figure
+
 
 # %% [markdown]
 # ## Parallel text
@@ -30,7 +39,7 @@ FOLDER = Path(os.environ.get("TUTORIAL_FOLDER", tempfile.mkdtemp()))
 phrases = kt.datasets.locale_phrases("en", "de", train=PHRASES)
 for split in ("train", "validation"):
     for language, lines in zip(("en", "de"), getattr(phrases, split), strict=True):
-        (FOLDER / f"{split}.{language}").write_text("\n".join(lines) + "\n")
+        (FOLDER / f"{split}.{language}").write_text("\n".join(lines) + "\n", "utf-8")
 print(phrases.train.source[0], "→", phrases.train.target[0])
 
 # %% [markdown]
@@ -85,15 +94,19 @@ model.compile(
     kt.training.TokenCrossentropy(),
     metrics=[kt.training.TokenAccuracy()],
 )
-model.fit(
+history = model.fit(
     train_data,
     validation_data=validation_data,
     epochs=EPOCHS,
     shuffle=False,  # the dataset does it
     verbose=2,
 )
+show(kt.plots.training_curves(history), "translator")
 
 # %% [markdown]
+# What counts is the curve of the text that the model has not trained on: while it goes
+# on falling, so may the training.
+#
 # ## Strings in, strings out
 
 # %%
