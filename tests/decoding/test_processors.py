@@ -228,7 +228,7 @@ def test_what_is_forbidden_leaves_the_scores_of_the_rest(search):
     ids, scores = search(processors=[BannedIds([3])])(
         TableModel(logits), SOURCES[:1], 1
     )
-    assert ids.numpy().tolist() == [[[END]]]
+    assert np.array(ids).tolist() == [[[END]]]
     np.testing.assert_allclose(scores, np.log([[0.2]]), rtol=1e-5)
 
 
@@ -247,7 +247,7 @@ def test_controls_that_contradict_each_other_give_minus_infinity(search):
     ids, scores = search(model, SOURCES, 4)
     assert np.equal(scores, -np.inf).all(axis=-1).tolist() == [False, True, False]
     assert not np.isnan(scores).any()
-    assert (ids.numpy()[1, :, 1:] == PAD).all()
+    assert (np.array(ids)[1, :, 1:] == PAD).all()
 
 
 def test_a_prefix_may_be_a_tensor_with_one_row_for_each_sentence():
@@ -261,7 +261,7 @@ def test_a_prefix_may_be_a_tensor_with_one_row_for_each_sentence():
     np.testing.assert_array_equal(expected.ids, given.ids)
     assert as_list == as_tensor
     assert as_tensor.processors[0].num_sequences == 3
-    assert given.ids[:, 0, 0].numpy().tolist() == [3, 1, 4]
+    assert np.array(given.ids)[:, 0, 0].tolist() == [3, 1, 4]
 
 
 @pytest.mark.parametrize(

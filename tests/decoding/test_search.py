@@ -1,17 +1,11 @@
 import functools
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from toy_decoding import ToyModel, padded
 
 from keras_transformer.decoding import (
@@ -44,9 +38,12 @@ SEARCHES = [
 ]
 
 
+@pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_traced_for_any_batch_and_length_a_search_returns_the_same(search, jit_compile):
+    import tensorflow as tf
+
     model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0)
     traced = tf.function(
         lambda sources: search(model, sources, 7),
@@ -62,6 +59,8 @@ def test_traced_for_any_batch_and_length_a_search_returns_the_same(search, jit_c
 
 @functools.cache
 def traced_toy_search(search):
+    import tensorflow as tf
+
     model = ToyModel(vocabulary_size=31, max_length=7, end_bias=1.0)
     return tf.function(
         lambda sources: search(model, sources, 7),
@@ -70,6 +69,7 @@ def traced_toy_search(search):
     )
 
 
+@pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 @hypothesis.given(
     st.lists(st.lists(st.integers(3, 12), max_size=5), min_size=1, max_size=7),
@@ -87,8 +87,11 @@ def test_a_sentence_gets_in_any_batch_what_it_gets_alone(search, sentences, padd
         np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-5)
 
 
+@pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_the_traced_graph_has_stock_operations_only_and_one_loop(search):
+    import tensorflow as tf
+
     model = ToyModel(vocabulary_size=1031, max_length=7)
     traced = tf.function(lambda sources: search(model, sources, 7), autograph=False)
     graph = traced.get_concrete_function(tf.TensorSpec((None, None), "int32")).graph
@@ -108,7 +111,10 @@ def test_the_traced_graph_has_stock_operations_only_and_one_loop(search):
     ]
 
 
+@pytest.mark.needs_tensorflow
 def test_a_saved_search_draws_as_the_live_one(tmp_path):
+    import tensorflow as tf
+
     model, search = ToyModel(vocabulary_size=11, max_length=7), Sampling(seed=5)
     module = tf.Module()
     module.decode = tf.function(
@@ -155,53 +161,3 @@ def test_searches_of_other_settings_are_not_equal():
 def test_a_setting_may_be_any_sequence_of_numbers():
     assert BannedIds(np.array([3, 5])) == BannedIds([3, 5]) == BannedIds(range(3, 6, 2))
     assert ForcedPrefix(np.array([[3, 5]])) == ForcedPrefix(((3, 5),))
-
-
-ON_ANOTHER_BACKEND = """
-import json, sys
-import hypothesis
-import hypothesis.strategies as st
-import keras
-import numpy as np
-import keras_transformer.decoding
-from toy_decoding import ToyModel
-
-model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0)
-sources, configs = json.load(sys.stdin)
-for config in configs:
-    search = keras.saving.deserialize_keras_object(config)
-    ids, scores = search(model, np.array(sources, "int32"), 7)
-    print(json.dumps([np.array(ids).tolist(), np.array(scores).tolist()]))
-assert "tensorflow" not in sys.modules
-"""
-
-
-# What Keras's backends import; that of NumPy computes a few things with JAX.
-@pytest.mark.parametrize(
-    ("backend", "needs"), [("jax", ["jax"]), ("numpy", ["scipy", "jax"])]
-)
-def test_another_backend_returns_the_same_without_tensorflow(backend, needs):
-    for package in needs:
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"Keras's {backend} backend needs {package}, which is missing.")
-    configs = [keras.saving.serialize_keras_object(one) for one in SEARCHES]
-    tests = Path(__file__).parents[1]
-    finished = subprocess.run(
-        [sys.executable, "-c", ON_ANOTHER_BACKEND],
-        input=json.dumps([SOURCES.tolist(), configs]),
-        env={
-            **os.environ,
-            "KERAS_BACKEND": backend,
-            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent), *sys.path]),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0)
-    for search, line in zip(SEARCHES, finished.stdout.splitlines(), strict=True):
-        ids, scores = json.loads(line)
-        expected = search(model, SOURCES, 7)
-        np.testing.assert_array_equal(ids, expected.ids)
-        np.testing.assert_allclose(scores, expected.scores, atol=1e-4)

@@ -124,7 +124,8 @@ def keras_twin(layer, *inputs):
     twin = keras.layers.MultiHeadAttention(
         layer.num_heads, layer.key_dim, layer.value_dim, use_bias=layer.use_bias
     )
-    twin(*inputs)
+    # On JAX, Keras's fused path takes no values of another width than the keys.
+    twin(*inputs, return_attention_scores=True)
     ours, theirs = layer.get_weights(), twin.get_weights()
     assert len(ours) == len(theirs)
     twin.set_weights(
@@ -205,7 +206,7 @@ def test_attention_mask_may_tell_the_heads_apart():
 def test_key_is_the_value_unless_given():
     layer = randomised(MultiHeadAttention(HEADS, KEY_DIM), QUERY, VALUE)
     expected = to_numpy(layer(QUERY, VALUE, VALUE))
-    np.testing.assert_array_equal(to_numpy(layer(QUERY, VALUE)), expected)
+    np.testing.assert_allclose(to_numpy(layer(QUERY, VALUE)), expected, 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("key_dims", [(KEY_DIM,), (KEY_DIM, VALUE_DIM)])

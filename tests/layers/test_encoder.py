@@ -28,7 +28,7 @@ def randomised(layer):
 
 
 def weights_under(layer, name):
-    return [w.numpy() for w in layer.weights if f"/{name}/" in w.path]
+    return [ops.convert_to_numpy(w) for w in layer.weights if f"/{name}/" in w.path]
 
 
 def part(layer, name, built_part, *shapes):

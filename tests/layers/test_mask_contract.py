@@ -98,7 +98,7 @@ def test_keras_masks_equal_explicit_ones(name):
     layer = make()
     embedding = keras.layers.Embedding(13, WIDTH, mask_zero=True)
     target, source = (
-        keras.Input((length,), dtype="int32") for length in (LENGTH, SOURCE)
+        keras.Input((length,), BATCH, dtype="int32") for length in (LENGTH, SOURCE)
     )
     outputs = call(layer, embedding(target), embedding(source))
     model = keras.Model([target, source], outputs)

@@ -3,9 +3,8 @@ import functools
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import ops
-from toy_decoding import PAD, ToyModel
+from toy_decoding import PAD, ToyModel, step_by_step
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -39,9 +38,8 @@ class Toy(ToyModel, GenerationMixin):
 @pytest.fixture
 def eagerly():
     """Runs what is compiled step by step, so that steps can be counted."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+    with step_by_step():
+        yield
 
 
 def never_ends():

@@ -3,7 +3,6 @@ import functools
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
@@ -277,7 +276,10 @@ def test_the_config_names_every_argument():
     assert not model.trainable_weights
 
 
+@pytest.mark.needs_tensorflow
 def test_an_export_gives_the_live_logits(tmp_path):
+    import tensorflow as tf
+
     model = variant("pre-norm")
     model.export(tmp_path / "served", verbose=False)
     served = tf.saved_model.load(tmp_path / "served")

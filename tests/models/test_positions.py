@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import ops
 
 from keras_transformer.layers import (
@@ -127,8 +126,11 @@ def test_a_reloaded_model_keeps_its_positions(name, scheme, tmp_path):
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("name", ["source of a transformer", "text encoder"])
 def test_an_exported_model_keeps_its_positions(name, tmp_path):
+    import tensorflow as tf
+
     model, inputs_of = MODELS[name](SCHEMES["concatenated"])
     fill(model)
     model.export(tmp_path / "served", verbose=False)
