@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults figures clean
+.PHONY: help demo test test-backends test-faults figures clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -22,6 +22,19 @@ test: $(READY) ## Check style and imports, then run the tests and the examples i
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
+BACKEND_TESTS := tests/test_backend_numbers.py tests/layers tests/decoding tests/models
+
+# Layers, decoding and models where there is no TensorFlow, and their numbers beside
+# those of TensorFlow. One core is kept busy for a good while by JAX, which compiles
+# each operation for each shape; it does so faster without optimising.
+test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Run what needs no TensorFlow on JAX and on PyTorch
+	PYTHONPATH=tests $(BIN)/python tests/backend_numbers.py .venv-jax/numbers.npz
+	@set -e; for backend in torch jax; do \
+	    echo "Keras on $$backend:"; \
+	    KERAS_BACKEND=$$backend KERAS_TRANSFORMER_NUMBERS=.venv-jax/numbers.npz \
+	    XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true" \
+	    .venv-$$backend/bin/python -m pytest -q --no-header $(BACKEND_TESTS); done
+
 figures: $(READY) ## Run the tutorials in full and draw docs/figures again
 	@set -e; drawn=$$(mktemp -d); for tutorial in tutorials/*.py; do \
 	    echo $$tutorial; TUTORIAL_FOLDER=$$drawn $(BIN)/python $$tutorial > $$drawn/log; done; \
@@ -31,7 +44,7 @@ test-faults: $(READY) ## Kill a training twenty times, and see that it ends as i
 	$(BIN)/pytest -q -m faults tests
 
 clean: ## Remove the environment and the caches
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-jax .venv-torch build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made again when the dependencies change. TensorFlow comes without CUDA; for GPUs:
@@ -46,4 +59,12 @@ $(READY): setup.py pyproject.toml
 	@echo "Setting up $(VENV): this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+# No TensorFlow, and nothing that needs it: what imports it by mistake fails.
+.venv-%/.ready: setup.py pyproject.toml
+	@echo "Setting up .venv-$*: this takes a few minutes, once."
+	@$(PYTHON) -m venv --clear .venv-$*
+	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check $* 'keras>=3.12.4' \
+	    'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' 'sentencepiece>=0.2.1' 'scikit-learn>=1.5'
 	@touch $@

@@ -13,7 +13,10 @@ Names are spelled out. They correspond to the symbols of [Vaswani et al.,
 | `num_layers` | N | blocks of the encoder, and of the decoder |
 
 Importing the package is cheap: a submodule, and Keras or TensorFlow with it,
-loads when it is first named.
+loads when it is first named. A saved model names classes, which
+`keras.models.load_model` finds once their modules are loaded: name `models`
+first, and `training` if the model was compiled, as in
+`from keras_transformer import models, training`.
 """
 
 import importlib

@@ -16,6 +16,8 @@ def gradients(function, tensors):
         A list of float64 arrays, of the shapes of `tensors`.
     """
     tensors = [ops.convert_to_tensor(x) for x in tensors]
+    if not tensors:  # where PyTorch raises an error
+        return []
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -26,7 +28,8 @@ def gradients(function, tensors):
     elif keras.backend.backend() == "jax":
         import jax
 
-        slopes = jax.grad(lambda every: function(*every))(tensors)
+        # Compiled as one, which takes less time than operation by operation.
+        slopes = jax.jit(jax.grad(lambda every: function(*every)))(tensors)
     else:
         import torch
 

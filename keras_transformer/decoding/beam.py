@@ -13,6 +13,7 @@ from keras_transformer.decoding.cache import (
 )
 from keras_transformer.decoding.gather import take_rows
 from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
+from keras_transformer.decoding.vocabulary import top_k
 
 
 class LiveHypotheses(NamedTuple):
@@ -213,7 +214,7 @@ def extend(scores, symbols):
     beam_width, choices = symbols.best_logits.shape[1:]
     gains = symbols.best_logits - symbols.normalizer
     scores = ops.reshape(scores[..., None] + gains, (-1, beam_width * choices))
-    scores, places = ops.top_k(scores, beam_width * min(choices, 2))
+    scores, places = top_k(scores, beam_width * min(choices, 2))
     token_ids = ops.reshape(symbols.best_ids, (-1, beam_width * choices))
     return Extensions(scores, places // choices, take_rows(token_ids, places))
 
@@ -232,7 +233,7 @@ def survive(live, extensions, is_end, index):
     """Replaces the live hypotheses by the best extensions that do not end."""
     width = live.scores.shape[1]
     scores = ops.where(is_end, -np.inf, extensions.scores)
-    scores, places = ops.top_k(scores, width)
+    scores, places = top_k(scores, width)
     parents = take_rows(extensions.parents, places)
     token_ids = take_rows(extensions.token_ids, places)
     return LiveHypotheses(
@@ -247,7 +248,7 @@ def best_of(some, others, count: int):
     """Merges finished hypotheses and keeps the best; `some` win ties."""
     ids = ops.concatenate([some.ids, others.ids], axis=1)
     scores = ops.concatenate([some.scores, others.scores], axis=1)
-    scores, places = ops.top_k(scores, count)
+    scores, places = top_k(scores, count)
     return FinishedHypotheses(take_rows(ids, places), scores)
 
 

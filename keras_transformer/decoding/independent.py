@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.decoding.cache import own_lineage, write_position
 from keras_transformer.decoding.gather import take_rows
 from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
+from keras_transformer.decoding.vocabulary import top_k
 
 
 class GrowingHypotheses(NamedTuple):
@@ -111,5 +112,5 @@ class IndependentSearch(Search):
         return grown, cache
 
     def best(self, hypotheses):
-        scores, order = ops.top_k(hypotheses.scores, self.num_hypotheses)
+        scores, order = top_k(hypotheses.scores, self.num_hypotheses)
         return Hypotheses(take_rows(hypotheses.ids, order), scores)

@@ -28,7 +28,7 @@ class MinimumLength(Processor):
     def bind(self, model, inputs):
         def process(logits, ids, index):
             is_end = vocabulary_of(logits) == model.end_id
-            return forbid(logits, is_end & (index + 1 < self.length))
+            return forbid(logits, ops.logical_and(is_end, index + 1 < self.length))
 
         return process
 
@@ -81,7 +81,7 @@ class MaximumLength(Processor):
 
         def process(logits, ids, index):
             others = vocabulary_of(logits) != model.end_id
-            return forbid(logits, others & (index + 1 >= limits))
+            return forbid(logits, ops.logical_and(others, index + 1 >= limits))
 
         return process
 

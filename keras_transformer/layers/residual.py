@@ -70,6 +70,12 @@ class Residual(keras.layers.Layer):
             outputs = self._norm(outputs)
         return (outputs, *others) if others else outputs
 
+    def compute_output_spec(self, inputs, sublayer, training=None):
+        # Keras would trace `call` on JAX with `sublayer` as if it were an array.
+        states = keras.KerasTensor(inputs.shape, self.compute_dtype)
+        outputs = sublayer(states)
+        return (states, *outputs[1:]) if isinstance(outputs, tuple) else states
+
     def get_config(self):
         return {
             **super().get_config(),

@@ -72,15 +72,25 @@ class Adam(keras.optimizers.Adam):
         if self.batches_per_update == 1:
             self._update(gradient, variable, learning_rate)
             return
-        total = self._sums[self._get_variable_index(variable)]
+        index = self._get_variable_index(variable)
+        total = self._sums[index]
         self.assign_add(total, gradient)
 
         def learn():
             self._update(total / self.batches_per_update, variable, learning_rate)
-            self.assign(total, ops.zeros_like(total))
+            self.assign(total, ops.zeros(total.shape, total.dtype))
 
         batches = super().iterations + 1
-        ops.cond(batches % self.batches_per_update == 0, learn, lambda: None)
+        learns = batches % self.batches_per_update == 0
+        if keras.backend.backend() != "jax":
+            ops.cond(learns, learn, lambda: None)
+            return
+        # A condition of JAX may assign nothing.
+        states = variable, total, self._momentums[index], self._velocities[index]
+        before = [ops.convert_to_tensor(state) for state in states]
+        learn()
+        for state, old in zip(states, before, strict=True):
+            self.assign(state, ops.where(learns, ops.convert_to_tensor(state), old))
 
     def _update(self, gradient, variable, learning_rate):
         if keras.backend.backend() == "tensorflow":
