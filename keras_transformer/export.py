@@ -18,6 +18,7 @@ def export_translator(
     path: str | os.PathLike,
     search: Search,
     max_length: int | None = None,
+    jit_compile: bool = False,
 ) -> Path:
     """Writes a translator as a SavedModel; see `Translator.export`.
 
@@ -26,6 +27,7 @@ def export_translator(
         path: Folder of the new version, such as `saved_models/en-de/1`.
         search: The search that it translates with.
         max_length: Subwords of a translation at most, as in `Translator.translate`.
+        jit_compile: Whether XLA compiles the search where it is served.
 
     Returns:
         The path.
@@ -47,7 +49,7 @@ def export_translator(
             f"Received: search={search!r}."
         )
     check_serves_any_text(search)
-    served = ServedTranslator(translator, search, max_length)
+    served = ServedTranslator(translator, search, max_length, jit_compile)
     path.parent.mkdir(parents=True, exist_ok=True)
     # No number, so that a server that watches the parent passes it by.
     unfinished = path.with_name(f".{path.name}.unfinished-{os.getpid()}")
@@ -80,15 +82,24 @@ class ServedTranslator(tf.Module):
         translator: What is served.
         search: The search that it translates with.
         max_length: Subwords of a translation at most, as in `Translator.translate`.
+        jit_compile: Whether XLA compiles the search. It does so for every shape, so
+            groups are filled up to a power of two.
     """
 
-    def __init__(self, translator: Translator, search: Search, max_length: int | None):
+    def __init__(
+        self,
+        translator: Translator,
+        search: Search,
+        max_length: int | None,
+        jit_compile: bool = False,
+    ):
         super().__init__(name="translator")
         self.weights = [weight.value for weight in translator.model.weights]
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
         self._translator = translator
         self._search = search
+        self._jit_compile = jit_compile
         self._source_lengths = translator.padded_lengths()
         self._target_lengths = [
             translator.max_target_length(length) if max_length is None else max_length
@@ -106,6 +117,7 @@ class ServedTranslator(tf.Module):
             "max_source_length": self._translator.max_source_length,
             "max_target_length": self._target_lengths[-1],
             "search": search,
+            "jit_compile": self._jit_compile,
         }
 
     def signatures(self) -> dict:
@@ -224,10 +236,19 @@ class ServedTranslator(tf.Module):
         return Hypotheses(ids[..., :longest], scores)
 
     def _search_group(self, source_ids, source_length, target_length):
+        def find(inputs):
+            return self._search(self._translator.model, inputs, target_length)
+
+        if self._jit_compile:
+            find = tf.function(find, autograph=False, jit_compile=True)
+
         def search():
             # Padded as `Translator.translate` pads, to round floats as it does.
             inputs = tf.pad(source_ids, [[0, 0], [0, source_length]])[:, :source_length]
-            ids, scores = self._search(self._translator.model, inputs, target_length)
+            rows = tf.shape(inputs)[0]
+            if self._jit_compile:
+                inputs = fill_up(inputs)
+            ids, scores = (found[:rows] for found in find(inputs))
             missing = self._target_lengths[-1] - target_length
             return Hypotheses(tf.pad(ids, [[0, 0], [0, 0], [0, missing]]), scores)
 
@@ -239,6 +260,14 @@ class ServedTranslator(tf.Module):
         shape = [tf.shape(source_ids)[0], self._search.num_hypotheses]
         ids = tf.zeros([*shape, self._target_lengths[-1]], tf.int32)
         return Hypotheses(ids, tf.zeros(shape))
+
+
+def fill_up(inputs):
+    """Repeats the last row until there are a power of two; it ends no later again."""
+    rows = tf.shape(inputs)[0]
+    powers = 2 ** tf.range(31)
+    filled = powers[tf.math.count_nonzero(powers < rows)]
+    return tf.gather(inputs, tf.minimum(tf.range(filled), rows - 1))
 
 
 def _next_version(path):

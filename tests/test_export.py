@@ -22,6 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
+from keras_transformer.export import fill_up
 
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
 # Some that were learnt and some that were not, blank ones, and of both lengths.
@@ -61,6 +62,12 @@ def translator():
 @pytest.fixture(scope="module")
 def exported(translator, tmp_path_factory):
     return translator.export(tmp_path_factory.mktemp("models") / "en-de" / "1", SEARCH)
+
+
+@pytest.fixture(scope="module")
+def compiled(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "en-de" / "2"
+    return translator.export(path, SEARCH, jit_compile=True)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +189,38 @@ def test_a_fresh_process_outlives_hostile_text(fresh_responses):
     assert after["translation"] == before["translation"]
 
 
-def test_the_c_interface_gives_the_live_translations(exported, signatures, live):
+def test_a_compiled_export_gives_the_live_translations(compiled, live):
+    requests = [("translate_n_best", {"text": in_base64(TEXTS[:5])})]
+    answer = run_alone(
+        SERVING / "fresh_process.py", "graph", compiled, stdin=json.dumps(requests)
+    )
+    (response,) = json.loads(answer)
+    assert response["translations"] == list(map(in_base64, live["translations"][:5]))
+    np.testing.assert_allclose(response["scores"], live["scores"][:5], atol=1e-4)
+
+
+def test_xla_compiles_the_search_of_a_compiled_export(exported, compiled):
+    def is_compiled(path):
+        saved_model = saved_model_pb2.SavedModel()
+        saved_model.ParseFromString((path / "saved_model.pb").read_bytes())
+        functions = saved_model.meta_graphs[0].graph_def.library.function
+        return any(one.attr["_XlaMustCompile"].b for one in functions)
+
+    assert is_compiled(compiled)
+    assert not is_compiled(exported)
+
+
+@pytest.mark.parametrize(("rows", "filled"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8)])
+def test_a_batch_is_filled_up_with_its_last_row(rows, filled):
+    inputs = np.arange(2 * rows).reshape(rows, 2)
+    outputs = fill_up(tf.constant(inputs)).numpy()
+    assert outputs[:rows].tolist() == inputs.tolist()
+    assert outputs[rows:].tolist() == [inputs[-1].tolist()] * (filled - rows)
+
+
+@pytest.mark.parametrize("export", ["exported", "compiled"])
+def test_the_c_interface_gives_the_live_translations(export, signatures, live, request):
+    exported = request.getfixturevalue(export)
     signature = signatures["serving_default"]
     packages = Path(tf.__file__).parent, Path(tensorflow_text.__file__).parent
     answer = run_alone(

@@ -40,6 +40,14 @@ def export(
     max_length_ratio: MaxLengthRatio = None,
     no_repeat_ngram_size: NoRepeatNgramSize = None,
     repetition_penalty: RepetitionPenalty = None,
+    jit_compile: Annotated[
+        bool,
+        typer.Option(
+            "--jit-compile",
+            help="Let XLA compile the search where it is served: some seconds for "
+            "every new size of batch, and faster afterwards.",
+        ),
+    ] = False,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 
@@ -54,7 +62,7 @@ def export(
     )
     search = choose_search(model, beam_width, length_penalty, processors)
     path = next_version(folder)
-    translator.export(path, search, max_length)
+    translator.export(path, search, max_length, jit_compile)
     typer.echo(f"The SavedModel is in {path}.")
 
 

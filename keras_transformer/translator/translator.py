@@ -195,6 +195,7 @@ class Translator:
         path: str | os.PathLike,
         search: Search = DEFAULT_SEARCH,
         max_length: int | None = None,
+        jit_compile: bool = False,
     ) -> Path:
         """Writes a SavedModel that TensorFlow Serving translates with.
 
@@ -222,6 +223,10 @@ class Translator:
             search: The search that it translates with; its `num_hypotheses` says how
                 many translations `translate_n_best` returns.
             max_length: As in `translate`.
+            jit_compile: Whether XLA compiles the search where it is served: faster,
+                once it is compiled, for some seconds, at the first request of each
+                length and size of batch. Batches are filled up to a power of two.
+                The server's TensorFlow must have XLA for its device.
 
         Returns:
             The path.
@@ -233,7 +238,7 @@ class Translator:
         """
         from keras_transformer.export import export_translator  # which needs this
 
-        return export_translator(self, path, search, max_length)
+        return export_translator(self, path, search, max_length, jit_compile)
 
     def encode(self, texts):
         """Returns texts as the model reads them: subwords, end symbol, padding.
