@@ -2,7 +2,7 @@
 
 Run by `run.py`, in the folder of the harness. Variants: `graph` and `jit` are
 `model.compile(jit_compile=False | True)`; `bfloat16` is `graph` under
-`mixed_bfloat16`; `export` decodes with the SavedModel's `translate_ids` signature
+`mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
 rather than with `model.generate`.
 """
 
@@ -60,8 +60,11 @@ def decode(w, variant, steps):
         else kt.decoding.GreedySearch(never_end)
     )
     model.compile(jit_compile=variant == "jit")
-    find = exported(model, search, w.tgt) if variant == "export" else model.generate
-    settings = {} if variant == "export" else {"search": search, "max_length": w.tgt}
+    settings = {"search": search, "max_length": w.tgt}
+    find = model.generate
+    if variant.startswith("export"):
+        settings = {}
+        find = exported(model, search, w.tgt, jit_compile=variant == "export-jit")
 
     def call():
         ids = np.asarray(find(source, **settings).ids)
@@ -71,7 +74,7 @@ def decode(w, variant, steps):
     return common.time_calls(call, steps), keras_fit.note(model)
 
 
-def exported(model, search, max_length):
+def exported(model, search, max_length, jit_compile):
     """The search as a SavedModel that was written and loaded again."""
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
@@ -79,6 +82,7 @@ def exported(model, search, max_length):
         lambda ids: search(model, ids, max_length),
         [tf.TensorSpec([None, None], tf.int32)],
         autograph=False,
+        jit_compile=jit_compile,
     )
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder)
@@ -88,5 +92,5 @@ def exported(model, search, max_length):
 
 
 if __name__ == "__main__":
-    variants = ("graph", "jit", "bfloat16", "export")
+    variants = ("graph", "jit", "bfloat16", "export", "export-jit")
     common.main("keras_transformer", train, decode, variants)

@@ -18,6 +18,7 @@ VARIANTS = {
     "kt-jit": ("jit", TRAIN + DECODE),
     "kt-bfloat16": ("bfloat16", TRAIN + DECODE),
     "kt-export": ("export", DECODE),
+    "kt-export-jit": ("export-jit", DECODE),
 }
 
 
