@@ -1,8 +1,8 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
 Reading order: `masks`, `positions`, `embeddings`, `attention`,
-`score_functions`, `attention_positions`, `position_schemes`, `multi_head`,
-`feed_forward`, `residual`, `part`, `encoder`, `cached_steps`, `decoder`,
+`score_functions`, `attention_positions`, `position_schemes`, `linear_memory`,
+`multi_head`, `feed_forward`, `residual`, `part`, `encoder`, `cached_steps`, `decoder`,
 `causal`, `pooling`, `patches`.
 """
 

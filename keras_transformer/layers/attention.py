@@ -77,12 +77,17 @@ def read_values(products, value, mask=None, bias=None):
         The outputs, of shape `(..., query_length, value_dim)`, and the scores,
         of the shape and dtype of `products`.
     """
+    scores = shares_of_keys(products, mask, bias)
+    return ops.matmul(scores, value), scores
+
+
+def shares_of_keys(products, mask=None, bias=None):
+    """The scores of `read_values`: the share that each query gives to each key."""
     dtype = products.dtype
     if bias is not None:
         # In half precision a large bias would swallow the products.
         products = ops.cast(products, "float32") + ops.cast(bias, "float32")
-    scores = ops.cast(masked_softmax(products, mask), dtype)
-    return ops.matmul(scores, value), scores
+    return ops.cast(masked_softmax(products, mask), dtype)
 
 
 def join_masks(*masks):

@@ -91,7 +91,7 @@ class DecoderBlock(TransformerPart):
                 states,
                 value_mask=inputs_mask,
                 use_causal_mask=True,
-                return_attention_scores=True,
+                return_attention_scores=return_attention_scores,
                 training=training,
             )
 
@@ -100,21 +100,23 @@ class DecoderBlock(TransformerPart):
                 states,
                 memory,
                 value_mask=memory_mask,
-                return_attention_scores=True,
+                return_attention_scores=return_attention_scores,
                 training=training,
             )
 
-        states, self_scores = self._self_attention_residual(
+        outputs = self._self_attention_residual(
             inputs, sublayer=attend, training=training
         )
-        states, cross_scores = self._cross_attention_residual(
+        states, *self_scores = outputs if return_attention_scores else (outputs,)
+        outputs = self._cross_attention_residual(
             states, sublayer=attend_to_memory, training=training
         )
+        states, *cross_scores = outputs if return_attention_scores else (outputs,)
         states = self._transform_residual(
             states, sublayer=self._transform, training=training
         )
         if return_attention_scores:
-            return states, self_scores, cross_scores
+            return (states, *self_scores, *cross_scores)
         return states
 
     def start(self, memory, num_hypotheses, max_length):
@@ -242,22 +244,21 @@ class Decoder(TransformerStack):
         return_attention_scores=False,
         training=None,
     ):
-        states = self._enter(inputs, training)
-        all_self_scores, all_cross_scores = [], []
+        states, all_scores = self._enter(inputs, training), []
         for block in self.blocks:
-            states, self_scores, cross_scores = block(
+            outputs = block(
                 states,
                 memory,
                 inputs_mask=inputs_mask,
                 memory_mask=memory_mask,
-                return_attention_scores=True,
+                return_attention_scores=return_attention_scores,
                 training=training,
             )
-            all_self_scores.append(self_scores)
-            all_cross_scores.append(cross_scores)
+            states, *scores = outputs if return_attention_scores else (outputs,)
+            all_scores.append(scores)
         states = self._leave(states)
         if return_attention_scores:
-            return states, ops.stack(all_self_scores), ops.stack(all_cross_scores)
+            return (states, *map(ops.stack, zip(*all_scores, strict=True)))
         return states
 
     def start(self, memory, num_hypotheses, max_length):

@@ -77,17 +77,18 @@ class EncoderBlock(TransformerPart):
                 value_mask=mask,
                 attention_mask=attention_mask,
                 use_causal_mask=use_causal_mask,
-                return_attention_scores=True,
+                return_attention_scores=return_attention_scores,
                 training=training,
             )
 
-        states, scores = self._self_attention_residual(
+        outputs = self._self_attention_residual(
             inputs, sublayer=attend, training=training
         )
+        states, *scores = outputs if return_attention_scores else (outputs,)
         states = self._transform_residual(
             states, sublayer=self._transform, training=training
         )
-        return (states, scores) if return_attention_scores else states
+        return (states, *scores) if return_attention_scores else states
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -150,14 +151,15 @@ class Encoder(TransformerStack):
     ):
         states, all_scores = self._enter(inputs, training), []
         for block in self.blocks:
-            states, scores = block(
+            outputs = block(
                 states,
                 mask=mask,
                 attention_mask=attention_mask,
                 use_causal_mask=use_causal_mask,
-                return_attention_scores=True,
+                return_attention_scores=return_attention_scores,
                 training=training,
             )
-            all_scores.append(scores)
+            states, *scores = outputs if return_attention_scores else (outputs,)
+            all_scores += scores
         states = self._leave(states)
         return (states, ops.stack(all_scores)) if return_attention_scores else states

@@ -9,9 +9,9 @@ from keras_transformer.layers.attention import (
     read_values,
     scaled_dot_product_attention,
     split_heads,
-    visible_keys,
 )
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.linear_memory import Masks, attend_without_scores
 from keras_transformer.layers.position_schemes import attention_positions
 from keras_transformer.layers.score_functions import Attention
 from keras_transformer.layers.templates import copy_layer, layer_config
@@ -27,6 +27,10 @@ class MultiHeadAttention(keras.layers.Layer):
 
     The heads differ in their projections; the score function is one for all,
     and so are its weights, if it has any.
+
+    Where no scores are asked for, memory grows with the length of the inputs
+    rather than with its square, unless there is a `score`, `dropout` in
+    training, or `positions` with weights.
 
     Args:
         num_heads: Number of heads.
@@ -163,15 +167,6 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
-        mask = visible_keys(
-            query, value, query_mask, value_mask, key_mask, use_causal_mask
-        )
-        # (batch, query, key) -> (batch, heads, query, key)
-        mask = None if mask is None else mask[:, None]
-        if attention_mask is not None:
-            if len(attention_mask.shape) == 3:
-                attention_mask = attention_mask[:, None]
-            mask = join_masks(mask, attention_mask)
         # What is masked must stay finite: a score of zero takes it out after that.
         kept = join_masks(value_mask, key_mask)
         if query is value and (key is None or key is value):
@@ -186,8 +181,24 @@ class MultiHeadAttention(keras.layers.Layer):
             keys, values = (
                 ops.where(kept[:, None, :, None], x, 0) for x in (keys, values)
             )
-        outputs, scores = self._read(queries, keys, values, mask, training)
-        return (outputs, scores) if return_attention_scores else outputs
+        masks = Masks(query_mask, kept, attention_mask, use_causal_mask)
+        if return_attention_scores or not self._can_do_without_scores(training):
+            mask = masks.of(queries, keys)
+            outputs, scores = self._read(queries, keys, values, mask, training)
+            return (outputs, scores) if return_attention_scores else outputs
+        outputs = attend_without_scores(
+            self._rotate(queries),
+            keys,
+            values,
+            masks,
+            None if self.positions is None else self.positions.bias,
+        )
+        return self.output_projection(merge_heads(outputs))
+
+    def _can_do_without_scores(self, training):
+        is_learned = self.positions is not None and self.positions.weights
+        is_dropped = self.dropout and training
+        return self.score is None and not is_learned and not is_dropped
 
     def project(self, value, key=None, positions=None):
         """Projects what is attended to, once for any number of queries.
