@@ -68,7 +68,7 @@ class ToyModel:
         state = ops.einsum("bitj,btjd->bid", ops.cast(visible, "float32"), entries)
         state = ops.tanh(state + memory["sentence"][:, None])
         logits = ops.matmul(state, self.outputs.astype("float32"))
-        return logits + self.bias.astype("float32"), {"entries": entries}
+        return ops.add(logits, self.bias.astype("float32")), {"entries": entries}
 
     def logits_after(self, source, symbols):
         """The same for one sentence, in float64 and without a cache."""

@@ -18,6 +18,14 @@ from keras_transformer.decoding.vocabulary import (
 SIZES = [11, SHORTEST_CUT, 1600, 2018, 2027]
 
 
+def tensors(*arrays):
+    return map(ops.convert_to_tensor, arrays)
+
+
+def draw_of(weights, uniform):
+    return draw(*tensors(weights, uniform))
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 11])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("distinct", [2, 5, 10**6])
@@ -59,7 +67,7 @@ def test_a_draw_is_the_inverse_of_the_distribution_function(size):
     targets = random.integers(sums[:, -1])  # below the sum of the row
     expected = np.argmax(sums > targets[:, None], axis=-1)
     uniform = ((targets + 0.5) / sums[:, -1]).astype("float32")
-    drawn = ops.convert_to_numpy(draw(weights.astype("float32"), uniform))
+    drawn = ops.convert_to_numpy(draw_of(weights.astype("float32"), uniform))
     np.testing.assert_array_equal(drawn, expected)
 
 
@@ -70,14 +78,14 @@ def test_a_weight_of_zero_is_never_drawn(size, uniform):
     weights = random.random((101, size)).astype("float32") ** 9
     weights[random.random(weights.shape) < 0.9] = 0
     weights[:, 3] += 1e-9
-    drawn = draw(weights, np.full(101, uniform, "float32"))
+    drawn = draw_of(weights, np.full(101, uniform, "float32"))
     assert (ops.convert_to_numpy(pick(weights, drawn)) > 0).all()
 
 
 @pytest.mark.parametrize(("target", "expected"), [(-1e-9, 2), (3.0, 3), (9.0, 2)])
 def test_rounding_does_not_lead_to_a_weight_of_zero(target, expected):
     weights = np.array([[0.0, 0.0, 3.0, 1.0, 0.0]], "float32")
-    position, _ = locate(weights, np.array([target], "float32"))
+    position, _ = locate(*tensors(weights, np.array([target], "float32")))
     assert np.array(position).tolist() == [expected]
 
 
