@@ -1,13 +1,13 @@
 """Translating a file: this library's shell, and CTranslate2 with the same weights.
 
-    python benchmarks/translate_file.py convert TRANSLATOR FOLDER     # needs both
+    python benchmarks/translate_file.py convert TRANSLATOR FOLDER
     time keras-transformer translate TRANSLATOR FILE --output ours.txt --beam-width 1
     time python benchmarks/translate_file.py ctranslate2 FOLDER FILE theirs.txt
 
 TRANSLATOR is the folder of a saved pre-norm `Translator` with one vocabulary for both
-languages. `convert` runs in two steps where the two libraries are not together:
-`convert TRANSLATOR FOLDER` writes FOLDER/weights.npz and the tokenizer, and
-`ctranslate2` builds CTranslate2's model from these when it is first called.
+languages. `convert` needs this library alone, and writes FOLDER/weights.npz and the
+tokenizer. `ctranslate2` needs CTranslate2, SentencePiece and NumPy, and builds its
+model from these when it is first called: leave that call out of the timing.
 """
 
 import argparse
