@@ -70,7 +70,7 @@ SEARCHES = {
             decoding.NoRepeatNgram(2),
             decoding.RepetitionPenalty(1.2),
             decoding.BannedIds([5]),
-            decoding.ForcedPrefix([3]),
+            decoding.ForcedPrefix([7]),
         ],
     ),
 }

@@ -61,7 +61,8 @@ class ForcedPrefix(Processor):
             wanted = ops.take(table, here, axis=1)[:, None, None]
             applies = ops.take(is_forced, here, axis=1)[:, None, None]
             applies = applies & (index < length)
-            return forbid(logits, applies & (vocabulary_of(logits) != wanted))
+            others = ops.not_equal(vocabulary_of(logits), wanted)
+            return forbid(logits, applies & others)
 
         return process
 

@@ -13,6 +13,8 @@ def take_rows(x, rows):
     Returns:
         A tensor of shape `(rows, count, ...)`.
     """
+    if x.shape[0] == 0:  # JAX takes from nothing what has another shape.
+        return ops.zeros((*ops.shape(rows), *x.shape[2:]), x.dtype)
     num_rows, choices = ops.shape(x)[:2]
     starts = ops.arange(num_rows, dtype="int32")[:, None] * choices
     flat = ops.reshape(x, (-1, *x.shape[2:]))

@@ -27,7 +27,9 @@ def test_a_hypothesis_sees_what_it_wrote_and_what_its_ancestors_wrote(num_hypoth
                 expected[range(index + 1), past[sentence][slot]] = True
                 np.testing.assert_array_equal(visible[sentence, slot], expected)
         parents = random.integers(num_hypotheses, size=(batch_size, num_hypotheses))
-        lineage = inherit_lineage(lineage, parents.astype("int32"), index)
+        lineage = inherit_lineage(
+            lineage, ops.convert_to_tensor(parents, "int32"), index
+        )
         past = [
             [past[sentence][parent] for parent in parents[sentence]]
             for sentence in range(batch_size)

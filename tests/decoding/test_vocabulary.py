@@ -92,7 +92,7 @@ def test_rounding_does_not_lead_to_a_weight_of_zero(target, expected):
 def test_rows_are_taken_of_each_row_alone():
     x = np.arange(2 * 3 * 5, dtype="int32").reshape(2, 3, 5)
     rows = np.array([[2, 0, 0, 1], [1, 1, 2, 0]], "int32")
-    taken = ops.convert_to_numpy(take_rows(x, rows))
+    taken = ops.convert_to_numpy(take_rows(*tensors(x, rows)))
     np.testing.assert_array_equal(taken, np.stack([x[0, rows[0]], x[1, rows[1]]]))
-    picked = ops.convert_to_numpy(pick(x, rows[:, 0]))
+    picked = ops.convert_to_numpy(pick(*tensors(x, rows[:, 0])))
     np.testing.assert_array_equal(picked, [x[0, 2], x[1, 1]])

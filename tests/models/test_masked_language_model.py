@@ -10,7 +10,6 @@ from keras import ops
 from phrase_ids import LANGUAGES, MASK, labelled, vocabulary_size, words
 
 from keras_transformer.models import MaskedLanguageModel, TextClassifier, TextEncoder
-from keras_transformer.text import mask_tokens, masked_dataset
 from keras_transformer.training import TokenAccuracy, TokenCrossentropy
 
 VOCABULARY = 17
@@ -158,6 +157,8 @@ def pretrained():
     """A model that has read phrases of several languages, without any label."""
     import tensorflow as tf
 
+    from keras_transformer.text import masked_dataset
+
     random.seed(7)
     vocabulary = vocabulary_size(words)
     model = MaskedLanguageModel(vocabulary, **SIZES)
@@ -170,7 +171,10 @@ def pretrained():
     return model
 
 
+@pytest.mark.needs_tensorflow
 def test_it_learns_what_stood_where_a_word_is_hidden(pretrained):
+    from keras_transformer.text import mask_tokens
+
     ids = labelled(1, LENGTH)[0]
     inputs, labels = mask_tokens(ids, (1, 2), vocabulary_size(words), MASK)
     _, accuracy = pretrained.evaluate(inputs, labels, verbose=0)
@@ -192,6 +196,7 @@ def accuracy_after_sixty_labels(encoder, epochs):
     return model.evaluate(*labelled(1, LENGTH), verbose=0)[1]
 
 
+@pytest.mark.needs_tensorflow
 def test_what_was_read_without_labels_helps_to_classify(pretrained):
     fresh = TextEncoder(vocabulary_size(words), **SIZES)
     fresh.trainable = pretrained.encoder.trainable = False
@@ -203,6 +208,7 @@ def test_what_was_read_without_labels_helps_to_classify(pretrained):
     assert with_it > without + 0.05, (with_it, without)
 
 
+@pytest.mark.needs_tensorflow
 def test_fine_tuning_goes_on_with_the_same_weights(pretrained):
     before = pretrained.get_weights()
     assert accuracy_after_sixty_labels(pretrained.encoder, epochs=12) > 0.6

@@ -10,7 +10,6 @@ from keras import ops
 from phrase_ids import LANGUAGES, labelled, vocabulary_size, words
 
 from keras_transformer.models import TextClassifier, TextEncoder
-from keras_transformer.text import set_word_vectors
 
 VOCABULARY, CLASSES = 17, 5
 SETTINGS = {
@@ -122,7 +121,10 @@ def test_a_classifier_shares_the_encoder_that_it_is_built_on(tmp_path):
     np.testing.assert_array_equal(logits_of(reloaded, IDS), after)
 
 
+@pytest.mark.needs_tensorflow
 def test_frozen_word_vectors_stay_as_they_are_and_come_back_frozen(tmp_path):
+    from keras_transformer.text import set_word_vectors
+
     model = TextClassifier(VOCABULARY, CLASSES, **SETTINGS)
     vectors = np.random.default_rng(2).normal(size=(VOCABULARY, 8))
     set_word_vectors(model.encoder.embedding, vectors, trainable=False)
