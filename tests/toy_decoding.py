@@ -35,19 +35,30 @@ class ToyModel:
     Each symbol writes a vector, which depends on its position too, into the
     cache at its slot. The state of a hypothesis is the sum of the entries that
     it may see, so one entry too many, too few or of another hypothesis changes
-    all logits.
+    all logits. The cache is made longer at the positions of `growth`.
     """
 
     pad_id, start_id, end_id = PAD, START, END
 
-    def __init__(self, vocabulary_size, max_length, seed=0, dim=7, end_bias=0.0):
+    def __init__(
+        self, vocabulary_size, max_length, seed=0, dim=7, end_bias=0.0, growth=()
+    ):
         random = np.random.default_rng(seed)
         self.vocabulary_size = vocabulary_size
         self.entries = random.normal(size=(max_length, vocabulary_size, dim))
         self.sources = random.normal(size=(13, dim))
         self.outputs = random.normal(size=(dim, vocabulary_size))
         self.bias = end_bias * (np.arange(vocabulary_size) == END)
+        self.growth = growth
         self.num_steps = 0  # counts eager steps, and traces
+
+    def cache_lengths(self, max_length, num_hypotheses):
+        return [*(one for one in self.growth if one < max_length), max_length]
+
+    def lengthen(self, cache, length):
+        missing = length - cache["entries"].shape[1]
+        padding = ((0, 0), (0, missing), (0, 0), (0, 0))
+        return {"entries": ops.pad(cache["entries"], padding)}
 
     def start(self, inputs, num_hypotheses, max_length):
         # Ids beyond the table tell sentences apart and mean nothing.

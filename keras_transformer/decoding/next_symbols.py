@@ -41,13 +41,14 @@ class NextSymbols(NamedTuple):
         return tuple(ops.reshape(one, (-1, hypotheses)) for one in first(logits, ids))
 
 
-def stepper(model, inputs, memory, processors, count: int):
+def stepper(model, inputs, memory, cache_length: int, processors, count: int):
     """Joins a model's step with processors and with the choice of the best.
 
     Args:
         model: A model that offers the cached step.
         inputs: What the model was given to start with.
         memory: What its `start` returned.
+        cache_length: Positions that its cache holds.
         processors: Sequence of `Processor`.
         count: Best symbols to find; fewer where the vocabulary has fewer.
 
@@ -62,7 +63,7 @@ def stepper(model, inputs, memory, processors, count: int):
     take_step = model.stepper() if prepares else model.step
 
     def step(token_ids, ids, lineage, index, cache):
-        visible = visible_entries(lineage, index)
+        visible = visible_entries(lineage[..., :cache_length], index)
         logits, cache = take_step(token_ids, memory, cache, index, visible)
         logits = ops.cast(logits, "float32")
         hypotheses, size = logits.shape[1:]

@@ -43,7 +43,7 @@ class CachedModel(Protocol):
             inputs: Whatever the model takes: a tensor or a nested structure of
                 tensors, with the batch first.
             num_hypotheses: Hypotheses that each sentence will have.
-            max_length: Positions that the cache must hold.
+            max_length: Positions that the cache must hold, at first.
 
         Returns:
             `(memory, cache)`, nested structures of tensors with the batch
@@ -61,9 +61,10 @@ class CachedModel(Protocol):
             cache: As `start` or the last `step` returned it.
             index: Scalar int32 position of `token_ids`.
             visible: Boolean tensor of shape
-                `(batch, hypotheses, max_length, hypotheses)`:
-                `visible[b, i, t, j]` says whether hypothesis `i` may see what
-                slot `j` wrote at position `t`, the present one included.
+                `(batch, hypotheses, positions, hypotheses)`, as many positions
+                as the cache holds: `visible[b, i, t, j]` says whether
+                hypothesis `i` may see what slot `j` wrote at position `t`, the
+                present one included.
 
         Returns:
             `(logits, cache)`: float32 logits of shape
@@ -71,7 +72,10 @@ class CachedModel(Protocol):
         """
 
     # A model may also offer `stepper()`, which returns a function like `step`
-    # after work that all steps share: it is called once, before a loop.
+    # after work that all steps share: it is called once, before a loop. And, so
+    # that no step reads a cache that is mostly empty, `cache_lengths(max_length,
+    # num_hypotheses)`, the positions that its cache is to hold one after the other,
+    # with `lengthen(cache, length)`, which makes room for more.
 
 
 class SearchState(NamedTuple):
@@ -105,7 +109,9 @@ class Search(Configurable):
 
     A call is `begin`, `advance` and `best`, and computes every sentence until
     the last of them has ended. Who calls these by themselves may `advance` in
-    several parts and drop sentences in between, as `model.generate` does.
+    several parts and drop sentences in between, as `model.generate` does. The
+    cache is short at first, where the model can lengthen it, and longer in each
+    further part: a step costs what it reads.
 
     Scores are made of the model's own log-probabilities. What is forbidden
     narrows the choice, but what remains keeps its probability.
@@ -135,17 +141,38 @@ class Search(Configurable):
         Raises:
             ValueError: If `max_length` is not a positive integer.
         """
-        state = self.begin(model, inputs, max_length)
-        return self.best(self.advance(model, state).hypotheses)
+        check_length(max_length)
+        # A graph holds the steps of each length, whether or not they are taken.
+        lengths = cache_lengths(model, max_length, self.num_slots)[-2:]
+        state = self.begin(model, inputs, max_length, lengths[0])
+        return self.best(self._go_to_the_end(model, state, lengths))
 
-    def begin(self, model: CachedModel, inputs, max_length: int) -> SearchState:
-        """Reads the inputs; arguments are those of a call."""
-        if not isinstance(max_length, int) or max_length < 1:
-            raise ValueError(
-                "`max_length` must be a positive integer. "
-                f"Received: max_length={max_length}."
-            )
-        memory, cache = model.start(inputs, self.num_slots, max_length)
+    def _go_to_the_end(self, model, state, lengths):
+        """Returns the last hypotheses, of a state with a cache of the first length."""
+        length, *longer = lengths
+        state = self.advance(model, state, length)
+        if not longer:
+            return state.hypotheses
+
+        def go_on():
+            cache = model.lengthen(state.cache, longer[0])
+            return self._go_to_the_end(model, state._replace(cache=cache), longer)
+
+        is_open = self.is_open(state.index, state.hypotheses)
+        return ops.cond(ops.any(is_open), go_on, lambda: state.hypotheses)
+
+    def begin(
+        self, model: CachedModel, inputs, max_length: int, cache_length: int
+    ) -> SearchState:
+        """Reads the inputs.
+
+        Args:
+            model: As in a call.
+            inputs: As in a call.
+            max_length: As in a call.
+            cache_length: Positions that the cache is to hold, at first.
+        """
+        memory, cache = model.start(inputs, self.num_slots, cache_length)
         return SearchState(
             index=ops.convert_to_tensor(0, dtype="int32"),
             inputs=inputs,
@@ -154,12 +181,15 @@ class Search(Configurable):
             cache=cache,
         )
 
-    def advance(self, model: CachedModel, state: SearchState, most_open=0):
-        """Takes steps until few sentences are open.
+    def advance(
+        self, model: CachedModel, state: SearchState, cache_length: int, most_open=0
+    ):
+        """Takes steps until few sentences are open, or the cache is full.
 
         Args:
             model: The model that the search began with.
             state: As `begin` or `advance` returned it, or some rows of that.
+            cache_length: Positions that its cache holds.
             most_open: Number of open sentences to stop at, an integer or a
                 scalar tensor.
 
@@ -167,12 +197,17 @@ class Search(Configurable):
             The new `SearchState`.
         """
         step = stepper(
-            model, state.inputs, state.memory, self.processors, self.num_candidates
+            model,
+            state.inputs,
+            state.memory,
+            cache_length,
+            self.processors,
+            self.num_candidates,
         )
 
         def goes_on(index, hypotheses, cache):
-            is_open = self.is_open(index, hypotheses)
-            return ops.sum(ops.cast(is_open, "int32")) > most_open
+            num_open = ops.sum(ops.cast(self.is_open(index, hypotheses), "int32"))
+            return (num_open > most_open) & (index < cache_length)
 
         def grow(index, hypotheses, cache):
             hypotheses, cache = self.grow(model, step, index, hypotheses, cache)
@@ -239,6 +274,22 @@ class Search(Configurable):
         deserialize = keras.saving.deserialize_keras_object
         processors = [deserialize(one) for one in config.get("processors", ())]
         return cls(**{**config, "processors": processors})
+
+
+def check_length(max_length):
+    """Raises `ValueError` unless so many symbols can be asked for."""
+    if not isinstance(max_length, int) or max_length < 1:
+        raise ValueError(
+            "`max_length` must be a positive integer. "
+            f"Received: max_length={max_length}."
+        )
+
+
+def cache_lengths(model, max_length: int, num_hypotheses: int) -> list[int]:
+    """Returns how long the cache of a model is to be, one after the other."""
+    if hasattr(model, "cache_lengths"):
+        return model.cache_lengths(max_length, num_hypotheses)
+    return [max_length]
 
 
 def batch_size_of(inputs):

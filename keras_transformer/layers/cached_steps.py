@@ -5,7 +5,36 @@ A cache holds the keys and the values of one block, each of shape
 who wrote what into it.
 """
 
+import keras
 from keras import ops
+
+# What a step reads costs little up to about so many entries for each sentence.
+FEW_ENTRIES = 128
+
+
+def cache_lengths(max_length, num_hypotheses):
+    """How long a cache is to be, one after the other: twice as long each time.
+
+    A step reads all of the cache, full or not. What lengthens it is a copy, once.
+    """
+    length = 1
+    while length * num_hypotheses < FEW_ENTRIES:
+        length *= 2
+    lengths = []
+    while length < max_length:
+        lengths.append(length)
+        length *= 2
+    return [*lengths, max_length]
+
+
+def lengthen(cache, length):
+    """Makes room for `length` positions in a structure of caches."""
+
+    def pad(states):
+        missing = length - states.shape[2]
+        return ops.pad(states, ((0, 0), (0, 0), (0, missing), (0, 0), (0, 0)))
+
+    return keras.tree.map_structure(pad, cache)
 
 
 def empty_cache(keys, num_hypotheses, max_length):

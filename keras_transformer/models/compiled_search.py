@@ -1,10 +1,15 @@
 """A search that is compiled, and drops the sentences that have ended."""
 
+import functools
+
 import keras
 import numpy as np
-from keras import ops
 
-from keras_transformer.decoding.search import batch_size_of
+from keras_transformer.decoding.search import (
+    batch_size_of,
+    cache_lengths,
+    check_length,
+)
 
 # The shares of a batch that are worth a batch of their own, the largest first.
 SHARES = (1 / 2, 1 / 4, 1 / 8)
@@ -22,6 +27,9 @@ class CompiledSearch:
     batches do. A batch whose sentences end together is searched in one go, and so
     is one of less than 8.
 
+    Long sentences are searched in parts as well: each time that the cache is full,
+    all go on with a longer one, by what is compiled when that is first needed.
+
     This is the work of the caller of a search: where a search is part of a
     graph, such as an export, all sentences go on until the last has ended.
 
@@ -33,8 +41,13 @@ class CompiledSearch:
     """
 
     def __init__(self, model, search, max_length: int, patience: float = 4.0):
-        self._begin = _Part(model, search, max_length)
-        self._stages = {share: _Part(model, search) for share in SHARES}
+        check_length(max_length)
+        self._model = model
+        self._lengths = cache_lengths(model, max_length, search.num_slots)
+        # By the share of the batch and the length of the cache.
+        part = functools.partial(_Part, model, search, max_length)
+        self._begin = part(self._lengths[0], begins=True)
+        self._part = functools.cache(lambda share, length: part(length))
         # What stages not in use would have saved, beside those in use, in batches.
         self._wasted = dict.fromkeys(SHARES, 0.0)
         self._pad_id = model.pad_id
@@ -52,20 +65,27 @@ class CompiledSearch:
             The ids and scores of `Hypotheses`, NumPy arrays.
         """
         size = batch_size_of(inputs)
-        stages = self._stages_in_use() if size >= FEWEST else []
-        # Each part hands on to the next what that has room for; the last nothing.
-        rooms = [int(size * share) for share in stages] + [0]
-        found = self._begin.predict_on_batch((inputs, tables, np.int32(rooms[0])))
+        shares = [1, *(self._stages_in_use() if size >= FEWEST else ())]
+        rooms = [int(size * share) for share in shares]
+        # Each part stops at what the next has room for; the last at nothing.
+        to_stop_at = np.array([*rooms[1:], 0], "int32")
+        found = self._begin.predict_on_batch((inputs, tables, to_stop_at[0]))
         ids, scores = found["hypotheses"]
-        rows = np.arange(size)
-        for share, room, next_room in zip(stages, rooms, rooms[1:], strict=False):
-            if found["is_open"].sum() <= next_room:
-                continue
-            rows = rows[found["rows"][:room]]
-            state, tables = _first_rows(found["rest"], room)
-            state = state._replace(index=found["index"])
-            found = self._stages[share].predict_on_batch(
-                (state, tables, np.int32(next_room))
+        rows, stage, length = np.arange(size), 0, self._lengths[0]
+        while num_open := np.count_nonzero(found["is_open"]):
+            state, index = found["state"], found["state"].index
+            while num_open <= to_stop_at[stage]:
+                stage += 1
+            if rooms[stage] < len(rows):
+                # Those that are open, and others for want of them.
+                kept = np.argsort(~found["is_open"], kind="stable")[: rooms[stage]]
+                rows, tables = rows[kept], _take(tables, kept)
+                state = _take(state._replace(index=()), kept)._replace(index=index)
+            if index == length:
+                length = self._lengths[self._lengths.index(length) + 1]
+                state = state._replace(cache=self._model.lengthen(state.cache, length))
+            found = self._part(shares[stage], length).predict_on_batch(
+                (state, tables, to_stop_at[stage])
             )
             ids[rows], scores[rows] = found["hypotheses"]
         if size >= FEWEST:
@@ -98,34 +118,27 @@ class CompiledSearch:
 class _Part(keras.Model):
     """Steps of a search as a Keras model: `predict_on_batch` compiles anywhere."""
 
-    def __init__(self, model, search, max_length=None):
+    def __init__(self, model, search, max_length, cache_length, begins=False):
         super().__init__(name="search", autocast=False)
         self.model = model
         self.search = search
-        self.max_length = max_length  # None where the search has begun.
+        self.max_length = max_length
+        self.cache_length = cache_length
+        self.begins = begins
         self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
 
     def call(self, given):
         state, tables, most_open = given
         search = self.search.with_tables(tables)
-        if self.max_length is not None:  # No state yet, but inputs.
-            state = search.begin(self.model, state, self.max_length)
-        state = search.advance(self.model, state, most_open)
-        is_open = search.is_open(state.index, state.hypotheses)
-        # First those that are open, then others for want of them.
-        most = batch_size_of(state.inputs) // 2
-        rows = ops.argsort(ops.where(is_open, 0, 1))[:most]
-        rest = keras.tree.map_structure(
-            lambda x: ops.take(x, rows, axis=0), (state._replace(index=()), tables)
-        )
+        if self.begins:  # No state yet, but inputs.
+            state = search.begin(self.model, state, self.max_length, self.cache_length)
+        state = search.advance(self.model, state, self.cache_length, most_open)
         return {
             "hypotheses": tuple(search.best(state.hypotheses)),
-            "is_open": is_open,
-            "rows": rows,
-            "rest": rest,
-            "index": state.index,
+            "is_open": search.is_open(state.index, state.hypotheses),
+            "state": state,
         }
 
 
-def _first_rows(structure, count):
-    return keras.tree.map_structure(lambda x: x[:count], structure)
+def _take(structure, rows):
+    return keras.tree.map_structure(lambda x: x[rows], structure)

@@ -5,7 +5,9 @@ import functools
 import numpy as np
 
 from keras_transformer.decoding import GreedySearch, Hypotheses
+from keras_transformer.layers import cached_steps
 from keras_transformer.layers.masks import check_integer_ids
+from keras_transformer.layers.positions import check_reach
 from keras_transformer.models.compiled_search import CompiledSearch
 
 MOST_COMPILED = 64  # pairs of search and length, the latest of which are kept
@@ -28,6 +30,23 @@ class GenerationMixin:
     @property
     def end_id(self) -> int:
         return self._settings["end_id"]
+
+    def cache_lengths(self, max_length: int, num_hypotheses: int) -> list[int]:
+        """Returns how long the cache is to be, one after the other.
+
+        Args:
+            max_length: Most tokens to produce.
+            num_hypotheses: Number of hypotheses of each sentence.
+
+        Raises:
+            ValueError: If there are not as many positions.
+        """
+        check_reach(self.positions, max_length)
+        return cached_steps.cache_lengths(max_length, num_hypotheses)
+
+    def lengthen(self, cache, length: int):
+        """Returns the cache with room for `length` positions."""
+        return cached_steps.lengthen(cache, length)
 
     def generate(self, source_ids, search=None, max_length: int = 64):
         """Decodes with a search, compiled once for each search and length.

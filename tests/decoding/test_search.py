@@ -44,7 +44,7 @@ SEARCHES = [
 def test_traced_for_any_batch_and_length_a_search_returns_the_same(search, jit_compile):
     import tensorflow as tf
 
-    model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0)
+    model = ToyModel(vocabulary_size=1031, max_length=7, end_bias=6.0, growth=(2,))
     traced = tf.function(
         lambda sources: search(model, sources, 7),
         input_signature=[tf.TensorSpec((None, None), "int32")],
@@ -55,6 +55,35 @@ def test_traced_for_any_batch_and_length_a_search_returns_the_same(search, jit_c
         eager, compiled = search(model, sources, 7), traced(sources)
         np.testing.assert_array_equal(compiled.ids, eager.ids)
         np.testing.assert_allclose(compiled.scores, eager.scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_a_cache_that_is_lengthened_holds_what_a_whole_one_does(search):
+    whole = ToyModel(vocabulary_size=31, max_length=7)
+    in_parts = ToyModel(vocabulary_size=31, max_length=7, growth=(2, 5))
+    expected, found = (search(model, SOURCES, 7) for model in (whole, in_parts))
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+
+
+class Watched(ToyModel):
+    """Notes how many positions each step can see."""
+
+    def step(self, token_ids, memory, cache, index, visible):
+        assert visible.shape[2] == cache["entries"].shape[1]
+        self.seen = [*getattr(self, "seen", ()), visible.shape[2]]
+        return super().step(token_ids, memory, cache, index, visible)
+
+
+@pytest.mark.parametrize(
+    ("max_length", "seen"), [(7, [5] * 5 + [7] * 2), (4, [2, 2, 4, 4]), (2, [2, 2])]
+)
+def test_a_step_reads_no_more_than_the_cache_holds(max_length, seen):
+    model = Watched(vocabulary_size=7, max_length=7, end_bias=-99.0, growth=(2, 5))
+    GreedySearch()(model, SOURCES, max_length)
+    if keras.backend.backend() == "jax":  # traces a step once for each length
+        seen = sorted(set(seen))
+    assert model.seen == seen
 
 
 @functools.cache

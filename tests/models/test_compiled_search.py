@@ -14,6 +14,7 @@ from keras_transformer.decoding import (
     MaximumLength,
     Sampling,
 )
+from keras_transformer.layers import LearnedPositionalEncoding, cached_steps
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.models.compiled_search import CompiledSearch
 from keras_transformer.models.generation import GenerationMixin
@@ -22,17 +23,19 @@ MAX_LENGTH = 13
 
 
 class Toy(ToyModel, GenerationMixin):
-    """A toy that generates, and notes how many sentences take each step."""
+    """A toy that generates; notes how many sentences take each step, and in what."""
 
     compiled = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.rows = []
+        self.lengths = []
 
-    def step(self, token_ids, *arguments):
+    def step(self, token_ids, memory, cache, *arguments):
         self.rows.append(token_ids.shape[0])
-        return super().step(token_ids, *arguments)
+        self.lengths.append(cache["entries"].shape[1])
+        return super().step(token_ids, memory, cache, *arguments)
 
 
 @pytest.fixture
@@ -42,9 +45,9 @@ def eagerly():
         yield
 
 
-def never_ends():
+def never_ends(**settings):
     """Ends by no means but a `MaximumLength`."""
-    return Toy(vocabulary_size=7, max_length=MAX_LENGTH, end_bias=-99.0)
+    return Toy(vocabulary_size=7, max_length=MAX_LENGTH, end_bias=-99.0, **settings)
 
 
 def sources(*lengths):
@@ -72,19 +75,22 @@ PREFIXES = ForcedPrefix([[3 + row % 4] * (row % 3) for row in range(17)])
 
 
 @pytest.mark.parametrize(
-    "search",
+    ("search", "growth"),
     [
-        GreedySearch([LIMIT]),
-        GreedySearch([PREFIXES, LIMIT]),
-        BeamSearch(3, num_hypotheses=2, processors=[LIMIT]),
-        BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT]),
-        Sampling(seed=5, num_hypotheses=3, processors=[LIMIT]),
-        Sampling(top_k=3, processors=[LIMIT]),
+        (GreedySearch([LIMIT]), ()),
+        (GreedySearch([PREFIXES, LIMIT]), (5, 7)),
+        (BeamSearch(3, num_hypotheses=2, processors=[LIMIT]), (2,)),
+        (BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT]), ()),
+        (Sampling(seed=5, num_hypotheses=3, processors=[LIMIT]), (6,)),
+        (Sampling(top_k=3, processors=[LIMIT]), ()),
     ],
     ids=str,
 )
-def test_sentences_that_go_on_by_themselves_find_what_they_find_together(search):
-    model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, end_bias=-3.0)
+def test_sentences_that_go_on_by_themselves_find_what_they_find_together(
+    search, growth
+):
+    settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
+    model = Toy(vocabulary_size=7, growth=growth, **settings)
     inputs = np.random.default_rng(5).integers(3, 13, size=(17, MAX_LENGTH))
     inputs *= sources(3, 4, 9, *[3, 4] * 3, 13, 6, 4, 11, 6, 3, 7, 6) != PAD
     (ids, scores), (whole_ids, whole_scores) = in_parts_and_whole(model, search, inputs)
@@ -104,7 +110,7 @@ def real_models():
 
 
 @pytest.mark.parametrize("name", ["transformer", "language model"])
-def test_memory_and_cache_go_on_as_they_were(name):
+def test_memory_and_cache_go_on_as_they_were(name, monkeypatch):
     model = real_models()[name]
     random = np.random.default_rng(3)
     for weight in model.weights:
@@ -112,8 +118,14 @@ def test_memory_and_cache_go_on_as_they_were(name):
     inputs = random.integers(4, 17, size=(17, 7)).astype("int32")
     inputs[:, 3:] *= random.integers(2, size=(17, 1))
     search = BeamSearch(3, processors=[MaximumLength(1.5, 1)])
+    assert model.cache_lengths(MAX_LENGTH, 3) == [MAX_LENGTH]
+    expected = model.generate(inputs, search, MAX_LENGTH)
+    monkeypatch.setattr(cached_steps, "FEW_ENTRIES", 8)
+    assert model.cache_lengths(MAX_LENGTH, 3) == [4, 8, MAX_LENGTH]
     (ids, scores), (whole_ids, whole_scores) = in_parts_and_whole(model, search, inputs)
     assert len(np.unique(np.sum(ids != 0, axis=-1))) > 1
+    np.testing.assert_array_equal(ids, expected.ids)
+    np.testing.assert_allclose(scores, expected.scores, 1e-5)
     np.testing.assert_array_equal(ids, whole_ids)
     np.testing.assert_allclose(scores, whole_scores, 1e-5)
 
@@ -140,6 +152,25 @@ def test_sentences_that_have_ended_take_no_more_steps(lengths, eagerly):
     assert model.rows == [
         min(room for room in rooms if room >= count) for count in num_open if count
     ]
+
+
+def test_sentences_that_go_on_do_so_with_a_longer_cache(eagerly):
+    model, search = never_ends(growth=(3, 6)), GreedySearch([MaximumLength(1.0)])
+    find = CompiledSearch(model, search, MAX_LENGTH, patience=0.0)
+    lengths = [*[2] * 9, *[4] * 4, 6, 7, 7, 5]
+    ids, _ = find(sources(*lengths), {})
+    assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
+    assert model.lengths == [3, 3, 3, 6, 6, 6, 13]
+    assert model.rows == [17, 17, 8, 8, 4, 4, 2]
+
+
+@pytest.mark.parametrize("name", ["transformer", "language model"])
+def test_positions_that_end_too_early_are_found_before_the_first_step(name):
+    make = {"transformer": Transformer, "language model": LanguageModel}[name]
+    positions = LearnedPositionalEncoding(max_length=300)
+    model = make(17, num_layers=1, hidden_dim=8, num_heads=2, positions=positions)
+    with pytest.raises(ValueError, match="Positions end at `max_length`=300"):
+        model.generate(np.array([[4, 3]]), max_length=301)
 
 
 def test_a_batch_stays_whole_until_enough_was_wasted(eagerly):
