@@ -1,0 +1,66 @@
+"""What it costs to allow long results of sentences that turn out short.
+
+    python benchmarks/long_limit.py --beam-width 5
+
+A batch of sentences that end after 24 symbols, by a Transformer of random weights,
+for several `max_length`: with a cache that is lengthened as it fills up, and with one
+that has room for `max_length` symbols from the start. The least time of some calls,
+in turn, after everything is compiled.
+"""
+
+import argparse
+import os
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+
+import keras_transformer as kt
+from keras_transformer.layers import cached_steps
+
+FEW_ENTRIES = cached_steps.FEW_ENTRIES
+
+
+def searcher(model, search, source_ids, max_length, few_entries):
+    """Returns a function that searches, with a cache of at least so many entries."""
+
+    def find():
+        cached_steps.FEW_ENTRIES = few_entries
+        start = time.perf_counter()
+        model.generate(source_ids, search, max_length)
+        return time.perf_counter() - start
+
+    return find
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--beam-width", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--jit", action="store_true", help="compile with XLA")
+    parser.add_argument("--calls", type=int, default=7)
+    args = parser.parse_args()
+    source_ids = np.random.default_rng(1).integers(4, 8000, (args.batch, 24))
+    search = kt.decoding.BeamSearch(
+        args.beam_width, processors=[kt.decoding.MaximumLength(1.0)]
+    )
+    print("| max_length | whole cache, ms | lengthened, ms | times as fast |")
+    print("| --: | --: | --: | --: |")
+    for max_length in (32, 64, 128, 256):
+        found = []
+        for few_entries in (10**9, FEW_ENTRIES):
+            keras.utils.set_random_seed(1)
+            model = kt.models.Transformer.from_preset("tiny", 8000)
+            model.compile(jit_compile=args.jit)
+            found.append(searcher(model, search, source_ids, max_length, few_entries))
+            found[-1]()
+        seconds = np.min([[find() for find in found] for _ in range(args.calls)], 0)
+        whole, lengthened = 1000 * seconds
+        ratio = whole / lengthened
+        print(f"| {max_length} | {whole:.0f} | {lengthened:.0f} | {ratio:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
