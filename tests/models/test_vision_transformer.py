@@ -137,8 +137,7 @@ def test_bad_settings_are_refused_in_one_line(arguments, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("pooling", [None, AttentionPooling], ids=["token", "pooling"])
-def test_it_reads_97_of_100_handwritten_digits_that_it_has_not_seen(pooling):
+def test_it_reads_97_of_100_handwritten_digits_that_it_has_not_seen():
     random.seed(7)
     digits = load_digits()
     images, labels = digits.images[..., None] / 8 - 1, digits.target
@@ -154,7 +153,6 @@ def test_it_reads_97_of_100_handwritten_digits_that_it_has_not_seen(pooling):
         num_heads=4,
         intermediate_dim=64,
         dropout=0.1,
-        pooling=pooling and pooling(),
     )
     epochs, batch_size = 40, 64
     order = np.concatenate([draw.permutation(seen) for _ in range(epochs)])

@@ -46,7 +46,7 @@ def live(processes, recipe, run, moment=None):
     return process.exitcode == -9
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
 def test_a_killed_training_ends_where_an_uninterrupted_one_does(
     kills, processes, load, tmp_path
 ):
