@@ -235,6 +235,8 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         np.testing.assert_array_equal(found.ids, expected.ids)
         np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
         traces.append(model.num_steps)
-    assert traces == [traces[0]] * 4
+    assert model._compiled_search.cache_info().misses == 1
+    if keras.backend.backend() != "torch":  # which compiles nothing
+        assert traces == [traces[0]] * 4
     with pytest.raises(ValueError, match="2 sequences for 3 sentences"):
         model.generate(inputs, GreedySearch([ForcedPrefix([[1], [3]])]), 5)
