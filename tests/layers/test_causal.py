@@ -91,7 +91,7 @@ def test_a_stack_without_layers_is_refused():
 def test_positions_that_end_are_not_decoded_beyond():
     decoder = CausalDecoder(1, 2, 11, positions=SCHEMES["learned"])
     decoder.build(STATES.shape)
-    prompts, mask = ops.convert_to_tensor(STATES[:, :4]), np.ones((3, 4), bool)
+    prompts, mask = map(ops.convert_to_tensor, (STATES[:, :4], np.ones((3, 4), bool)))
     decoder.start(prompts, mask, 2, 3)
     with pytest.raises(ValueError, match="end at `max_length`=7: shorten .* length=8"):
         decoder.start(prompts, mask, 2, 4)
