@@ -40,7 +40,7 @@ figures: $(READY) ## Run the tutorials in full and draw docs/figures again
 	    echo $$tutorial; TUTORIAL_FOLDER=$$drawn $(BIN)/python $$tutorial > $$drawn/log; done; \
 	cd docs/figures; for figure in *.png; do cp $$drawn/$$figure .; done
 
-test-faults: $(READY) ## Kill a training twenty times, and see that it ends as if never killed
+test-faults: $(READY) ## Kill trainings again and again, and see that they end as if never killed
 	$(BIN)/pytest -q -m faults tests
 
 clean: ## Remove the environment and the caches

@@ -2,6 +2,7 @@ import json
 import signal
 import time
 
+import numpy as np
 import pytest
 from worker_processes import TIMEOUT, outputs, workers
 
@@ -75,3 +76,33 @@ def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
             assert float(found[name]) == pytest.approx(float(wanted[name]), rel=1e-4)
     names = [sorted(path.name for path in r.folder.iterdir()) for r in (run, alone)]
     assert names[0] == names[1]
+
+
+@pytest.mark.faults
+def test_workers_whose_chief_was_killed_end_where_uninterrupted_ones_do(text, tmp_path):
+    killed, whole = Run(tmp_path / "killed"), Run(tmp_path / "whole")
+    with workers(*shell(text, killed.folder, epochs=9973)) as (chief, other):
+        wait_for(killed.folder / "checkpoints" / "epoch-0003.keras", [chief, other])
+        chief.send_signal(signal.SIGKILL)
+        [_, (_, stderr)] = outputs([chief, other])
+    assert (chief.returncode, other.returncode) == (-signal.SIGKILL, 1), stderr
+    assert stderr.startswith("Error: One of the 2 workers has gone")
+
+    latest = killed.checkpoints().latest()
+    epochs = killed.checkpoints().epoch_of(latest) + 2
+    for run in (killed, whole):
+        with workers(*shell(text, run.folder, epochs)) as processes:
+            for _, stderr in outputs(processes):
+                assert [one.returncode for one in processes] == [0, 0], stderr
+    found, wanted = (
+        [{**row, "seconds": None} for row in run.log.rows()] for run in (killed, whole)
+    )
+    assert found == wanted
+    assert len(found) == epochs
+    models = [
+        run.checkpoints().load(run.checkpoints().latest()) for run in (killed, whole)
+    ]
+    variables = [[*model.variables, *model.optimizer.variables] for model in models]
+    for mine, others in zip(*variables, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), others.numpy(), others.path)
+    assert not list(killed.folder.rglob(".*")), "something unfinished was left behind"
