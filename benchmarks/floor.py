@@ -1,12 +1,14 @@
-"""What a training step costs at least: its matrix products and its optimizer alone.
+"""What a training step costs at least: its products, loss and optimizer alone.
 
     python benchmarks/floor.py HARNESS --workloads T1,T2
 
 HARNESS is the folder with the peers' scripts, as for `run.py`. Times, in turn in one
 process, the step of `ours.py`; the products of its projections, feed-forward networks
 and logits with their two gradients each, by TensorFlow's own `MatMul` at the same
-shapes, one after the other; and one fused Adam update of as many weights. The small
-products of attention, normalisation, softmax, dropout and the loss count as nothing.
+shapes, one after the other; the products of attention with their gradients; one pass
+over the logits for loss and gradient, by TensorFlow's fused kernel; and one fused Adam
+update of as many weights. Normalisation, the softmax of attention, dropout, activations
+and sums count as nothing.
 """
 
 import argparse
@@ -56,6 +58,35 @@ def product_ms(rows, inputs, outputs):
     )
 
 
+def attention_ms(w):
+    """The products of queries and keys, of scores and values, and their gradients."""
+    m, total = w.model, 0
+    shape = w.batch, m.heads
+    dim = m.dim // m.heads
+    for queries, keys in ((w.src, w.src), (w.tgt, w.tgt), (w.tgt, w.src)):
+        query = tf.random.normal((*shape, queries, dim))
+        key = tf.random.normal((*shape, keys, dim))
+        scores = tf.random.normal((*shape, queries, keys))
+        once = (
+            least_ms(lambda *pair: tf.matmul(*pair, transpose_b=True), query, key)
+            + least_ms(tf.matmul, scores, key)
+            + least_ms(lambda *pair: tf.matmul(*pair, transpose_a=True), scores, query)
+        )
+        # Either product and its two gradients are these three.
+        total += 2 * once * m.layers
+    return total
+
+
+def loss_ms(w):
+    logits = tf.random.normal((w.batch * w.tgt, w.model.vocab))
+    labels = tf.zeros(w.batch * w.tgt, tf.int32)
+    return least_ms(
+        lambda: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+            features=logits, labels=labels
+        )
+    )
+
+
 def adam_ms(weights):
     variable, mean, square = (tf.Variable(tf.zeros(weights)) for _ in range(3))
     gradient = tf.ones(weights)
@@ -81,8 +112,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("harness")
     parser.add_argument("--workloads", default="T1,T2")
-    print("| work | step ms | products | Adam | both of the step |")
-    print("| --- | --: | --: | --: | --: |")
+    print("| work | step ms | products | of attention | loss | Adam | of the step |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
     for name in parser.parse_args().workloads.split(","):
         w = common.WORKLOADS[name]
         step = 1000 * statistics.median(ours.train(w, "graph", 8)[0])
@@ -90,9 +121,9 @@ def main():
             product_ms(rows, inputs, outputs) * count
             for rows, inputs, outputs, count in products(w)
         )
-        of_adam = adam_ms(sum(w.weights))
-        share = f"{(of_products + of_adam) / step:.0%}"
-        print(f"| {name} | {step:.0f} | {of_products:.0f} | {of_adam:.0f} | {share} |")
+        parts = [of_products, attention_ms(w), loss_ms(w), adam_ms(sum(w.weights))]
+        row = " | ".join(f"{part:.0f}" for part in (step, *parts))
+        print(f"| {name} | {row} | {sum(parts) / step:.0%} |")
 
 
 if __name__ == "__main__":
