@@ -1,6 +1,8 @@
 """A search that is compiled, and drops the sentences that have ended."""
 
+import contextlib
 import functools
+import logging
 
 import keras
 import numpy as np
@@ -69,7 +71,7 @@ class CompiledSearch:
         rooms = [int(size * share) for share in shares]
         # Each part stops at what the next has room for; the last at nothing.
         to_stop_at = np.array([*rooms[1:], 0], "int32")
-        found = self._begin.predict_on_batch((inputs, tables, to_stop_at[0]))
+        found = self._begin.find(inputs, tables, to_stop_at[0])
         ids, scores = found["hypotheses"]
         rows, stage, length = np.arange(size), 0, self._lengths[0]
         while num_open := np.count_nonzero(found["is_open"]):
@@ -84,9 +86,8 @@ class CompiledSearch:
             if index == length:
                 length = self._lengths[self._lengths.index(length) + 1]
                 state = state._replace(cache=self._model.lengthen(state.cache, length))
-            found = self._part(shares[stage], length).predict_on_batch(
-                (state, tables, to_stop_at[stage])
-            )
+            part = self._part(shares[stage], length)
+            found = part.find(state, tables, to_stop_at[stage])
             ids[rows], scores[rows] = found["hypotheses"]
         if size >= FEWEST:
             self._note_waste(np.count_nonzero(ids != self._pad_id, axis=-1).max(axis=1))
@@ -127,6 +128,10 @@ class _Part(keras.Model):
         self.begins = begins
         self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
 
+    def find(self, *given):
+        with _first_calls_are_meant():
+            return self.predict_on_batch(given)
+
     def call(self, given):
         state, tables, most_open = given
         search = self.search.with_tables(tables)
@@ -138,6 +143,24 @@ class _Part(keras.Model):
             "is_open": search.is_open(state.index, state.hypotheses),
             "state": state,
         }
+
+
+@contextlib.contextmanager
+def _first_calls_are_meant():
+    """Keeps TensorFlow from warning of functions that are traced again and again.
+
+    It takes the first calls of several searches, or parts of one, for that.
+    """
+
+    def is_something_else(record):
+        return "tf.function retracing" not in record.getMessage()
+
+    logger = logging.getLogger("tensorflow")
+    logger.addFilter(is_something_else)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_something_else)
 
 
 def _take(structure, rows):

@@ -1,4 +1,5 @@
 import functools
+import logging
 
 import keras
 import numpy as np
@@ -217,6 +218,20 @@ def test_batches_of_another_size_go_on_by_themselves_too():
         expected_ids, expected_scores = whole(inputs[-size:], tables)
         np.testing.assert_array_equal(ids, expected_ids)
         np.testing.assert_allclose(scores, expected_scores, 1e-5)
+
+
+@pytest.mark.needs_tensorflow
+def test_searches_of_many_shapes_are_no_reason_to_warn():
+    model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, growth=(1, 2, 3))
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logger = logging.getLogger("tensorflow")
+    logger.addHandler(handler)
+    for length in range(1, 7):
+        model.generate(sources(*[length] * 3), GreedySearch(), max_length=length)
+    logger.removeHandler(handler)
+    assert [record.getMessage() for record in records] == []
 
 
 def test_another_prefix_is_an_input_and_not_compiled_anew():
