@@ -26,13 +26,12 @@ BACKEND_TESTS := tests/test_backend_numbers.py tests/layers tests/decoding tests
 
 # Layers, decoding and models where there is no TensorFlow, and their numbers beside
 # those of TensorFlow. One core is kept busy for a good while by JAX, which compiles
-# each operation for each shape; it does so faster without optimising.
+# each operation for each shape.
 test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Run what needs no TensorFlow on JAX and on PyTorch
 	PYTHONPATH=tests $(BIN)/python tests/backend_numbers.py .venv-jax/numbers.npz
 	@set -e; for backend in torch jax; do \
 	    echo "Keras on $$backend:"; \
 	    KERAS_BACKEND=$$backend KERAS_TRANSFORMER_NUMBERS=.venv-jax/numbers.npz \
-	    XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true" \
 	    .venv-$$backend/bin/python -m pytest -q --no-header $(BACKEND_TESTS); done
 
 figures: $(READY) ## Run the tutorials in full and draw docs/figures again

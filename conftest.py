@@ -1,5 +1,6 @@
 """What tests and doctests share: a small machine, fixed seeds, doctest names."""
 
+import gc
 import os
 import random
 
@@ -7,10 +8,17 @@ import random
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # workers share a GPU
-os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("MPLBACKEND", "agg")
+# Most tests trace and compile far more than they compute: to optimise costs more than
+# it saves, and so does looking for garbage among the many objects of a graph.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+)
+gc.set_threshold(100_000, 20, 20)
 
 import hypothesis
 import keras

@@ -1,20 +1,9 @@
-"""What all tests share: how little they compile, and real data."""
+"""Fixtures for tests that want real data."""
 
-import gc
 import os
 from pathlib import Path
 
 import pytest
-
-# Most tests trace and compile far more than they compute: optimising costs more than
-# it saves, so do threads beside those of another worker, and looking for garbage
-# among the many objects of a graph.
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
-)
-os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
-gc.set_threshold(100_000, 20, 20)
 
 # Run by tests as programs of their own; importing them here would act.
 collect_ignore = ["serving/c_interface.py", "serving/fresh_process.py"]
