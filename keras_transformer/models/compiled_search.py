@@ -46,10 +46,10 @@ class CompiledSearch:
         check_length(max_length)
         self._model = model
         self._lengths = cache_lengths(model, max_length, search.num_slots)
-        # By the share of the batch and the length of the cache.
-        part = functools.partial(_Part, model, search, max_length)
-        self._begin = part(self._lengths[0], begins=True)
-        self._part = functools.cache(lambda share, length: part(length))
+        self._begin = _Part(model, search, self._lengths[0], max_length)
+        # One for each share of the batch too: TensorFlow traces what has seen several
+        # shapes for any shape.
+        self._part = functools.cache(lambda share, length: _Part(model, search, length))
         # What stages not in use would have saved, beside those in use, in batches.
         self._wasted = dict.fromkeys(SHARES, 0.0)
         self._pad_id = model.pad_id
@@ -119,13 +119,12 @@ class CompiledSearch:
 class _Part(keras.Model):
     """Steps of a search as a Keras model: `predict_on_batch` compiles anywhere."""
 
-    def __init__(self, model, search, max_length, cache_length, begins=False):
+    def __init__(self, model, search, cache_length, max_length=None):
         super().__init__(name="search", autocast=False)
         self.model = model
         self.search = search
-        self.max_length = max_length
         self.cache_length = cache_length
-        self.begins = begins
+        self.max_length = max_length  # None where the search has begun.
         self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
 
     def find(self, *given):
@@ -135,7 +134,7 @@ class _Part(keras.Model):
     def call(self, given):
         state, tables, most_open = given
         search = self.search.with_tables(tables)
-        if self.begins:  # No state yet, but inputs.
+        if self.max_length is not None:  # No state yet, but inputs.
             state = search.begin(self.model, state, self.max_length, self.cache_length)
         state = search.advance(self.model, state, self.cache_length, most_open)
         return {
