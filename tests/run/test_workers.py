@@ -2,8 +2,8 @@ import json
 import signal
 import time
 
-import numpy as np
 import pytest
+from same_runs import assert_same_end
 from worker_processes import TIMEOUT, outputs, workers
 
 from keras_transformer.run import Run, train
@@ -94,15 +94,4 @@ def test_workers_whose_chief_was_killed_end_where_uninterrupted_ones_do(text, tm
         with workers(*shell(text, run.folder, epochs)) as processes:
             for _, stderr in outputs(processes):
                 assert [one.returncode for one in processes] == [0, 0], stderr
-    found, wanted = (
-        [{**row, "seconds": None} for row in run.log.rows()] for run in (killed, whole)
-    )
-    assert found == wanted
-    assert len(found) == epochs
-    models = [
-        run.checkpoints().load(run.checkpoints().latest()) for run in (killed, whole)
-    ]
-    variables = [[*model.variables, *model.optimizer.variables] for model in models]
-    for mine, others in zip(*variables, strict=True):
-        np.testing.assert_array_equal(mine.numpy(), others.numpy(), others.path)
-    assert not list(killed.folder.rglob(".*")), "something unfinished was left behind"
+    assert_same_end(killed, whole, epochs)

@@ -1,0 +1,19 @@
+"""What it means that a run which was killed ends where another does."""
+
+import numpy as np
+
+
+def assert_same_end(killed, whole, epochs):
+    """Compares two `Run`s of so many epochs: what they logged, and their last state."""
+    found, wanted = (
+        [{**row, "seconds": None} for row in run.log.rows()] for run in (killed, whole)
+    )
+    assert found == wanted
+    assert len(found) == epochs
+    models = [
+        run.checkpoints().load(run.checkpoints().latest()) for run in (killed, whole)
+    ]
+    variables = [[*model.variables, *model.optimizer.variables] for model in models]
+    for mine, others in zip(*variables, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), others.numpy(), others.path)
+    assert not list(killed.folder.rglob(".*")), "something unfinished was left behind"
