@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_transformer as kt
+from keras_transformer.export import FEWEST_ROWS, in_halves
 
 
 def build(w, variant):
@@ -76,13 +77,18 @@ def decode(w, variant, steps):
 
 def exported(model, search, max_length, jit_compile):
     """The search as a SavedModel that was written and loaded again."""
+
+    def find(ids):
+        return search(model, ids, max_length)
+
+    if jit_compile:  # as `translator.export` does it
+        find = tf.function(find, autograph=False, jit_compile=True)
+        find = in_halves(find, FEWEST_ROWS // search.num_slots)
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
+    specs = [tf.TensorSpec([None, None], tf.int32)]
     module.find = tf.function(
-        lambda ids: search(model, ids, max_length),
-        [tf.TensorSpec([None, None], tf.int32)],
-        autograph=False,
-        jit_compile=jit_compile,
+        lambda ids: kt.decoding.Hypotheses(*find(ids)), specs, autograph=False
     )
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder)

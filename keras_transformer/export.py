@@ -8,6 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.models.compiled_search import FEWEST_ROWS
 from keras_transformer.text.encoding import encode_head
 from keras_transformer.translator import Translator, check_serves_any_text
 from keras_transformer.version import __version__
@@ -83,7 +84,8 @@ class ServedTranslator(tf.Module):
         search: The search that it translates with.
         max_length: Subwords of a translation at most, as in `Translator.translate`.
         jit_compile: Whether XLA compiles the search. It does so for every shape, so
-            groups are filled up to a power of two.
+            groups are filled up to a power of two. Without a GPU here, large groups
+            are searched in two halves side by side.
     """
 
     def __init__(
@@ -241,6 +243,8 @@ class ServedTranslator(tf.Module):
 
         if self._jit_compile:
             find = tf.function(find, autograph=False, jit_compile=True)
+            if not tf.config.list_logical_devices("GPU"):
+                find = in_halves(find, FEWEST_ROWS // self._search.num_slots)
 
         def search():
             # Padded as `Translator.translate` pads, to round floats as it does.
@@ -268,6 +272,32 @@ def fill_up(inputs):
     powers = 2 ** tf.range(31)
     filled = powers[tf.math.count_nonzero(powers < rows)]
     return tf.gather(inputs, tf.minimum(tf.range(filled), rows - 1))
+
+
+def in_halves(find, fewest: int):
+    """Lets `find` take batches in two halves, which a graph runs side by side.
+
+    XLA parts a large operation among processors, and leaves all others to one.
+
+    Args:
+        find: Function of tensors to tuples of tensors.
+        fewest: Rows of a batch that is worth it; their number must be even then.
+    """
+
+    def find_in_halves(inputs):
+        rows = tf.shape(inputs)[0]
+        return tf.cond(
+            rows >= fewest,
+            lambda: [
+                tf.concat(halves, axis=0)
+                for halves in zip(
+                    find(inputs[: rows // 2]), find(inputs[rows // 2 :]), strict=True
+                )
+            ],
+            lambda: list(find(inputs)),
+        )
+
+    return find_in_halves
 
 
 def _next_version(path):

@@ -85,6 +85,7 @@ class Sampling(IndependentSearch):
         self.top_k = top_k
         self.top_p = top_p
         self.seed = seed
+        self._marks = None
 
     @property
     def num_candidates(self):
@@ -95,7 +96,7 @@ class Sampling(IndependentSearch):
             return ()
         # One number decides on a symbol, whatever the size of the vocabulary.
         rows = self.rows(inputs, model.pad_id)
-        numbers = ops.transpose(uniforms(max_length, rows, self.seed))
+        numbers = ops.transpose(uniforms(max_length, rows, self.seed or 0))
         return ops.reshape(numbers, (-1, self.num_hypotheses, max_length))
 
     def choose(self, model, symbols, index, luck):
@@ -118,13 +119,31 @@ class Sampling(IndependentSearch):
 
     def rows(self, inputs, pad_id):
         """Returns what tells all hypotheses apart, of shape `(rows,)`."""
+        num_rows = batch_size_of(inputs) * self.num_hypotheses
+        if self.seed is None:
+            marks = random_marks(num_rows) if self._marks is None else self._marks
+            return ops.reshape(marks, (-1,))
         ids = keras.tree.flatten(inputs)[0]
         are_ids = "int" in keras.backend.standardize_dtype(ids.dtype)
-        if self.seed is None or not are_ids or len(ids.shape) != 2:
-            num_rows = batch_size_of(inputs) * self.num_hypotheses
+        if not are_ids or len(ids.shape) != 2:
             return ops.arange(num_rows, dtype="int32")
         hypotheses = ops.arange(self.num_hypotheses, dtype="int32")
         return ops.reshape(digest(ids, pad_id)[:, None] + hypotheses, (-1,))
+
+    def tables(self, num_sentences):
+        tables = super().tables(num_sentences)
+        if self.seed is None:
+            # Drawn before anything is compiled: what is, on JAX, cannot go on from
+            # Keras's global seed.
+            marks = random_marks(num_sentences * self.num_hypotheses)
+            marks = ops.convert_to_numpy(marks)
+            tables["marks"] = marks.reshape(num_sentences, self.num_hypotheses)
+        return tables
+
+    def with_tables(self, tables):
+        search = super().with_tables(tables)
+        search._marks = tables.get("marks")
+        return search
 
     def weigh(self, logits, largest_logit):
         """Turns logits into the weights to draw with, of any sum."""
@@ -146,6 +165,11 @@ class Sampling(IndependentSearch):
             "num_hypotheses": self.num_hypotheses,
             **super().get_config(),
         }
+
+
+def random_marks(count):
+    """Returns as many int32 numbers, which go on from Keras's global seed."""
+    return keras.random.randint((count,), 0, 2**31 - 1, dtype="int32")
 
 
 def in_nucleus(log_weights, weights, share: float):

@@ -1,11 +1,10 @@
 """Random numbers that depend on a seed and on nothing else."""
 
-import keras
 import numpy as np
 from keras import ops
 
 
-def uniforms(max_length: int, rows, seed: int | None):
+def uniforms(max_length: int, rows, seed: int):
     """Draws numbers evenly from `[0, 1)`, one for each position and row.
 
     `keras.random` gives other numbers compiled than not, and others on another
@@ -16,15 +15,12 @@ def uniforms(max_length: int, rows, seed: int | None):
         max_length: Number of positions.
         rows: Int32 tensor of shape `(rows,)` that tells the rows apart: equal
             ones have equal numbers.
-        seed: Integer of at least 0; `None` goes on from Keras's global seed.
+        seed: Integer of at least 0.
 
     Returns:
         A float32 tensor of shape `(max_length, rows)`.
     """
-    if seed is None:
-        keys = keras.random.randint((max_length,), 0, 2**31 - 1, dtype="int32")
-    else:
-        keys = np.random.SeedSequence(seed).generate_state(max_length).view("int32")
+    keys = np.random.SeedSequence(seed).generate_state(max_length).view("int32")
     bits = scramble(ops.bitwise_xor(scramble(rows), keys[:, None]))
     return ops.cast(shift_right(bits, 8), "float32") * 2.0**-24
 

@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -16,6 +18,7 @@ from keras_transformer.decoding.search import (
 # The shares of a batch that are worth a batch of their own, the largest first.
 SHARES = (1 / 2, 1 / 4, 1 / 8)
 FEWEST = 8  # sentences of a batch that is worth parting
+FEWEST_ROWS = 64  # hypotheses of a batch that is worth two threads
 
 
 class CompiledSearch:
@@ -32,6 +35,9 @@ class CompiledSearch:
     Long sentences are searched in parts as well: each time that the cache is full,
     all go on with a longer one, by what is compiled when that is first needed.
 
+    Where XLA compiles for processors, a large batch is searched in two halves side
+    by side: much of a step is too small for XLA to part among processors itself.
+
     This is the work of the caller of a search: where a search is part of a
     graph, such as an export, all sentences go on until the last has ended.
 
@@ -47,9 +53,11 @@ class CompiledSearch:
         self._model = model
         self._lengths = cache_lengths(model, max_length, search.num_slots)
         self._begin = _Part(model, search, self._lengths[0], max_length)
+        self._num_slots = search.num_slots
         # One for each share of the batch too: TensorFlow traces what has seen several
         # shapes for any shape.
-        self._part = functools.cache(lambda share, length: _Part(model, search, length))
+        self._parts = functools.cache(lambda _, length: _Part(model, search, length))
+        self._making = threading.Lock()
         # What stages not in use would have saved, beside those in use, in batches.
         self._wasted = dict.fromkeys(SHARES, 0.0)
         self._pad_id = model.pad_id
@@ -60,14 +68,40 @@ class CompiledSearch:
 
         Args:
             inputs: What the model's `start` takes.
-            tables: What the search's processors know of each sentence, as
-                `Search.tables` returns it.
+            tables: What the search knows of each sentence, as `Search.tables`
+                returns it.
 
         Returns:
             The ids and scores of `Hypotheses`, NumPy arrays.
         """
         size = batch_size_of(inputs)
-        shares = [1, *(self._stages_in_use() if size >= FEWEST else ())]
+        if size < FEWEST:
+            return self._find(inputs, tables, ())
+        stages = self._stages_in_use()
+        num_rows = size * self._num_slots
+        if num_rows < FEWEST_ROWS or not self._begin.is_for_processors():
+            ids, scores = self._find(inputs, tables, stages)
+        else:
+            ids, scores = self._find_halves(inputs, tables, stages)
+        self._note_waste(np.count_nonzero(ids != self._pad_id, axis=-1).max(axis=1))
+        return ids, scores
+
+    def _find_halves(self, inputs, tables, stages):
+        """Searches in two halves, side by side."""
+        size = batch_size_of(inputs)
+        inputs = keras.tree.map_structure(keras.ops.convert_to_numpy, inputs)
+        # Of one size, so that one compilation is for both.
+        halves = np.arange(size + size % 2).clip(max=size - 1).reshape(2, -1)
+        with ThreadPoolExecutor(len(halves)) as threads:
+            found = threads.map(
+                lambda half: self._find(*_take((inputs, tables), half), stages), halves
+            )
+            return [np.concatenate(one)[:size] for one in zip(*found, strict=True)]
+
+    def _find(self, inputs, tables, stages):
+        """Searches in parts, with batches of some shares of the first one."""
+        size = batch_size_of(inputs)
+        shares = [1, *stages]
         rooms = [int(size * share) for share in shares]
         # Each part stops at what the next has room for; the last at nothing.
         to_stop_at = np.array([*rooms[1:], 0], "int32")
@@ -86,11 +120,10 @@ class CompiledSearch:
             if index == length:
                 length = self._lengths[self._lengths.index(length) + 1]
                 state = state._replace(cache=self._model.lengthen(state.cache, length))
-            part = self._part(shares[stage], length)
+            with self._making:  # once, for both threads
+                part = self._parts(shares[stage], length)
             found = part.find(state, tables, to_stop_at[stage])
             ids[rows], scores[rows] = found["hypotheses"]
-        if size >= FEWEST:
-            self._note_waste(np.count_nonzero(ids != self._pad_id, axis=-1).max(axis=1))
         return ids, scores
 
     def _stages_in_use(self):
@@ -126,6 +159,17 @@ class _Part(keras.Model):
         self.cache_length = cache_length
         self.max_length = max_length  # None where the search has begun.
         self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
+        self.built = True  # or JAX takes all steps once more, to see what to build
+        self.make_predict_function()  # here, since threads would make one each
+
+    def is_for_processors(self):
+        """Says whether XLA compiles this for the processors of this machine."""
+        return (
+            keras.backend.backend() == "tensorflow"
+            and self.jit_compile
+            and not self.run_eagerly
+            and keras.distribution.list_devices() == ["cpu:0"]
+        )
 
     def find(self, *given):
         with _first_calls_are_meant():

@@ -226,7 +226,9 @@ class Translator:
             jit_compile: Whether XLA compiles the search where it is served: faster,
                 once it is compiled, for some seconds, at the first request of each
                 length and size of batch. Batches are filled up to a power of two.
-                The server's TensorFlow must have XLA for its device.
+                The server's TensorFlow must have XLA for its device. What is exported
+                where there is no GPU takes large batches in two halves side by side,
+                which is no help to a server that has one.
 
         Returns:
             The path.

@@ -11,7 +11,7 @@ def rows(count):
     return ops.arange(count, dtype="int32")
 
 
-@pytest.mark.parametrize("seed", [0, 3, 2**40, None])
+@pytest.mark.parametrize("seed", [0, 3, 2**40])
 def test_the_numbers_are_even_and_do_not_depend_on_each_other(seed):
     x = ops.convert_to_numpy(uniforms(23, rows(5003), seed))
     assert x.dtype == "float32"

@@ -16,7 +16,7 @@ from keras_transformer.decoding import (
     Sampling,
 )
 from keras_transformer.layers import LearnedPositionalEncoding, cached_steps
-from keras_transformer.models import LanguageModel, Transformer
+from keras_transformer.models import LanguageModel, Transformer, compiled_search
 from keras_transformer.models.compiled_search import CompiledSearch
 from keras_transformer.models.generation import GenerationMixin
 
@@ -75,6 +75,12 @@ LIMIT = MaximumLength(1.0)
 PREFIXES = ForcedPrefix([[3 + row % 4] * (row % 3) for row in range(17)])
 
 
+def sentences_of_many_lengths():
+    inputs = np.random.default_rng(5).integers(3, 13, size=(17, MAX_LENGTH))
+    inputs *= sources(3, 4, 9, *[3, 4] * 3, 13, 6, 4, 11, 6, 3, 7, 6) != PAD
+    return inputs
+
+
 @pytest.mark.parametrize(
     ("search", "growth"),
     [
@@ -92,13 +98,54 @@ def test_sentences_that_go_on_by_themselves_find_what_they_find_together(
 ):
     settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
     model = Toy(vocabulary_size=7, growth=growth, **settings)
-    inputs = np.random.default_rng(5).integers(3, 13, size=(17, MAX_LENGTH))
-    inputs *= sources(3, 4, 9, *[3, 4] * 3, 13, 6, 4, 11, 6, 3, 7, 6) != PAD
+    inputs = sentences_of_many_lengths()
     (ids, scores), (whole_ids, whole_scores) = in_parts_and_whole(model, search, inputs)
     assert set(model.rows) == {17, 8, 4, 2}, "each stage is traced"
     assert np.isfinite(scores).all()
     np.testing.assert_array_equal(ids, whole_ids)
     np.testing.assert_allclose(scores, whole_scores, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT]),
+        Sampling(top_k=3, processors=[LIMIT]),
+    ],
+    ids=str,
+)
+@pytest.mark.needs_tensorflow
+def test_halves_of_a_batch_side_by_side_find_what_it_finds(search, monkeypatch):
+    settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
+    model = Toy(vocabulary_size=7, growth=(2,), **settings)
+    model.compiled = model.jit_compile = True
+    inputs, tables = sentences_of_many_lengths(), search.tables(17)
+    search = search.with_tables(dict.fromkeys(tables))
+    ids, scores = CompiledSearch(model, search, MAX_LENGTH)(inputs, tables)
+    assert set(model.rows) == {17}
+    model.rows.clear()
+    monkeypatch.setattr(compiled_search, "FEWEST_ROWS", 17)
+    halves = CompiledSearch(model, search, MAX_LENGTH, patience=0.0)(inputs, tables)
+    assert set(model.rows) == {9, 4, 2, 1}
+    np.testing.assert_array_equal(halves[0], ids)
+    np.testing.assert_allclose(halves[1], scores, 1e-5)
+
+
+def test_draws_without_a_seed_go_on_from_that_of_keras():
+    model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, end_bias=-3.0)
+    draws = []
+    for _ in range(2):
+        keras.utils.set_random_seed(7)
+        draws.append(
+            [
+                model.generate(sources(*[5] * 4), Sampling(), MAX_LENGTH).ids
+                for _ in range(2)
+            ]
+        )
+    np.testing.assert_array_equal(*draws)
+    first, second = draws[0]
+    assert (first != second).any()
+    assert (first[0] != first[1]).any()
 
 
 @functools.cache
