@@ -1,8 +1,9 @@
 """What blocks and stacks that decode step by step have in common.
 
 A cache holds the keys and the values of one block, each of shape
-`(batch, num_heads, max_length, num_hypotheses, dim)`; `decoding.cache` tells
-who wrote what into it.
+`(batch, num_heads, max_length, num_hypotheses * dim)`; `decoding.cache` tells
+who wrote what into it. (With an axis of its own for a single hypothesis, XLA takes
+the cache for one of another layout, and copies it twice a step.)
 """
 
 import keras
@@ -32,7 +33,7 @@ def lengthen(cache, length):
 
     def pad(states):
         missing = length - states.shape[2]
-        return ops.pad(states, ((0, 0), (0, 0), (0, missing), (0, 0), (0, 0)))
+        return ops.pad(states, ((0, 0), (0, 0), (0, missing), (0, 0)))
 
     return keras.tree.map_structure(pad, cache)
 
@@ -40,7 +41,7 @@ def lengthen(cache, length):
 def empty_cache(keys, num_hypotheses, max_length):
     """Makes room for keys and values like `keys`, `(batch, heads, length, dim)`."""
     batch, heads, _, dim = ops.shape(keys)
-    shape = (batch, heads, max_length, num_hypotheses, dim)
+    shape = (batch, heads, max_length, num_hypotheses * dim)
     empty = ops.zeros(shape, keys.dtype)
     return {"keys": empty, "values": empty}
 
@@ -57,13 +58,13 @@ def write_step(cache, index, keys, values):
     Returns:
         The new cache.
     """
-    batch, heads, max_length, num_hypotheses, _ = ops.shape(cache["keys"])
+    batch, heads, max_length, _ = ops.shape(cache["keys"])
     rows = ops.arange(batch * heads)[:, None] * max_length + index
 
     def write(states, new):
         # One row for each head: a copy and few writes, where a choice between
         # old and new would compute every entry.
-        width = num_hypotheses * states.shape[-1]
+        width = states.shape[-1]
         table = ops.scatter_update(
             ops.reshape(states, (-1, width)), rows, ops.reshape(new, (-1, width))
         )
@@ -75,11 +76,11 @@ def write_step(cache, index, keys, values):
     }
 
 
-def cache_entries(cache):
+def cache_entries(cache, num_hypotheses):
     """Keys and values, each `(batch, heads, max_length * num_hypotheses, dim)`."""
     for states in (cache["keys"], cache["values"]):
-        batch, heads, _, _, dim = ops.shape(states)
-        yield ops.reshape(states, (batch, heads, -1, dim))
+        batch, heads, _, width = ops.shape(states)
+        yield ops.reshape(states, (batch, heads, -1, width // num_hypotheses))
 
 
 def cache_positions(max_length, num_hypotheses):

@@ -90,7 +90,7 @@ class CausalBlock(EncoderBlock):
             of the prompts, each of shape
             `(batch, num_heads, prompt_length, dim)`; and an empty cache of
             keys and values, each of shape
-            `(batch, num_heads, max_length, num_hypotheses, dim)`.
+            `(batch, num_heads, max_length, num_hypotheses * dim)`.
         """
         may_attend = causal_mask(ops.shape(inputs)[1]) & mask[:, None, :]
         memory = {}
@@ -143,9 +143,10 @@ class CausalBlock(EncoderBlock):
             projected = self._self_attention.project(states, positions=here_stands)
             written.update(write_step(cache, index, *projected))
             of_prompt = (memory["keys"], memory["values"])
+            of_cache = cache_entries(written, num_hypotheses)
             read = [
                 ops.concatenate(parts, axis=2)
-                for parts in zip(of_prompt, cache_entries(written), strict=True)
+                for parts in zip(of_prompt, of_cache, strict=True)
             ]
             return self._self_attention.attend(
                 states,

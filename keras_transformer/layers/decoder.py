@@ -130,7 +130,7 @@ class DecoderBlock(TransformerPart):
         Returns:
             The projected memory (keys and values of the cross-attention) and
             an empty cache (keys and values of the self-attention, each of
-            shape `(batch, num_heads, max_length, num_hypotheses, dim)`).
+            shape `(batch, num_heads, max_length, num_hypotheses * dim)`).
         """
         keys, values = self._cross_attention.project(memory)
         cache = empty_cache(keys, num_hypotheses, max_length)
@@ -165,7 +165,7 @@ class DecoderBlock(TransformerPart):
             written.update(write_step(cache, index, *projected))
             return self._self_attention.attend(
                 states,
-                *cache_entries(written),
+                *cache_entries(written, num_hypotheses),
                 mask,
                 query_positions=index,
                 key_positions=cache_positions(max_length, num_hypotheses),

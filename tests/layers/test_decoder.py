@@ -246,7 +246,7 @@ def test_the_cache_keeps_its_shape_and_dtype():
         )
 
     before = specifications(cache)
-    shape = (BATCH, HEADS, 11, 3, WIDTH // HEADS)
+    shape = (BATCH, HEADS, 11, 3 * (WIDTH // HEADS))
     assert before == [{"keys": (shape, "float16"), "values": (shape, "float16")}] * 2
     states = ops.zeros((BATCH, 3, WIDTH), "float16")
     visible = np.zeros((BATCH, 3, 11, 3), bool)
