@@ -244,7 +244,7 @@ class ServedTranslator(tf.Module):
         if self._jit_compile:
             find = tf.function(find, autograph=False, jit_compile=True)
             if not tf.config.list_logical_devices("GPU"):
-                find = in_halves(find, FEWEST_ROWS // self._search.num_slots)
+                find = in_halves(find, max(2, FEWEST_ROWS // self._search.num_slots))
 
         def search():
             # Padded as `Translator.translate` pads, to round floats as it does.

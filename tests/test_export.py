@@ -22,7 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
-from keras_transformer.export import fill_up
+from keras_transformer.export import fill_up, in_halves
 
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
 # Some that were learnt and some that were not, blank ones, and of both lengths.
@@ -67,7 +67,9 @@ def exported(translator, tmp_path_factory):
 @pytest.fixture(scope="module")
 def compiled(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "en-de" / "2"
-    return translator.export(path, SEARCH, jit_compile=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_transformer.export.FEWEST_ROWS", 2)
+        return translator.export(path, SEARCH, jit_compile=True)
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +218,21 @@ def test_a_batch_is_filled_up_with_its_last_row(rows, filled):
     outputs = fill_up(tf.constant(inputs)).numpy()
     assert outputs[:rows].tolist() == inputs.tolist()
     assert outputs[rows:].tolist() == [inputs[-1].tolist()] * (filled - rows)
+
+
+@pytest.mark.parametrize(("rows", "searched"), [(2, [2]), (4, [2, 2]), (8, [4, 4])])
+def test_a_large_batch_is_searched_in_halves(rows, searched):
+    found = []
+
+    def find(inputs):
+        found.append(len(inputs))
+        return 2 * inputs, inputs[:, 0]
+
+    inputs = tf.reshape(tf.range(2 * rows), (rows, 2))
+    doubled, first = in_halves(find, fewest=4)(inputs)
+    assert found == searched
+    np.testing.assert_array_equal(doubled, 2 * inputs)
+    np.testing.assert_array_equal(first, inputs[:, 0])
 
 
 @pytest.mark.parametrize("export", ["exported", "compiled"])
