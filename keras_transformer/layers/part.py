@@ -1,5 +1,7 @@
 """What encoder and decoder, their blocks and stacks, have in common."""
 
+import inspect
+
 import keras
 
 from keras_transformer.layers.dropout import Dropout
@@ -93,6 +95,16 @@ class TransformerPart(keras.layers.Layer):
         layer.build(shape)
         return layer
 
+    def compute_output_spec(self, inputs, *args, **kwargs):
+        # Keras would trace `call`, which takes a second for every few blocks.
+        given = inspect.signature(self.call).bind(inputs, *args, **kwargs).arguments
+        if given.get("return_attention_scores"):
+            return super().compute_output_spec(inputs, *args, **kwargs)
+        return keras.KerasTensor(self._output_shape(inputs.shape), self.compute_dtype)
+
+    def _output_shape(self, inputs_shape):
+        return inputs_shape
+
     def get_config(self):
         return {
             **super().get_config(),
@@ -158,6 +170,11 @@ class TransformerStack(TransformerPart):
 
     def _leave(self, states):
         return states if self._norm is None else self._norm(states)
+
+    def _output_shape(self, inputs_shape):
+        if not self._is_merged:
+            return inputs_shape
+        return self.positions.compute_output_shape(inputs_shape)
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers}
