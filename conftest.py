@@ -72,6 +72,16 @@ def fixed_seeds():
     np.random.seed(SEED)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def room_for_what_is_compiled():
+    """Forgets what JAX has compiled, before LLVM runs out of memory maps."""
+    yield
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.clear_caches()
+
+
 @pytest.fixture(autouse=True)
 def names_for_doctests(doctest_namespace):
     """Lets examples in docstrings go without import lines."""

@@ -79,8 +79,9 @@ def write_step(cache, index, keys, values):
 def cache_entries(cache, num_hypotheses):
     """Keys and values, each `(batch, heads, max_length * num_hypotheses, dim)`."""
     for states in (cache["keys"], cache["values"]):
-        batch, heads, _, width = ops.shape(states)
-        yield ops.reshape(states, (batch, heads, -1, width // num_hypotheses))
+        batch, heads, max_length, width = ops.shape(states)
+        shape = (batch, heads, max_length * num_hypotheses, width // num_hypotheses)
+        yield ops.reshape(states, shape)
 
 
 def cache_positions(max_length, num_hypotheses):

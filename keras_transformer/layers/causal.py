@@ -132,7 +132,8 @@ class CausalBlock(EncoderBlock):
         sees_prompt = ops.broadcast_to(
             memory_mask[:, None, None, :], (batch, 1, num_hypotheses, prompt_length)
         )
-        sees_cache = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
+        entries = max_length * num_hypotheses
+        sees_cache = ops.reshape(visible, (batch, 1, num_hypotheses, entries))
         mask = ops.concatenate([sees_prompt, sees_cache], axis=-1)
         here_stands, entries_stand = self._places(
             memory_mask, index, max_length, num_hypotheses

@@ -157,7 +157,8 @@ class DecoderBlock(TransformerPart):
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
-        mask = ops.reshape(visible, (batch, 1, num_hypotheses, -1))
+        entries = max_length * num_hypotheses
+        mask = ops.reshape(visible, (batch, 1, num_hypotheses, entries))
         written = {}
 
         def attend(states):
