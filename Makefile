@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-backends test-faults figures clean
+.PHONY: help demo test test-backends test-slow figures clean
 
 help: ## Show these targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 	$(BIN)/keras-transformer demo
@@ -39,8 +39,8 @@ figures: $(READY) ## Run the tutorials in full and draw docs/figures again
 	    echo $$tutorial; TUTORIAL_FOLDER=$$drawn $(BIN)/python $$tutorial > $$drawn/log; done; \
 	cd docs/figures; for figure in *.png; do cp $$drawn/$$figure .; done
 
-test-faults: $(READY) ## Kill trainings again and again, and see that they end as if never killed
-	$(BIN)/pytest -q -m faults tests
+test-slow: $(READY) ## Run what `make test` leaves out: kill trainings and workers, see them go on
+	$(BIN)/pytest -q -m slow tests
 
 clean: ## Remove the environment and the caches
 	rm -rf $(VENV) .venv-jax .venv-torch build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis

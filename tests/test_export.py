@@ -431,7 +431,10 @@ def test_versions_stand_side_by_side_with_vocabularies_and_controls_of_their_own
     assert decoded(found) == [row[0] for row in live["translations"]]
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)],
+)
 def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     # Untrained, it goes on to the longest translation that a text may have.
     translator = make_translator(dtype=dtype)

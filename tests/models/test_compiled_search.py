@@ -106,16 +106,9 @@ def test_sentences_that_go_on_by_themselves_find_what_they_find_together(
     np.testing.assert_allclose(scores, whole_scores, 1e-5)
 
 
-@pytest.mark.parametrize(
-    "search",
-    [
-        BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT]),
-        Sampling(top_k=3, processors=[LIMIT]),
-    ],
-    ids=str,
-)
 @pytest.mark.needs_tensorflow
-def test_halves_of_a_batch_side_by_side_find_what_it_finds(search, monkeypatch):
+def test_halves_of_a_batch_side_by_side_find_what_it_finds(monkeypatch):
+    search = BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT])
     settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
     model = Toy(vocabulary_size=7, growth=(2,), **settings)
     model.compiled = model.jit_compile = True

@@ -70,7 +70,10 @@ def test_greedy_with_a_cache_is_greedy_without(name):
     np.testing.assert_allclose(scores[:, 0], (chosen * real).sum(axis=-1), 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_beams_in_half_precision_are_scored_as_without_a_cache(name, dtype):
     model = transformer(name, dtype)

@@ -137,6 +137,7 @@ def test_bad_settings_are_refused_in_one_line(arguments, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_it_reads_97_of_100_handwritten_digits_that_it_has_not_seen():
     random.seed(7)
     digits = load_digits()

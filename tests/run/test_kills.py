@@ -1,10 +1,10 @@
 """A training that is killed again and again ends where an uninterrupted one does."""
 
-import multiprocessing
 import random
 import time
 
 import pytest
+from forked import CONTEXT
 from same_runs import assert_same_end
 
 from keras_transformer.run import Run, train
@@ -12,15 +12,7 @@ from keras_transformer.run import Run, train
 TIMEOUT = 600  # seconds; a life takes about five
 
 
-@pytest.fixture(scope="module")
-def processes():
-    """Makes processes in which TensorFlow is imported, but has not started."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["keras_transformer.run"])
-    return context
-
-
-def live(processes, recipe, run, moment=None):
+def live(recipe, run, moment=None):
     """Trains in a process of its own, which is killed at a moment, if one is given.
 
     A moment is seconds after the next checkpoint or, if negative, before that: after
@@ -28,7 +20,7 @@ def live(processes, recipe, run, moment=None):
     """
     last = run.folder / "checkpoints"
     before = set(last.glob("*.keras"))
-    process = processes.Process(target=train, args=(recipe, run.folder))
+    process = CONTEXT.Process(target=train, args=(recipe, run.folder))
     process.start()
     start = time.monotonic()
     while moment is not None and process.is_alive():
@@ -46,10 +38,9 @@ def live(processes, recipe, run, moment=None):
     return process.exitcode == -9
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
-def test_a_killed_training_ends_where_an_uninterrupted_one_does(
-    kills, processes, load, tmp_path
-):
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 20])
+def test_a_killed_training_ends_where_an_uninterrupted_one_does(kills, load, tmp_path):
     recipe = load(
         **{
             "training.epochs": 6 * kills,
@@ -65,8 +56,8 @@ def test_a_killed_training_ends_where_an_uninterrupted_one_does(
     while len(moments) < kills:
         # Some die young, before they have learnt anything.
         moment = draw.choice([-draw.uniform(0, 5), *(draw.uniform(0, 0.4),) * 4])
-        assert live(processes, recipe, killed, moment), "the training ended too soon"
+        assert live(recipe, killed, moment), "the training ended too soon"
         moments.append(moment)
-    assert not live(processes, recipe, killed)
-    assert not live(processes, recipe, whole)
+    assert not live(recipe, killed)
+    assert not live(recipe, whole)
     assert_same_end(killed, whole, 6 * kills)

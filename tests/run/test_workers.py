@@ -8,6 +8,8 @@ from worker_processes import TIMEOUT, outputs, workers
 
 from keras_transformer.run import Run, train
 
+pytestmark = pytest.mark.slow
+
 # What two workers learn is what one process does, to rounding, without dropout.
 SETTINGS = {
     "model.dropout": 0,
@@ -78,7 +80,6 @@ def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
     assert names[0] == names[1]
 
 
-@pytest.mark.faults
 def test_workers_whose_chief_was_killed_end_where_uninterrupted_ones_do(text, tmp_path):
     killed, whole = Run(tmp_path / "killed"), Run(tmp_path / "whole")
     with workers(*shell(text, killed.folder, epochs=9973)) as (chief, other):

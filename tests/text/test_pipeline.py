@@ -1,12 +1,11 @@
 import collections
 import gzip
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from forked import run_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -247,9 +246,8 @@ def test_sampling_drops_no_sentence_that_fits_otherwise(
 
 
 def run(script, *arguments):
-    """Runs Python code in a process of its own; returns what it prints."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    """Returns what a program prints that must not fail."""
+    done = run_program(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

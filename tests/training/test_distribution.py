@@ -1,10 +1,9 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from forked import run_program
 
 from keras_transformer.training import pick_strategy, split_evenly
 
@@ -55,7 +54,6 @@ one = tf.distribute.get_strategy()
 # the keys, it makes a step of a rounding error unless epsilon is larger than that.
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(1.0),
-    "slow": lambda: keras.optimizers.SGD(0.1),
     "adam": lambda: Adam(0.01, epsilon=1e-4),
     "accumulating": lambda: Adam(
         0.01, epsilon=1e-4, gradient_accumulation_steps=2
@@ -131,19 +129,17 @@ print(json.dumps([
 """
 CASES = [
     ("transformer", "adam", 6),
-    ("bigrams", "sgd", 6),
     ("bigrams", "accumulating", 6),
     ("bigrams", "sgd", 5),
 ]
 # With Keras's scaling of the loss; sums over float16 are rounded as they are split.
-HALF = [("half", "slow", 6), ("half", "accumulating half", 6)]
+HALF = [("half", "accumulating half", 6)]
 
 
 @pytest.fixture(scope="module")
 def trained():
     """What one and two replicas make of the same data: weights and history."""
-    command = [sys.executable, "-c", REPLICAS, json.dumps([*CASES, *HALF])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_program(REPLICAS, json.dumps([*CASES, *HALF]))
     assert done.returncode == 0, done.stderr
     return dict(zip([*CASES, *HALF], json.loads(done.stdout), strict=True))
 
@@ -162,7 +158,7 @@ def test_two_replicas_learn_what_one_does_in_half_precision(trained, case):
         np.testing.assert_allclose(two["history"][name], values, 2e-3, err_msg=name)
 
 
-@pytest.mark.parametrize("case", CASES[:3])
+@pytest.mark.parametrize("case", CASES[:2])
 def test_two_replicas_show_what_one_does(trained, case):
     one, two = (result["history"] for result in trained[case])
     assert one.keys() == two.keys()
@@ -172,7 +168,7 @@ def test_two_replicas_show_what_one_does(trained, case):
 
 
 def test_rows_of_padding_count_for_nothing_in_the_metrics(trained):
-    one, two = (result["history"] for result in trained[CASES[3]])
+    one, two = (result["history"] for result in trained[CASES[2]])
     for name in set(one) - {"loss", "val_loss"}:  # Keras weighs batches by their rows
         np.testing.assert_allclose(two[name], one[name], 1e-5, err_msg=name)
 
