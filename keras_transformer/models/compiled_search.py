@@ -52,11 +52,12 @@ class CompiledSearch:
         check_length(max_length)
         self._model = model
         self._lengths = cache_lengths(model, max_length, search.num_slots)
-        self._begin = _Part(model, search, self._lengths[0], max_length)
         self._num_slots = search.num_slots
         # One for each share of the batch too: TensorFlow traces what has seen several
         # shapes for any shape.
-        self._parts = functools.cache(lambda _, length: _Part(model, search, length))
+        self._parts = functools.cache(
+            lambda share, *settings: _Part(model, search, max_length, *settings)
+        )
         self._making = threading.Lock()
         # What stages not in use would have saved, beside those in use, in batches.
         self._wasted = dict.fromkeys(SHARES, 0.0)
@@ -79,7 +80,7 @@ class CompiledSearch:
             return self._find(inputs, tables, ())
         stages = self._stages_in_use()
         num_rows = size * self._num_slots
-        if num_rows < FEWEST_ROWS or not self._begin.is_for_processors():
+        if num_rows < FEWEST_ROWS or not _compiles_for_processors(self._model):
             ids, scores = self._find(inputs, tables, stages)
         else:
             ids, scores = self._find_halves(inputs, tables, stages)
@@ -105,9 +106,10 @@ class CompiledSearch:
         rooms = [int(size * share) for share in shares]
         # Each part stops at what the next has room for; the last at nothing.
         to_stop_at = np.array([*rooms[1:], 0], "int32")
-        found = self._begin.find(inputs, tables, to_stop_at[0])
-        ids, scores = found["hypotheses"]
         rows, stage, length = np.arange(size), 0, self._lengths[0]
+        part = self._part(shares, stage, length, begins=True)
+        found = part.find(inputs, tables, to_stop_at[0])
+        ids, scores = found["hypotheses"]
         while num_open := np.count_nonzero(found["is_open"]):
             state, index = found["state"], found["state"].index
             while num_open <= to_stop_at[stage]:
@@ -120,11 +122,15 @@ class CompiledSearch:
             if index == length:
                 length = self._lengths[self._lengths.index(length) + 1]
                 state = state._replace(cache=self._model.lengthen(state.cache, length))
-            with self._making:  # once, for both threads
-                part = self._parts(shares[stage], length)
+            part = self._part(shares, stage, length, begins=False)
             found = part.find(state, tables, to_stop_at[stage])
             ids[rows], scores[rows] = found["hypotheses"]
         return ids, scores
+
+    def _part(self, shares, stage, length, begins):
+        is_last = stage == len(shares) - 1 and length == self._lengths[-1]
+        with self._making:  # once, for both threads
+            return self._parts(shares[stage], length, begins, is_last)
 
     def _stages_in_use(self):
         """Returns shares, the largest first, after adding those that pay by now."""
@@ -152,24 +158,17 @@ class CompiledSearch:
 class _Part(keras.Model):
     """Steps of a search as a Keras model: `predict_on_batch` compiles anywhere."""
 
-    def __init__(self, model, search, cache_length, max_length=None):
+    def __init__(self, model, search, max_length, cache_length, begins, is_last):
         super().__init__(name="search", autocast=False)
         self.model = model
         self.search = search
+        self.max_length = max_length
         self.cache_length = cache_length
-        self.max_length = max_length  # None where the search has begun.
+        self.begins = begins
+        self.is_last = is_last
         self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
         self.built = True  # or JAX takes all steps once more, to see what to build
         self.make_predict_function()  # here, since threads would make one each
-
-    def is_for_processors(self):
-        """Says whether XLA compiles this for the processors of this machine."""
-        return (
-            keras.backend.backend() == "tensorflow"
-            and self.jit_compile
-            and not self.run_eagerly
-            and keras.distribution.list_devices() == ["cpu:0"]
-        )
 
     def find(self, *given):
         with _first_calls_are_meant():
@@ -178,14 +177,25 @@ class _Part(keras.Model):
     def call(self, given):
         state, tables, most_open = given
         search = self.search.with_tables(tables)
-        if self.max_length is not None:  # No state yet, but inputs.
+        if self.begins:  # No state yet, but inputs.
             state = search.begin(self.model, state, self.max_length, self.cache_length)
         state = search.advance(self.model, state, self.cache_length, most_open)
-        return {
+        found = {
             "hypotheses": tuple(search.best(state.hypotheses)),
             "is_open": search.is_open(state.index, state.hypotheses),
-            "state": state,
         }
+        # To hand on the memory and the cache is to copy them.
+        return found if self.is_last else {**found, "state": state}
+
+
+def _compiles_for_processors(model):
+    """Says whether XLA compiles for the processors of this machine."""
+    return (
+        keras.backend.backend() == "tensorflow"
+        and model.compiled
+        and model.jit_compile
+        and keras.distribution.list_devices() == ["cpu:0"]
+    )
 
 
 @contextlib.contextmanager
