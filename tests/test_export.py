@@ -102,7 +102,9 @@ def live(translator):
     }
 
 
-@pytest.fixture(scope="module", params=["eager", "graph"])
+@pytest.fixture(
+    scope="module", params=["graph", pytest.param("eager", marks=pytest.mark.slow)]
+)
 def fresh_responses(request, exported):
     """Returns the answers of a process that knows nothing of this package."""
     ids = [[5, 7, 11, 3], [5, 3, 0, 0], [0, 0, 0, 0]]

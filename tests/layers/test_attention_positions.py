@@ -110,7 +110,7 @@ STACK_SCHEMES = {
 def test_stacks_with_positions_keep_the_contract_of_layers(layer_class, name):
     positions, width = STACK_SCHEMES[name]
     settings = {
-        "num_layers": 2,
+        "num_layers": 1,
         "num_heads": HEADS,
         "intermediate_dim": 11,
         "positions": positions,
