@@ -54,6 +54,7 @@ one = tf.distribute.get_strategy()
 # the keys, it makes a step of a rounding error unless epsilon is larger than that.
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(1.0),
+    "slow": lambda: keras.optimizers.SGD(0.1),
     "adam": lambda: Adam(0.01, epsilon=1e-4),
     "accumulating": lambda: Adam(
         0.01, epsilon=1e-4, gradient_accumulation_steps=2
@@ -133,7 +134,7 @@ CASES = [
     ("bigrams", "sgd", 5),
 ]
 # With Keras's scaling of the loss; sums over float16 are rounded as they are split.
-HALF = [("half", "accumulating half", 6)]
+HALF = [("half", "slow", 6), ("half", "accumulating half", 6)]
 
 
 @pytest.fixture(scope="module")
