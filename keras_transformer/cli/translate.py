@@ -70,6 +70,15 @@ def translate(
     no_repeat_ngram_size: NoRepeatNgramSize = None,
     repetition_penalty: RepetitionPenalty = None,
     batch_size: BatchSize = 32,
+    jit_compile: Annotated[
+        bool,
+        typer.Option(
+            "--jit-compile",
+            help="Let XLA compile the search: some seconds for every new length of "
+            "sentences, and about twice as fast afterwards. It pays from some 10,000 "
+            "lines on.",
+        ),
+    ] = False,
 ):
     """Translate a file or standard input, line by line.
 
@@ -85,6 +94,8 @@ def translate(
     if attention is not None:
         check_picture(attention, page=True)
     translator = load_translator(model)
+    if jit_compile:
+        translator.model.compile(jit_compile=True)
     from keras_transformer.text import read_lines
 
     place = "standard input" if text is None else str(text)

@@ -171,6 +171,21 @@ def test_options_control_what_is_produced(run, option, processors, max_length):
     assert result.stdout.splitlines() == wanted
 
 
+def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
+    compiled = []
+    translate = Translator.translate
+
+    def watched(self, *args, **kwargs):
+        compiled.append(self.model.compiled and self.model.jit_compile)
+        return translate(self, *args, **kwargs)
+
+    monkeypatch.setattr(Translator, "translate", watched)
+    text = "\n".join(sentences(3, seed=5))
+    wanted = shell("translate", run, stdin=text).stdout
+    assert shell("translate", run, "--jit-compile", stdin=text).stdout == wanted
+    assert compiled == [False, True]
+
+
 def test_a_sentence_that_is_too_long_is_told_by_its_line(run):
     result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
     assert result.exit_code == 0
