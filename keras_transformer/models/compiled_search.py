@@ -109,7 +109,7 @@ class CompiledSearch:
         rows, stage, length = np.arange(size), 0, self._lengths[0]
         part = self._part(shares, stage, length, begins=True)
         found = part.find(inputs, tables, to_stop_at[0])
-        ids, scores = found["hypotheses"]
+        ids, scores = map(np.array, found["hypotheses"])
         while num_open := np.count_nonzero(found["is_open"]):
             state, index = found["state"], found["state"].index
             while num_open <= to_stop_at[stage]:
@@ -171,8 +171,14 @@ class _Part(keras.Model):
         self.make_predict_function()  # here, since threads would make one each
 
     def find(self, *given):
+        """Returns what `call` returns, as NumPy arrays to be read."""
         with _first_calls_are_meant():
-            return self.predict_on_batch(given)
+            if keras.backend.backend() != "tensorflow":
+                return self.predict_on_batch(given)
+            # `predict_on_batch` without its copy of the state, for which malloc
+            # takes new memory in each thread: that took longer than many steps.
+            found = self.predict_function([(given,)])
+            return keras.tree.map_structure(np.asarray, found)
 
     def call(self, given):
         state, tables, most_open = given
