@@ -19,6 +19,7 @@ from keras_transformer.decoding.search import (
 SHARES = (1 / 2, 1 / 4, 1 / 8)
 FEWEST = 8  # sentences of a batch that is worth parting
 FEWEST_ROWS = 64  # hypotheses of a batch that is worth two threads
+HANDING_ON = 4  # steps of the open sentences that take as long as handing them on
 
 
 class CompiledSearch:
@@ -28,9 +29,9 @@ class CompiledSearch:
     ends early costs nothing afterwards, the open ones go on by themselves, with
     their rows of the memory and of the cache: once half of the batch has ended,
     three quarters, and seven eighths. Each of these stages is compiled when it
-    pays: when the steps that it would have saved have taken as long as some
-    batches do. A batch whose sentences end together is searched in one go, and so
-    is one of less than 8.
+    pays: when the steps that it would have saved, less what it takes to hand the
+    open sentences on, have taken as long as some batches do. A batch whose
+    sentences end together is searched in one go, and so is one of less than 8.
 
     Long sentences are searched in parts as well: each time that the cache is full,
     all go on with a longer one, by what is compiled when that is first needed.
@@ -147,7 +148,8 @@ class CompiledSearch:
 
         def cost(shares):
             rooms = np.sort([int(share * len(lengths)) for share in (1, *shares)])
-            return rooms[np.searchsorted(rooms, num_open)].sum()
+            of_steps = rooms[np.searchsorted(rooms, num_open)]
+            return of_steps.sum() + HANDING_ON * np.unique(of_steps)[:-1].sum()
 
         in_use = [share for share in SHARES if share not in self._wasted]
         for share in self._wasted:

@@ -226,11 +226,12 @@ def test_a_batch_stays_whole_until_enough_was_wasted(eagerly):
 
     whole = [17] * 13
     assert [rows_of_steps(alike) for _ in range(3)] == [whole] * 3
-    # An eighth would have saved 15 of 17 sentences 9 of 13 steps: 0.61 of a batch.
+    # An eighth would have saved 15 of 17 sentences 9 of 13 steps, less 4 of the other
+    # two: 0.57 of a batch.
     assert [rows_of_steps(one) == whole for _ in range(4)] == [True] * 3 + [False]
     assert rows_of_steps(one) == [17] * 4 + [2] * 9
-    # A half saves 9 of 17 sentences as many: 0.37 of a batch.
-    assert [rows_of_steps(half) == whole for _ in range(6)] == [True] * 5 + [False]
+    # A half saves 9 of 17 sentences as many, less 4 of the other 8: 0.22 of a batch.
+    assert [rows_of_steps(half) == whole for _ in range(8)] == [True] * 7 + [False]
     assert rows_of_steps(half) == [17] * 4 + [8] * 9
     assert rows_of_steps(one) == [17] * 4 + [2] * 9
     assert rows_of_steps(alike) == whole
