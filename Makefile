@@ -15,12 +15,13 @@ help: ## Show these targets
 demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 	$(BIN)/keras-transformer demo
 
-# Two workers: most tests trace, and tracing keeps no more than one core busy.
+# Two workers: most tests trace, and tracing keeps no more than one core busy. Each
+# takes files in the order of tests/conftest.py.
 test: $(READY) ## Check style and imports, then run the tests and the examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 BACKEND_TESTS := tests/test_backend_numbers.py tests/layers tests/decoding tests/models
 

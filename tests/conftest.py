@@ -1,4 +1,4 @@
-"""Fixtures for tests that want real data."""
+"""The order of the tests, and fixtures for those that want real data."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,21 @@ collect_ignore = ["serving/c_interface.py", "serving/fresh_process.py"]
 
 REPOSITORY = Path(__file__).parents[1]
 VARIABLE = "KERAS_TRANSFORMER_MULTI30K"
+
+# The files that take longest come first, so that workers end about together.
+LONG = [
+    "test_tutorials.py",
+    "test_export.py",
+    "test_shell.py",
+    "test_language_model.py",
+    "test_transformer.py",
+    "test_transformer_positions.py",
+    "test_compiled_search.py",
+]
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture(scope="session")
