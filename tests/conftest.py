@@ -13,6 +13,8 @@ VARIABLE = "KERAS_TRANSFORMER_MULTI30K"
 
 # The files that take longest come first, so that workers end about together.
 LONG = [
+    "test_distribution.py",
+    "test_multi_worker.py",
     "test_tutorials.py",
     "test_export.py",
     "test_shell.py",
@@ -24,7 +26,8 @@ LONG = [
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.name not in LONG)
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
 
 
 @pytest.fixture(scope="session")
