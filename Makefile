@@ -58,7 +58,7 @@ $(READY): setup.py pyproject.toml
 	    { echo "$(PYTHON) cannot make virtual environments. On Debian or Ubuntu: sudo apt install python3-venv" >&2; exit 1; }
 	@echo "Setting up $(VENV): this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -e ".[dev]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
 # No TensorFlow, and nothing that needs it: what imports it by mistake fails.
