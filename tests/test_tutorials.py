@@ -10,6 +10,8 @@ TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 FIGURES = sorted((ROOT / "docs" / "figures").glob("*.png"))
 README = (ROOT / "README.md").read_text("utf-8")
 each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+# What these two do, the tests of the shell and of exports and classifiers do as well.
+LONGEST = {"03_translator", "05_classifying_documents"}
 
 
 def cells(path):
@@ -33,7 +35,12 @@ def prose(path):
     ]
 
 
-@each_tutorial
+def marked(path):
+    marks = [pytest.mark.slow] if path.stem in LONGEST else []
+    return pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", [marked(path) for path in TUTORIALS])
 def test_the_tutorial_runs_to_its_end(path, tmp_path):
     done = run_program(
         path,
