@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_transformer as kt
-from keras_transformer.export import FEWEST_ROWS, in_halves
+from keras_transformer.export import compile_search
 
 
 def build(w, variant):
@@ -82,8 +82,7 @@ def exported(model, search, max_length, jit_compile):
         return search(model, ids, max_length)
 
     if jit_compile:  # as `translator.export` does it
-        find = tf.function(find, autograph=False, jit_compile=True)
-        find = in_halves(find, FEWEST_ROWS // search.num_slots)
+        find = compile_search(find, search.num_slots)
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
     specs = [tf.TensorSpec([None, None], tf.int32)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.layers.one_row import compiled_for_processors
 from keras_transformer.models.compiled_search import FEWEST_ROWS
 from keras_transformer.text.encoding import encode_head
 from keras_transformer.translator import Translator, check_serves_any_text
@@ -242,9 +243,7 @@ class ServedTranslator(tf.Module):
             return self._search(self._translator.model, inputs, target_length)
 
         if self._jit_compile:
-            find = tf.function(find, autograph=False, jit_compile=True)
-            if not tf.config.list_logical_devices("GPU"):
-                find = in_halves(find, max(2, FEWEST_ROWS // self._search.num_slots))
+            find = compile_search(find, self._search.num_slots)
 
         def search():
             # Padded as `Translator.translate` pads, to round floats as it does.
@@ -272,6 +271,25 @@ def fill_up(inputs):
     powers = 2 ** tf.range(31)
     filled = powers[tf.math.count_nonzero(powers < rows)]
     return tf.gather(inputs, tf.minimum(tf.range(filled), rows - 1))
+
+
+def compile_search(find, num_slots: int):
+    """Lets XLA compile a search; for processors, unless there is a GPU here.
+
+    Args:
+        find: Function of source ids, with an even number of rows if there are many.
+        num_slots: Hypotheses that grow side by side for each row.
+    """
+    on_processors = not tf.config.list_logical_devices("GPU")
+
+    def compute(inputs):
+        with compiled_for_processors(on_processors):
+            return find(inputs)
+
+    compute = tf.function(compute, autograph=False, jit_compile=True)
+    if not on_processors:
+        return compute
+    return in_halves(compute, max(2, FEWEST_ROWS // num_slots))
 
 
 def in_halves(find, fewest: int):

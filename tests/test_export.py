@@ -22,7 +22,8 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
-from keras_transformer.export import fill_up, in_halves
+from keras_transformer.export import compile_search, fill_up, in_halves
+from keras_transformer.layers.one_row import dense
 
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
 # Some that were learnt and some that were not, blank ones, and of both lengths.
@@ -220,6 +221,16 @@ def test_a_batch_is_filled_up_with_its_last_row(rows, filled):
     outputs = fill_up(tf.constant(inputs)).numpy()
     assert outputs[:rows].tolist() == inputs.tolist()
     assert outputs[rows:].tolist() == [inputs[-1].tolist()] * (filled - rows)
+
+
+def test_a_compiled_search_parts_the_products_of_one_row(monkeypatch):
+    layer = keras.layers.Dense(5)
+    layer.build((None, None, 8))
+    kernel = layer.kernel.numpy()
+    monkeypatch.setattr(keras.layers.Dense, "call", None)
+    find = compile_search(lambda states: [dense(layer, states)], 1)
+    (outputs,) = find(tf.ones([1, 1, 8]))
+    np.testing.assert_allclose(outputs[0, 0], kernel.sum(axis=0), 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize(("rows", "searched"), [(2, [2]), (4, [2, 2]), (8, [4, 4])])

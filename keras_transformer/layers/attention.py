@@ -4,6 +4,8 @@ import math
 
 from keras import ops
 
+from keras_transformer.layers.one_row import match
+
 
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis that gives masked positions exactly nothing.
@@ -59,8 +61,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, bias=None):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.1
     """
     query = query * (1 / math.sqrt(query.shape[-1]))
-    products = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    return read_values(products, value, mask, bias)
+    return read_values(match(query, key), value, mask, bias)
 
 
 def read_values(products, value, mask=None, bias=None):

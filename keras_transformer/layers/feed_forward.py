@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_transformer.layers.one_row import dense
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FeedForward(keras.layers.Layer):
@@ -46,16 +48,16 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        dense, dtype = keras.layers.Dense, self.dtype_policy
-        self._widen = dense(
+        dtype = self.dtype_policy
+        self._widen = keras.layers.Dense(
             self.intermediate_dim, self.activation, name="widen", dtype=dtype
         )
-        self._narrow = dense(input_shape[-1], name="narrow", dtype=dtype)
+        self._narrow = keras.layers.Dense(input_shape[-1], name="narrow", dtype=dtype)
         self._widen.build(input_shape)
         self._narrow.build((*input_shape[:-1], self.intermediate_dim))
 
     def call(self, inputs):
-        return self._narrow(self._widen(inputs))
+        return dense(self._narrow, dense(self._widen, inputs))
 
     def get_config(self):
         return {

@@ -12,6 +12,7 @@ from keras_transformer.layers.attention import (
 )
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.linear_memory import Masks, attend_without_scores
+from keras_transformer.layers.one_row import dense
 from keras_transformer.layers.position_schemes import attention_positions
 from keras_transformer.layers.score_functions import Attention
 from keras_transformer.layers.templates import copy_layer, layer_config
@@ -282,7 +283,7 @@ class MultiHeadAttention(keras.layers.Layer):
             outputs, scores = read_values(products, values, mask, bias)
         if self.dropout:
             outputs = ops.matmul(self._dropout(scores, training=training), values)
-        return self.output_projection(merge_heads(outputs)), scores
+        return dense(self.output_projection, merge_heads(outputs)), scores
 
     def _rotate(self, states, positions=None):
         if self.positions is None:
@@ -299,7 +300,10 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         # To join kernels for a step of decoding costs more than it saves.
         if len(projections) == 1 or not fused or states.shape[1] == 1:
-            return [split_heads(layer(states), self.num_heads) for layer in projections]
+            return [
+                split_heads(dense(layer, states), self.num_heads)
+                for layer in projections
+            ]
         dtype = self.compute_dtype
         states = ops.cast(states, dtype)
         batch, length, width = ops.shape(states)

@@ -14,6 +14,7 @@ from keras_transformer.decoding.search import (
     cache_lengths,
     check_length,
 )
+from keras_transformer.layers.one_row import compiled_for_processors
 
 # The shares of a batch that are worth a batch of their own, the largest first.
 SHARES = (1 / 2, 1 / 4, 1 / 8)
@@ -187,7 +188,8 @@ class _Part(keras.Model):
         search = self.search.with_tables(tables)
         if self.begins:  # No state yet, but inputs.
             state = search.begin(self.model, state, self.max_length, self.cache_length)
-        state = search.advance(self.model, state, self.cache_length, most_open)
+        with compiled_for_processors(_compiles_for_processors(self.model)):
+            state = search.advance(self.model, state, self.cache_length, most_open)
         found = {
             "hypotheses": tuple(search.best(state.hypotheses)),
             "is_open": search.is_open(state.index, state.hypotheses),

@@ -107,6 +107,28 @@ def test_sentences_that_go_on_by_themselves_find_what_they_find_together(
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_where_xla_compiles_the_rows_of_one_sentence_are_parted(
+    jit_compile, monkeypatch
+):
+    lengths, call = [], keras.layers.Dense.call
+
+    def spy(self, inputs, **kwargs):
+        lengths.append(inputs.shape[1])
+        return call(self, inputs, **kwargs)
+
+    model = Transformer(12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    model.compile(jit_compile=jit_compile)
+    expected = GreedySearch()(model, ops.convert_to_tensor(sources(3)), 4)
+    monkeypatch.setattr(keras.layers.Dense, "call", spy)
+    found = model.generate(sources(3), max_length=4)
+    # The source is read by the layers themselves, steps only if nothing is parted.
+    assert set(lengths) == ({MAX_LENGTH} if jit_compile else {MAX_LENGTH, 1})
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
+
+
+@pytest.mark.needs_tensorflow
 def test_halves_of_a_batch_side_by_side_find_what_it_finds(monkeypatch):
     search = BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT])
     settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
