@@ -21,7 +21,7 @@ test: $(READY) ## Check style and imports, then run the tests and the examples i
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 BACKEND_TESTS := tests/test_backend_numbers.py tests/layers tests/decoding tests/models
 
