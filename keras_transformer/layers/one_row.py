@@ -8,7 +8,7 @@ import contextvars
 
 from keras import ops
 
-PARTS = 4
+PARTS = 4  # of a kernel; 2 and 8 were no faster
 
 _for_processors = contextvars.ContextVar("_for_processors", default=False)
 
