@@ -10,7 +10,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     The numbers are the same. The gradient is written out, so that it goes over
     arrays of the size of the states less often than the one that a backend
-    derives; sums over all positions are matrix products.
+    derives.
 
     Args:
         epsilon: Added to the variance before its root is taken.
@@ -60,7 +60,6 @@ def normalize(inputs, gamma, beta, epsilon):
 
     @ops.custom_gradient
     def normalized(inputs, gamma, beta):
-        hidden_dim = inputs.shape[-1]
         centered = inputs - ops.mean(inputs, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + epsilon)
@@ -69,20 +68,14 @@ def normalize(inputs, gamma, beta, epsilon):
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             product = upstream * normal
-            column = ops.reshape(gamma, (-1, 1)) / hidden_dim
-            # The means of upstream * gamma, and of that times `normal`.
-            mean = ops.matmul(upstream, column)
-            slope = ops.matmul(product, column)
-            of_inputs = (upstream * gamma - mean - normal * slope) * scale
-            return of_inputs, _sum_rows(product), _sum_rows(upstream)
+            # No products with a vector: XLA computes one anew wherever it is used.
+            of_normal = upstream * gamma
+            mean = ops.mean(of_normal, axis=-1, keepdims=True)
+            slope = ops.mean(product * gamma, axis=-1, keepdims=True)
+            of_inputs = (of_normal - mean - normal * slope) * scale
+            positions = tuple(range(len(inputs.shape) - 1))
+            return of_inputs, ops.sum(product, positions), ops.sum(upstream, positions)
 
         return normal * gamma + beta, gradient
 
     return normalized(inputs, gamma, beta)
-
-
-def _sum_rows(states):
-    """(..., width) -> (width,), as a product with ones."""
-    rows = ops.reshape(states, (-1, states.shape[-1]))
-    ones = ops.ones((1, ops.shape(rows)[0]), rows.dtype)
-    return ops.matmul(ones, rows)[0]

@@ -63,3 +63,24 @@ def test_the_gradient_is_the_slope():
 def test_equal_states_give_finite_gradients():
     for found in outputs_and_gradients(LayerNormalization(), np.ones_like(INPUTS)):
         assert np.all(np.isfinite(found))
+
+
+@pytest.mark.needs_tensorflow
+def test_xla_is_given_no_product():
+    # It would compute one with a vector again at every place that reads it.
+    import tensorflow as tf
+
+    layer = LayerNormalization()
+    layer.build(INPUTS.shape)
+    weights = [weight.value for weight in layer.trainable_weights]
+
+    @tf.function(jit_compile=True, autograph=False)
+    def slopes(inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = layer(inputs)
+        return tape.gradient(outputs, [inputs, *weights], UPSTREAM)
+
+    program = slopes.experimental_get_compiler_ir(tf.constant(INPUTS))("hlo")
+    assert " reduce(" in program
+    assert " dot(" not in program
