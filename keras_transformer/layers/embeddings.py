@@ -30,7 +30,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     Returns:
         A tensor of shape `(batch, length, hidden_dim)`; with `reverse`, float32
-        logits of shape `(batch, length, vocabulary_size)`.
+        logits of shape `(batch, length, vocabulary_size)`, products of the
+        layer's compute dtype.
 
     Raises:
         ValueError: If the ids are not integers.
@@ -64,7 +65,9 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False):
         if reverse:
-            return ops.cast(super().call(inputs, reverse=True), "float32")
+            # Keras would multiply in the dtype of the table wherever a model calls.
+            table = ops.cast(self.embeddings, self.compute_dtype)
+            return ops.cast(ops.matmul(inputs, ops.transpose(table)), "float32")
         check_integer_ids(inputs)
         return super().call(inputs) * math.sqrt(self.hidden_dim)
 

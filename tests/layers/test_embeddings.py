@@ -87,3 +87,20 @@ def test_a_scorer_prepared_for_many_calls_scores_as_a_call_does(shape, dtype):
     np.testing.assert_allclose(
         ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=1e-6
     )
+
+
+class Scorer(keras.layers.Layer):
+    def __init__(self, embedding):
+        super().__init__(dtype=embedding.dtype_policy)
+        self.embedding = embedding
+
+    def call(self, states):
+        return self.embedding(states, reverse=True)
+
+
+def test_within_another_layer_the_products_have_the_same_precision():
+    embedding = TokenEmbedding(VOCABULARY, WIDTH, dtype="mixed_bfloat16")
+    states = ops.cast(STATES, "bfloat16")
+    expected = ops.convert_to_numpy(embedding(states, reverse=True))
+    found = ops.convert_to_numpy(Scorer(embedding)(states))
+    np.testing.assert_array_equal(found, expected)
