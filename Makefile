@@ -15,8 +15,8 @@ help: ## Show these targets
 demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 	$(BIN)/keras-transformer demo
 
-# Two workers: most tests trace, and tracing keeps no more than one core busy. Each
-# takes files in the order of tests/conftest.py.
+# Three workers for two cores: tracing keeps no more than one core busy, and some tests
+# wait for processes. Each takes files in the order of tests/conftest.py.
 test: $(READY) ## Check style and imports, then run the tests and the examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
