@@ -312,9 +312,9 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         wide = ops.matmul(ops.reshape(states, (-1, width)), kernel)
         if self.use_bias:
-            wide = wide + ops.concatenate(
-                [ops.cast(layer.bias, dtype) for layer in projections], axis=0
-            )
+            bias = [ops.cast(layer.bias, dtype) for layer in projections]
+            # Rather than `+`: of TensorFlow's two sums, that with a quicker gradient.
+            wide = ops.add(wide, ops.concatenate(bias, axis=0))
         head_dim = projections[0].units // self.num_heads
         shape = (batch, length, len(projections), self.num_heads, head_dim)
         wide = ops.reshape(wide, shape)
