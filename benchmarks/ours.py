@@ -1,7 +1,8 @@
 """This library's side of the peers' six workloads, in the form of their harness.
 
 Run by `run.py`, in the folder of the harness. Variants: `graph` and `jit` are
-`model.compile(jit_compile=False | True)`; `bfloat16` is `graph` under
+`model.compile(jit_compile=False | True)`; `parts` trains a batch in parts, one for
+each thread, with one thread to an operation; `bfloat16` is `graph` under
 `mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
 rather than with `model.generate`.
 """
@@ -38,7 +39,11 @@ def build(w, variant):
 
 def train(w, variant, steps):
     keras.utils.set_random_seed(0)
+    if variant == "parts":
+        tf.config.threading.set_intra_op_parallelism_threads(1)
     model = build(w, variant)
+    if variant == "parts":
+        kt.training.train_in_parts(model, common.THREADS)
     model.compile(
         kt.training.Adam(common.LEARNING_RATE),
         kt.training.TokenCrossentropy(common.SMOOTHING),
@@ -97,5 +102,5 @@ def exported(model, search, max_length, jit_compile):
 
 
 if __name__ == "__main__":
-    variants = ("graph", "jit", "bfloat16", "export", "export-jit")
+    variants = ("graph", "jit", "parts", "bfloat16", "export", "export-jit")
     common.main("keras_transformer", train, decode, variants)

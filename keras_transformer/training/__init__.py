@@ -8,6 +8,7 @@ from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.parts import train_in_parts
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 from keras_transformer.training.sliding_window import sliding_window_perplexity
 from keras_transformer.training.workers import StopTogether, Workers
@@ -31,4 +32,5 @@ __all__ = [
     "pick_strategy",
     "sliding_window_perplexity",
     "split_evenly",
+    "train_in_parts",
 ]

@@ -58,9 +58,13 @@ class TokenCrossentropy(keras.losses.Loss):
         self.pad_id = pad_id
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        weights = token_weights(y_true, self.pad_id, sample_weight)
+        weights = self.weights(y_true, sample_weight)
         losses = self.call(y_true, y_pred)
         return global_mean(ops.sum(losses * weights), ops.sum(weights))
+
+    def weights(self, y_true, sample_weight=None):
+        """What every position, `(batch, length)`, counts for in the mean."""
+        return token_weights(y_true, self.pad_id, sample_weight)
 
     def call(self, y_true, y_pred):
         """The loss of every position, `(batch, length)`, padding included."""
