@@ -54,6 +54,7 @@ def train_in_parts(model, parts: int = 2):
             f"Received: KERAS_BACKEND={backend}."
         )
     model.train_step = types.MethodType(_step_in(parts), model)
+    model.train_function = None  # That of the whole batch, if Keras made one already.
     return model
 
 

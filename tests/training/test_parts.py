@@ -130,3 +130,13 @@ def test_replicas_are_refused():
     done = run_program(REPLICAS)
     assert done.returncode
     assert "is for one device. Received: a strategy of 2 replicas" in done.stderr
+
+
+def test_a_model_in_training_goes_on_in_parts():
+    ids = np.ones((4, 3), "int32")
+    model = keras.Sequential([keras.layers.Embedding(5, 5)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.train_on_batch(ids, ids)
+    train_in_parts(model)
+    with pytest.raises(ValueError, match="needs `TokenCrossentropy`"):
+        model.train_on_batch(ids, ids)
