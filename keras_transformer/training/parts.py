@@ -18,12 +18,14 @@ def train_in_parts(model, parts: int = 2):
     ```python
     tf.config.threading.set_intra_op_parallelism_threads(1)  # before all else
     model = train_in_parts(kt.models.Transformer(...))
-    model.compile(kt.training.Adam(), kt.training.TokenCrossentropy())
+    model.compile(
+        kt.training.Adam(), kt.training.TokenCrossentropy(), jit_compile=False
+    )
     ```
 
     The loss, its gradient and the metrics are those of the whole batch, but for
-    rounding, and for what dropout draws. For one device, without `jit_compile`:
-    XLA would take the parts one after the other.
+    rounding, and for what dropout draws. For one device, and without XLA, which
+    would take the parts one after the other.
 
     Args:
         model: A Keras model whose loss will be a `TokenCrossentropy` and whose

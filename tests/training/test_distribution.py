@@ -156,7 +156,11 @@ def test_two_replicas_learn_what_one_does_in_half_precision(trained, case):
     one, two = trained[case]
     np.testing.assert_allclose(two["weights"], one["weights"], rtol=0, atol=1e-3)
     for name, values in one["history"].items():
-        np.testing.assert_allclose(two["history"][name], values, 2e-3, err_msg=name)
+        # Of its 45 tokens, one whose largest logits round to the same may change.
+        atol = 1.5 / 45 if "accuracy" in name else 0
+        np.testing.assert_allclose(
+            two["history"][name], values, 2e-3, atol, err_msg=name
+        )
 
 
 @pytest.mark.parametrize("case", CASES[:2])
