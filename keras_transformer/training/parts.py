@@ -24,8 +24,8 @@ def train_in_parts(model, parts: int = 2):
     ```
 
     The loss, its gradient and the metrics are those of the whole batch, but for
-    rounding, and for what dropout draws. For one device, and without XLA, which
-    would take the parts one after the other.
+    rounding, and for what dropout draws. For one device, and for graph mode: XLA
+    shares a step among processors in its own way.
 
     Args:
         model: A Keras model whose loss will be a `TokenCrossentropy` and whose
