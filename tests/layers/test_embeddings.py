@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from gradients import gradients
 from keras import ops
 from layer_contract import ReadMask, check_layer
 
@@ -54,6 +55,32 @@ def test_scores_are_products_with_the_same_table(dtype):
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     tolerance = {"float32": 1e-6, "mixed_float16": 1e-2, "mixed_bfloat16": 5e-2}
     np.testing.assert_allclose(logits, STATES @ table.T, 0, tolerance[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("shape", [(BATCH, LENGTH, WIDTH), (LENGTH, WIDTH)])
+def test_scores_slope_as_products_with_the_table_do(shape, dtype):
+    random = np.random.default_rng(3)
+    states = random.normal(size=shape).astype("float32")
+    table = random.normal(size=(VOCABULARY, WIDTH)).astype("float32")
+    upstream = random.normal(size=(*shape[:-1], VOCABULARY)).astype("float32")
+    layer = TokenEmbedding(VOCABULARY, WIDTH, dtype=dtype)
+    layer.build()
+
+    def total(states, table):
+        logits, _ = layer.stateless_call([table], [], states, reverse=True)
+        return ops.sum(ops.multiply(logits, upstream))
+
+    of_states, of_table = gradients(total, [states, table])
+    tolerance = {"float32": 1e-5, "mixed_float16": 1e-2, "mixed_bfloat16": 1e-1}
+    np.testing.assert_allclose(of_states, upstream @ table, 0, tolerance[dtype])
+    expected = upstream.reshape(-1, VOCABULARY).T @ states.reshape(-1, WIDTH)
+    np.testing.assert_allclose(of_table, expected, 0, tolerance[dtype])
+
+
+def test_no_states_have_no_scores():
+    layer = TokenEmbedding(VOCABULARY, WIDTH)
+    assert layer(STATES[:0], reverse=True).shape == (0, LENGTH, VOCABULARY)
 
 
 def test_the_mask_of_the_real_tokens_travels_with_the_vectors():
