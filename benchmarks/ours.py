@@ -37,8 +37,7 @@ def build(w, variant):
     )
 
 
-def train(w, variant, steps):
-    keras.utils.set_random_seed(0)
+def build_for_training(w, variant):
     if variant == "parts":
         tf.config.threading.set_intra_op_parallelism_threads(1)
     model = build(w, variant)
@@ -49,6 +48,12 @@ def train(w, variant, steps):
         kt.training.TokenCrossentropy(common.SMOOTHING),
         jit_compile=variant == "jit",
     )
+    return model
+
+
+def train(w, variant, steps):
+    keras.utils.set_random_seed(0)
+    model = build_for_training(w, variant)
     source, target = common.random_tokens(w, common.WARMUP + steps)
     timer = keras_fit.StepTimer(steps)
     inputs = {"source_ids": source, "target_ids": target[:, :-1]}
