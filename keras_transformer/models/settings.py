@@ -1,5 +1,7 @@
 """What models have in common that are made again from their settings."""
 
+import numbers
+
 import keras
 
 from keras_transformer.layers.masks import check_ids
@@ -89,9 +91,9 @@ def name_of(activation):
 
 
 def check_sizes(**sizes):
-    """Raises `ValueError` unless all sizes are positive."""
+    """Raises `ValueError` unless all sizes are positive integers."""
     for name, size in sizes.items():
-        if size < 1:
+        if not isinstance(size, numbers.Integral) or size < 1:
             raise ValueError(
                 f"`{name}` must be a positive integer. Received: {name}={size}."
             )

@@ -182,6 +182,8 @@ def test_an_export_gives_the_live_logits(tmp_path):
     [
         ({"vocabulary_size": 0}, "`vocabulary_size` must be a positive integer"),
         ({"num_classes": 0}, "`num_classes` must be a positive integer"),
+        ({"vocabulary_size": TextEncoder}, "`vocabulary_size` must be a positive"),
+        ({"num_classes": 2.0}, "`num_classes` must be a positive integer. Rec.*=2.0"),
         ({"hidden_dim": 0}, "`hidden_dim` must be a positive .* hidden_dim=0"),
         ({"num_layers": 0}, "`num_layers` must be a positive .* num_layers=0"),
         ({"num_heads": 3}, "`num_heads` must divide .* num_heads=3, hidden_dim=8"),
