@@ -10,7 +10,7 @@ class TokenCrossentropy(keras.losses.Loss):
 
     With label smoothing the aim is not the label alone but
     `(1 - label_smoothing) * label + label_smoothing / vocabulary` for every
-    token; no such vector is ever built, since the cross-entropy with it is
+    token; the loss needs no such vectors, since the cross-entropy with them is
     `logsumexp(logits) - (1 - label_smoothing) * logits[label]
     - label_smoothing * mean(logits)`.
 
@@ -82,8 +82,7 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     """Cross-entropy at every position, `(batch, length)`, in float32 nats.
 
     The gradient is written out, since the one derived by the backend builds
-    several arrays of the size of the logits: it is the softmax, less a share
-    for every token and the rest for the label.
+    several arrays of the size of the logits: it is the softmax less its aim.
     """
     labels = ops.cast(labels, "int32")
     if tuple(labels.shape) != tuple(logits.shape[:-1]):
@@ -92,38 +91,62 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
             f"{tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
         )
     vocabulary = logits.shape[-1]
-    even_share = label_smoothing / vocabulary
     dtype = logits.dtype
 
     @ops.custom_gradient
     def crossentropy(logits):
         logits = ops.cast(logits, "float32")
         shares = ops.softmax(logits)
-        largest = ops.max(logits, axis=-1)
-        # What the softmax divided by, read off the largest share: one pass less.
-        normalizer = largest - ops.log(ops.max(shares, axis=-1))
-        of_label = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+        of_label = _at_labels(logits, labels)
+        normalizer = _log_normalizer(logits, of_label, shares, labels)
         losses = normalizer - (1 - label_smoothing) * of_label
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(logits, axis=-1)
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
-            every = (shares - even_share) * upstream[..., None]
-            label_share = ops.exp(of_label - normalizer) - even_share
-            at_label = (label_share - (1 - label_smoothing)) * upstream
-            rows = ops.arange(ops.size(labels), dtype="int32")
-            places = ops.stack([rows, ops.reshape(labels, (-1,))], axis=-1)
-            every = ops.scatter_update(
-                ops.reshape(every, (-1, vocabulary)),
-                places,
-                ops.reshape(at_label, (-1,)),
-            )
-            return ops.cast(ops.reshape(every, ops.shape(shares)), dtype)
+            aims = _aims(labels, vocabulary, label_smoothing, (losses, upstream))
+            return ops.cast((shares - aims) * upstream[..., None], dtype)
 
         return losses, gradient
 
     return crossentropy(logits)
+
+
+def _at_labels(values, labels):
+    return ops.take_along_axis(values, labels[..., None], axis=-1)[..., 0]
+
+
+def _log_normalizer(logits, of_label, shares, labels):
+    """The logarithm of what the softmax divided by, at every position.
+
+    Read off the share of the label, with no pass over the vocabulary, or off the
+    largest share where that of the label is next to nothing.
+    """
+    share = _at_labels(shares, labels)
+    is_told = share > 1e-30
+    by_label = of_label - ops.log(ops.where(is_told, share, 1.0))
+
+    def with_largest():
+        by_largest = ops.max(logits, axis=-1) - ops.log(ops.max(shares, axis=-1))
+        return ops.where(is_told, by_label, by_largest)
+
+    return ops.cond(ops.all(is_told), lambda: by_label, with_largest)
+
+
+def _aims(labels, vocabulary, label_smoothing, after):
+    """The smoothed labels as rows of the vocabulary."""
+    even_share = label_smoothing / vocabulary
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # All at once, and neither before they are needed nor while the loss still
+        # has to read the logits: out of the caches an array of their size is slow.
+        with tf.control_dependencies(after):
+            aim = 1 - label_smoothing + even_share
+            return tf.one_hot(labels, vocabulary, aim, even_share, dtype="float32")
+    aims = ops.one_hot(labels, vocabulary, dtype="float32")
+    return aims * (1 - label_smoothing) + even_share
 
 
 def token_weights(labels, pad_id=0, sample_weight=None):

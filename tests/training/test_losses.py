@@ -106,53 +106,61 @@ def test_half_precision_logits_are_summed_in_float32(logits_dtype, labels_dtype)
     np.testing.assert_allclose(loss, expected, 1e-5)
 
 
+@pytest.mark.parametrize("label_smoothing", SMOOTHINGS)
+def test_a_label_of_no_share_leaves_the_others_as_they_were(label_smoothing):
+    logits = LOGITS.copy()
+    logits[0, 1, LABELS[0, 1]] = -300.0  # the exponential of that is no float
+    losses, changed = (
+        ops.convert_to_numpy(TokenCrossentropy(label_smoothing).call(LABELS, x))
+        for x in (LOGITS, logits)
+    )
+    expected = one_hot_losses(LABELS, logits, label_smoothing)
+    np.testing.assert_allclose(changed, expected, 1e-5, 1e-5)
+    others = np.ones_like(losses, dtype=bool)
+    others[0, 1] = False
+    np.testing.assert_array_equal(changed[others], losses[others])
+
+
 def test_huge_logits_give_finite_losses_and_gradients():
     value, gradient = value_and_gradient(TokenCrossentropy(0.1), LABELS, LOGITS * 1e4)
     assert np.isfinite(value)
     assert np.all(np.isfinite(gradient))
 
 
-def operations(function):
-    """Every operation of a traced function."""
+def makes_one_hot(function):
+    """Whether an operation that tells labels apart gives as much as the logits."""
     import tensorflow as tf
 
+    kinds = {"OneHot", "ScatterNd", "Eye", "MatrixDiagV3", "Equal", "NotEqual"}
     labels = tf.TensorSpec((BATCH, LENGTH), "int32")
     logits = tf.TensorSpec((BATCH, LENGTH, VOCABULARY))
     graph = tf.function(function).get_concrete_function(labels, logits).graph
-    # Nothing hides in functions that the graph calls.
-    assert not graph.as_graph_def().library.function
-    return graph.get_operations()
-
-
-def makes_one_hot(function):
-    """Whether an operation that tells labels apart gives as much as the logits."""
-    kinds = {"OneHot", "ScatterNd", "Eye", "MatrixDiagV3", "Equal", "NotEqual"}
     return any(
         operation.type in kinds
         and output.shape.num_elements() in (None, BATCH * LENGTH * VOCABULARY)
-        for operation in operations(function)
+        for operation in graph.get_operations()
         for output in operation.outputs
+    ) or any(
+        node.op in kinds
+        for called in graph.as_graph_def().library.function
+        for node in called.node_def
     )
 
 
 @pytest.mark.needs_tensorflow
-def test_no_one_hot_vectors_are_built():
+def test_the_loss_builds_no_one_hot_vectors():
     import tensorflow as tf
-
-    loss = TokenCrossentropy(0.1)
-
-    def value_and_slope(labels, logits):
-        with tf.GradientTape() as tape:
-            tape.watch(logits)
-            value = loss(labels, logits)
-        return value, tape.gradient(value, logits)
 
     assert makes_one_hot(lambda labels, logits: tf.one_hot(labels, VOCABULARY) * logits)
     assert makes_one_hot(
         lambda labels, logits: labels[..., None] == tf.range(VOCABULARY)
     )
-    assert not makes_one_hot(loss)
-    assert not makes_one_hot(value_and_slope)
+    assert makes_one_hot(
+        lambda labels, logits: tf.cond(
+            labels[0, 0] > 0, lambda: tf.one_hot(labels, VOCABULARY), lambda: logits
+        )
+    )
+    assert not makes_one_hot(TokenCrossentropy(0.1))
 
 
 def test_a_compiled_model_trains_on_it():
