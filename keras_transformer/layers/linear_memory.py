@@ -65,6 +65,19 @@ class Masks(NamedTuple):
             chosen(attention_mask),
         )
 
+    def clear(self, *states):
+        """Zeroes what no query may read, since `0 * nan` would reach them all.
+
+        Args:
+            *states: Tensors of shape `(batch, heads, key_length, dim)`.
+
+        Returns:
+            A list of as many.
+        """
+        if self.key_mask is None:
+            return list(states)
+        return [ops.where(self.key_mask[:, None, :, None], x, 0) for x in states]
+
 
 def attend_without_scores(queries, keys, values, masks=None, bias_of=None):
     """Computes the outputs of `scaled_dot_product_attention`, and them alone.
@@ -101,22 +114,20 @@ def attend_without_scores(queries, keys, values, masks=None, bias_of=None):
         rows = ops.arange(ops.shape(queries)[2]) if rows is None else rows
         return bias_of(rows, ops.arange(ops.shape(keys)[2]))
 
-    def mask(rows=None):
-        return masks.of(queries, keys, rows)
-
     # Divided first: the product would overflow the integers of TensorFlow's shapes.
     is_long = (ops.shape(queries)[2] / WHOLE) * (ops.shape(keys)[2] / WHOLE) > 1
     if keras.backend.backend() == "jax" and not isinstance(is_long, bool):
         is_long = False  # Nothing is computed: Keras asks for the shape.
     if is_long is False:
-        return _read_whole(queries, keys, values, mask(), bias())
-    return _read_by_blocks(queries, keys, values, mask, bias, is_long)
+        of_all = bias()
+        if _suits_fused_kernel(queries, values, of_all):
+            return _read_by_kernel(queries, keys, values, masks, of_all)
+    return _read(queries, keys, values, masks, bias, is_long)
 
 
-def _read_whole(queries, keys, values, mask, bias):
-    if not _suits_fused_kernel(queries, values, bias):
-        return scaled_dot_product_attention(queries, keys, values, mask, bias)[0]
-    attends = None
+def _read_by_kernel(queries, keys, values, masks, bias):
+    keys, values = masks.clear(keys, values)
+    mask, attends = masks.of(queries, keys), None
     if mask is not None:
         attends = ops.any(mask, axis=-1, keepdims=True)
         mask = ops.logical_or(mask, ops.logical_not(attends))
@@ -145,16 +156,18 @@ def _suits_fused_kernel(queries, values, bias):
     return keras.backend.backend() == "jax" and suits
 
 
-def _read_by_blocks(queries, keys, values, mask_of, bias_of, is_long):
-    """As `scaled_dot_product_attention`, with functions of the rows in a block.
+def _read(queries, keys, values, masks, bias_of, is_long):
+    """As `scaled_dot_product_attention`; by blocks, if the inputs are long.
 
-    Where the lengths are not known yet, `is_long` is a tensor, and short inputs
-    keep their scores for the gradient. TensorFlow could derive that by itself,
-    but warns of every condition that it derives a gradient of.
+    Short inputs keep their scores for the gradient. It is written out for them
+    too: TensorFlow would select again by every mask, though a share of nothing
+    has no slope, and warns of every condition that it derives a gradient of
+    (`is_long` is a tensor where the lengths are not known yet).
     """
 
     @ops.custom_gradient
     def read(queries, keys, values):
+        keys, values = masks.clear(keys, values)
         scale = 1 / math.sqrt(queries.shape[-1])
         num_queries = ops.shape(queries)[2]
         num_blocks = (num_queries + BLOCK - 1) // BLOCK
@@ -164,7 +177,9 @@ def _read_by_blocks(queries, keys, values, mask_of, bias_of, is_long):
         def shares(query, i):
             rows = i * BLOCK + ops.arange(BLOCK)
             products = ops.matmul(query, ops.swapaxes(keys, -1, -2))
-            return shares_of_keys(products, mask_of(rows), bias_of(rows))
+            return shares_of_keys(
+                products, masks.of(queries, keys, rows), bias_of(rows)
+            )
 
         def by_blocks():
             padded = ops.pad(queries, padding)
@@ -180,7 +195,7 @@ def _read_by_blocks(queries, keys, values, mask_of, bias_of, is_long):
 
         def whole():
             return scaled_dot_product_attention(
-                queries, keys, values, mask_of(), bias_of()
+                queries, keys, values, masks.of(queries, keys), bias_of()
             )
 
         outputs, scores = _choose(is_long, by_blocks, whole)

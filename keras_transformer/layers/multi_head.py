@@ -168,7 +168,6 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
-        # What is masked must stay finite: a score of zero takes it out after that.
         kept = join_masks(value_mask, key_mask)
         if query is value and (key is None or key is value):
             queries, keys, values = self._project(
@@ -178,12 +177,9 @@ class MultiHeadAttention(keras.layers.Layer):
         else:
             queries = self._project(query, self.query_projection)[0]
             keys, values = self.project(value, key)
-        if kept is not None:
-            keys, values = (
-                ops.where(kept[:, None, :, None], x, 0) for x in (keys, values)
-            )
         masks = Masks(query_mask, kept, attention_mask, use_causal_mask)
         if return_attention_scores or not self._can_do_without_scores(training):
+            keys, values = masks.clear(keys, values)
             mask = masks.of(queries, keys)
             outputs, scores = self._read(queries, keys, values, mask, training)
             return (outputs, scores) if return_attention_scores else outputs
