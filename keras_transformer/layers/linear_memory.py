@@ -91,7 +91,8 @@ def attend_without_scores(queries, keys, values, masks=None, bias_of=None):
         queries: Float tensor of shape `(batch, heads, query_length, key_dim)`.
         keys: Float tensor of shape `(batch, heads, key_length, key_dim)`.
         values: Float tensor of shape `(batch, heads, key_length, value_dim)`.
-        masks: `Masks`. A query that may attend to nothing reads zeros.
+        masks: `Masks`. A query that may attend to nothing reads zeros; keys and
+            values that its `key_mask` hides may hold anything.
         bias_of: Function of the positions of queries, an integer tensor of
             shape `(rows,)`, and of keys, `(key_length,)`. Returns what is added
             to the scaled products, a float tensor that broadcasts to
