@@ -253,7 +253,7 @@ block = EncoderBlock(1, 4, positions="linear_bias")
 model = keras.Model([inputs, mask], block(inputs, mask=mask, use_causal_mask=True))
 model.compile("sgd", "mse", jit_compile=sys.argv[1] == "jit_compile")
 before = train(model, 1025)
-print(train(model, 8192) - before)
+print(train(model, 16384) - before)
 """
 
 
@@ -267,5 +267,5 @@ def test_a_training_step_never_holds_the_scores_of_a_long_input(compiled):
     done = subprocess.run(
         program, env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
-    grown, scores = int(done.stdout.splitlines()[-1]), 4 * 8192**2
+    grown, scores = int(done.stdout.splitlines()[-1]), 4 * 16384**2
     assert grown < scores / 3
