@@ -23,7 +23,7 @@ test: $(READY) ## Check style and imports, then run the tests and the examples i
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-BACKEND_TESTS := tests/test_backend_numbers.py tests/layers tests/decoding tests/models
+BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models
 
 # Layers, decoding and models where there is no TensorFlow, and their numbers beside
 # those of TensorFlow. One core is kept busy for a good while by JAX, which compiles
@@ -65,6 +65,6 @@ $(READY): setup.py pyproject.toml
 .venv-%/.ready: setup.py pyproject.toml
 	@echo "Setting up .venv-$*: this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear .venv-$*
-	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check $* 'keras>=3.12.4' \
+	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check $* 'keras>=3.12.4' 'wrapt>=1.16' \
 	    'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' 'sentencepiece>=0.2.1' 'scikit-learn>=1.5'
 	@touch $@

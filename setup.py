@@ -39,7 +39,7 @@ setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["keras_transformer", "keras_transformer.*"]),
-    package_data={"keras_transformer": ["recipes/*", "plots/*.html"]},
+    package_data={"keras_transformer": ["runs/recipes/*", "plots/*.html"]},
     python_requires=">=3.10,<3.14",
     install_requires=[
         # Keras 3.12 and KerasHub 0.25 are the last that run on Python 3.10.
@@ -47,6 +47,7 @@ setup(
         'keras>=3.12.4,<3.13; python_version < "3.11"',
         'keras-hub>=0.32; python_version >= "3.11"',
         'keras-hub>=0.25; python_version < "3.11"',
+        "wrapt>=1.16",
         "tensorflow>=2.21",
         "tensorflow-text>=2.21",
         "tensorboard>=2.20",  # TensorFlow no longer brings it.

@@ -12,14 +12,15 @@ Names are spelled out. They correspond to the symbols of [Vaswani et al.,
 | `num_heads` | h | attention heads side by side |
 | `num_layers` | N | blocks of the encoder, and of the decoder |
 
-Importing the package is cheap: a submodule, and Keras or TensorFlow with it,
-loads when it is first named. A saved model names classes, which
-`keras.models.load_model` finds once their modules are loaded: name `models`
-first, and `training` if the model was compiled, as in
-`from keras_transformer import models, training`.
+Importing the package is cheap: Keras, and with it its backend, loads when a part of
+the package is first used. As soon as Keras is imported, by whomever, every class of
+the package is registered with it, so that `import keras_transformer` is all that
+`keras.saving.load_model` needs.
 """
 
 import importlib
+
+import wrapt
 
 from keras_transformer.version import __version__
 
@@ -28,21 +29,30 @@ __all__ = [
     "__version__",
     "datasets",
     "decoding",
-    "export",
     "layers",
     "models",
     "plots",
+    "serving",
     "text",
     "training",
+    "translator",
 ]
 
 _SUBMODULES = frozenset(__all__) - {"Translator", "__version__"}
+
+
+@wrapt.when_imported("keras")
+def _register_classes(keras):
+    """Imports the modules whose classes saved models name."""
+    for name in ("layers", "decoding", "models", "training"):
+        importlib.import_module(f"{__name__}.{name}")
 
 
 def __getattr__(name):
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "Translator":
+        importlib.import_module(f"{__name__}.serving")  # registers its export format
         return importlib.import_module(f"{__name__}.translator").Translator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

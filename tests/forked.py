@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["tensorflow", "tensorflow_text", "matplotlib.pyplot", "keras_transformer.run"]
+    ["tensorflow", "tensorflow_text", "matplotlib.pyplot", "keras_transformer.runs"]
 )
 
 

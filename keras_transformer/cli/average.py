@@ -29,7 +29,7 @@ def average(
     Example: `keras-transformer average runs/en-de --last 5`
     """
     load_tensorflow()
-    from keras_transformer.run import Run
+    from keras_transformer.runs import Run
 
     opened = Run(run)
     paths = opened.average(last or opened.recipe().decoding.average)

@@ -11,7 +11,7 @@ from keras_transformer.cli.export import next_version
 from keras_transformer.cli.models import choose_search
 from keras_transformer.cli.options import Settings
 from keras_transformer.cli.train import parse_settings, train_recipe
-from keras_transformer.recipe import Recipe
+from keras_transformer.runs.recipe import Recipe
 
 _NUM_SHOWN = 10
 

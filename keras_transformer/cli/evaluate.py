@@ -26,7 +26,7 @@ from keras_transformer.cli.options import (
     RepetitionPenalty,
 )
 from keras_transformer.cli.progress import track
-from keras_transformer.recipe import Recipe
+from keras_transformer.runs.recipe import Recipe
 
 
 class Split(str, enum.Enum):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from keras_transformer.cli.loading import load_tensorflow
-from keras_transformer.recipe import DecodingSettings, Recipe
+from keras_transformer.runs.recipe import DecodingSettings, Recipe
 
 
 def load_translator(folder: Path):
@@ -16,7 +16,7 @@ def load_translator(folder: Path):
         FileNotFoundError: If there is none in the folder.
     """
     load_tensorflow()
-    from keras_transformer.run import Run
+    from keras_transformer.runs import Run
     from keras_transformer.translator import Translator
 
     run = Run(folder)

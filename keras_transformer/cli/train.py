@@ -10,7 +10,7 @@ import yaml
 from keras_transformer.cli.errors import say
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings
-from keras_transformer.recipe import Recipe
+from keras_transformer.runs.recipe import Recipe
 
 
 def train(
@@ -97,7 +97,7 @@ def train_recipe(recipe: Recipe, folder: Path):
     strategy = recipe.training.strategy
     is_worker = "TF_CONFIG" in os.environ or strategy in ("multi_worker", "slurm")
     load_tensorflow(devices=not is_worker)
-    from keras_transformer.run import Run, train
+    from keras_transformer.runs import Run, train
 
     try:
         return train(recipe, folder)

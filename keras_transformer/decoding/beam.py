@@ -11,9 +11,9 @@ from keras_transformer.decoding.cache import (
     own_lineage,
     write_position,
 )
-from keras_transformer.decoding.gather import take_rows
 from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
-from keras_transformer.decoding.vocabulary import top_k
+from keras_transformer.kernels.gather import take_rows
+from keras_transformer.kernels.top_k import top_k
 
 
 class LiveHypotheses(NamedTuple):

@@ -9,7 +9,7 @@ where they are; only a table of integers, the lineage, moves:
 
 from keras import ops
 
-from keras_transformer.decoding.gather import take_rows
+from keras_transformer.kernels.gather import take_rows
 
 
 def own_lineage(batch_size, num_hypotheses: int, max_length: int):

@@ -7,8 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.cache import visible_entries
-from keras_transformer.decoding.gather import pick
-from keras_transformer.decoding.vocabulary import largest
+from keras_transformer.kernels.gather import pick
+from keras_transformer.kernels.top_k import largest
 
 
 class NextSymbols(NamedTuple):
@@ -59,8 +59,8 @@ def stepper(model, inputs, memory, cache_length: int, processors, count: int):
     bound = [one.bind(model, inputs) for one in processors]
     sentences = keras.tree.flatten(inputs)[0].shape[0]
     # What a model prepares for all steps is not worth it for a sentence or two.
-    prepares = hasattr(model, "stepper") and (sentences is None or sentences >= 8)
-    take_step = model.stepper() if prepares else model.step
+    prepares = hasattr(model, "prepared_step") and (sentences is None or sentences >= 8)
+    take_step = model.prepared_step() if prepares else model.step
 
     def step(token_ids, ids, lineage, index, cache):
         visible = visible_entries(lineage[..., :cache_length], index)

@@ -4,12 +4,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.gather import pick
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import forbid, vocabulary_of
 from keras_transformer.decoding.search import batch_size_of
-from keras_transformer.decoding.uniform import digest, uniforms
-from keras_transformer.decoding.vocabulary import draw
+from keras_transformer.kernels.gather import pick
+from keras_transformer.kernels.random import digest, uniforms
+from keras_transformer.kernels.top_k import draw
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

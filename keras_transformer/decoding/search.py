@@ -71,7 +71,7 @@ class CachedModel(Protocol):
             `(batch, hypotheses, vocabulary)`, and the cache with this step in.
         """
 
-    # A model may also offer `stepper()`, which returns a function like `step`
+    # A model may also offer `prepared_step()`, which returns a function like `step`
     # after work that all steps share: it is called once, before a loop. And, so
     # that no step reads a cache that is mostly empty, `cache_lengths(max_length,
     # num_hypotheses)`, the positions that its cache is to hold one after the other,

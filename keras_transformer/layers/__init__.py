@@ -10,12 +10,7 @@ from keras_transformer.layers.attention import (
     masked_softmax,
     scaled_dot_product_attention,
 )
-from keras_transformer.layers.attention_positions import (
-    AttentionPositions,
-    LinearPositionBias,
-    RotaryEmbedding,
-)
-from keras_transformer.layers.causal import CausalBlock, CausalDecoder
+from keras_transformer.layers.causal_decoder import CausalBlock, CausalDecoder
 from keras_transformer.layers.decoder import Decoder, DecoderBlock
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
@@ -24,9 +19,14 @@ from keras_transformer.layers.masks import causal_mask, padding_mask
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
 from keras_transformer.layers.pooling import AttentionPooling
-from keras_transformer.layers.positions import (
+from keras_transformer.layers.positions.encodings import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
+)
+from keras_transformer.layers.positions.relative import (
+    AttentionPositions,
+    LinearPositionBias,
+    RotaryEmbedding,
 )
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.score_functions import (

@@ -3,15 +3,15 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.cached_steps import (
+from keras_transformer.layers.block import TransformerPart, TransformerStack
+from keras_transformer.layers.cache import (
     cache_entries,
     cache_positions,
     empty_cache,
     step_through,
     write_step,
 )
-from keras_transformer.layers.part import TransformerPart, TransformerStack
-from keras_transformer.layers.positions import check_reach
+from keras_transformer.layers.positions.encodings import check_position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -265,7 +265,7 @@ class Decoder(TransformerStack):
     def start(self, memory, num_hypotheses, max_length):
         """Prepares cached decoding: lists of what `DecoderBlock.start` gives."""
         if self._is_merged:
-            check_reach(self.positions, max_length)
+            check_position_range(self.positions, max_length)
         started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
         memories, caches = zip(*started, strict=True)
         return list(memories), list(caches)

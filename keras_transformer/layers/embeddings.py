@@ -5,7 +5,9 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.layers.masks import check_integer_ids, padding_mask
+from keras_transformer.checks import check_integer_ids
+from keras_transformer.kernels.tied_logits import tied_logits
+from keras_transformer.layers.masks import padding_mask
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -67,11 +69,11 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         if reverse:
             # Keras would multiply in the dtype of the table wherever a model calls.
             table = ops.cast(self.embeddings, self.compute_dtype)
-            return ops.cast(match_vectors(inputs, table), "float32")
+            return ops.cast(tied_logits(inputs, table), "float32")
         check_integer_ids(inputs)
         return super().call(inputs) * math.sqrt(self.hidden_dim)
 
-    def scorer(self):
+    def logits_function(self):
         """Prepares scoring tokens again and again, a few vectors at a time.
 
         A product of few rows with a table that lies across is slow, so the
@@ -111,27 +113,3 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,
         }
-
-
-def match_vectors(states, table):
-    """Multiplies every state, `(..., dim)`, with every vector, `(size, dim)`.
-
-    The gradient is written out: that of the table, as a backend derives it, would
-    lie across and be turned, a copy of the size of the table.
-    """
-    size, dim = table.shape
-
-    @ops.custom_gradient
-    def match_rows(rows, table):
-        # As a batch of one, for which TensorFlow has the quicker kernel.
-        products = ops.matmul(rows[None], ops.swapaxes(table[None], -1, -2))
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            of_table = ops.matmul(ops.transpose(upstream), rows)
-            return ops.matmul(upstream, table), of_table
-
-        return ops.reshape(products, (-1, size)), gradient
-
-    products = match_rows(ops.reshape(states, (-1, dim)), table)
-    return ops.reshape(products, (*ops.shape(states)[:-1], size))

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.part import TransformerPart, TransformerStack
+from keras_transformer.layers.block import TransformerPart, TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.layers.one_row import dense
+from keras_transformer.kernels.dense import dense
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

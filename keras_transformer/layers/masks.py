@@ -1,7 +1,8 @@
 """Which positions may be attended to. True means: may."""
 
-import keras
 from keras import ops
+
+from keras_transformer.checks import check_integer_ids
 
 
 def padding_mask(ids, pad_id: int = 0):
@@ -46,28 +47,3 @@ def causal_mask(length):
     """
     positions = ops.arange(length)
     return ops.expand_dims(positions[:, None] >= positions[None, :], 0)
-
-
-def check_integer_ids(ids, name: str = "ids"):
-    """Raises `ValueError` unless `ids` is a tensor or an array of integers."""
-    if not hasattr(ids, "dtype"):
-        raise ValueError(
-            f"`{name}` must be an array or a tensor of integers. "
-            f"Received: {name} of type {type(ids).__name__}."
-        )
-    dtype = keras.backend.standardize_dtype(ids.dtype)
-    if "int" not in dtype:
-        raise ValueError(
-            f"`{name}` must be integers, as tokenizers return them. "
-            f"Received: {name} of dtype {dtype}."
-        )
-
-
-def check_ids(ids, name: str):
-    """Raises `ValueError` unless `ids` are integers of shape `(batch, length)`."""
-    check_integer_ids(ids, name)
-    if len(ids.shape) != 2:
-        raise ValueError(
-            f"`{name}` must have the shape (batch, length). "
-            f"Received: {name} of shape {tuple(ids.shape)}."
-        )

@@ -3,6 +3,9 @@
 import keras
 from keras import ops
 
+from keras_transformer.kernels.attention import Masks, attend_without_scores
+from keras_transformer.kernels.dense import dense
+from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.attention import (
     join_masks,
     merge_heads,
@@ -10,12 +13,9 @@ from keras_transformer.layers.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.linear_memory import Masks, attend_without_scores
-from keras_transformer.layers.one_row import dense
-from keras_transformer.layers.position_schemes import attention_positions
+from keras_transformer.layers.layer_arguments import copy_layer, layer_config
+from keras_transformer.layers.positions.schemes import attention_positions
 from keras_transformer.layers.score_functions import Attention
-from keras_transformer.layers.templates import copy_layer, layer_config
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

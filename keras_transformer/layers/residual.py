@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.normalization import LayerNormalization
+from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.kernels.layer_norm import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

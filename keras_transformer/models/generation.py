@@ -4,11 +4,11 @@ import functools
 
 import numpy as np
 
+from keras_transformer.checks import check_integer_ids
 from keras_transformer.decoding import GreedySearch, Hypotheses
-from keras_transformer.layers import cached_steps
-from keras_transformer.layers.masks import check_integer_ids
-from keras_transformer.layers.positions import check_reach
-from keras_transformer.models.compiled_search import CompiledSearch
+from keras_transformer.decoding.runner import SearchRunner
+from keras_transformer.layers.cache import cache_lengths, lengthen_cache
+from keras_transformer.layers.positions.encodings import check_position_range
 
 MOST_COMPILED = 64  # pairs of search and length, the latest of which are kept
 
@@ -41,17 +41,17 @@ class GenerationMixin:
         Raises:
             ValueError: If there are not as many positions.
         """
-        check_reach(self.positions, max_length)
-        return cached_steps.cache_lengths(max_length, num_hypotheses)
+        check_position_range(self.positions, max_length)
+        return cache_lengths(max_length, num_hypotheses)
 
     def lengthen(self, cache, length: int):
         """Returns the cache with room for `length` positions."""
-        return cached_steps.lengthen(cache, length)
+        return lengthen_cache(cache, length)
 
     def generate(self, source_ids, search=None, max_length: int = 64):
         """Decodes with a search, compiled once for each search and length.
 
-        Sentences that end early drop out of the batch; see `CompiledSearch`.
+        Sentences that end early drop out of the batch; see `SearchRunner`.
 
         Args:
             source_ids: Integer array or tensor of shape
@@ -77,7 +77,7 @@ class GenerationMixin:
         search = GreedySearch() if search is None else search
         if "_compiled_search" not in self.__dict__:
             # Out of sight of the model, which saves what it sees.
-            make = functools.partial(CompiledSearch, self)
+            make = functools.partial(SearchRunner, self)
             self.__dict__["_compiled_search"] = functools.lru_cache(MOST_COMPILED)(make)
         # What is known of each sentence is no part of what is compiled.
         tables = search.tables(len(source_ids))

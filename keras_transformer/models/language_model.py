@@ -6,21 +6,24 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.layers.causal import CausalDecoder
-from keras_transformer.layers.dropout import Dropout
+from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.layers.causal_decoder import CausalDecoder
 from keras_transformer.layers.embeddings import TokenEmbedding
-from keras_transformer.layers.masks import check_ids, padding_mask
-from keras_transformer.layers.position_schemes import merge_positions, merge_step
-from keras_transformer.layers.positions import check_reach
+from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.positions.encodings import check_position_range
+from keras_transformer.layers.positions.schemes import (
+    merge_positions,
+    merge_positions_at,
+)
 from keras_transformer.models.generation import GenerationMixin
-from keras_transformer.models.positions import place_positions
 from keras_transformer.models.settings import (
     TokenModel,
-    check_sizes,
     check_special_ids,
     name_of,
     policy_of,
 )
+from keras_transformer.models.stem import place_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -100,7 +103,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         dtype=None,
         **kwargs,
     ):
-        check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
+        check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
         policy = policy_of(dtype)
         placed = place_positions(positions, hidden_dim, policy)
@@ -186,7 +189,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 f"{tuple(np.shape(prompt_ids))}."
             )
         # Before anything is compiled, which would leave the length open.
-        check_reach(self.positions, np.shape(prompt_ids)[1] - 1 + max_length)
+        check_position_range(self.positions, np.shape(prompt_ids)[1] - 1 + max_length)
         return super().generate(prompt_ids, search, max_length)
 
     def attention_scores(self, ids):
@@ -218,7 +221,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         Returns:
             The memory and the cache that `step` takes.
         """
-        check_reach(self.positions, max_length)
+        check_position_range(self.positions, max_length)
         inputs = ops.cast(inputs, "int32")
         is_real = padding_mask(inputs, self.pad_id)
         places = ops.arange(ops.shape(inputs)[1], dtype="int32")
@@ -250,14 +253,14 @@ class LanguageModel(GenerationMixin, TokenModel):
                 an integer tensor.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
                 max_length, num_hypotheses)`; see `DecoderBlock.step`.
-            score: What makes logits of states; see `stepper`.
+            score: What makes logits of states; see `prepared_step`.
 
         Returns:
             Float32 logits `(batch, num_hypotheses, vocabulary)` and the cache.
         """
         token_ids = ops.where(index == 0, memory["last_ids"], token_ids)
         place = memory["first_step"][:, 0] + ops.cast(index, "int32")
-        states = merge_step(self.positions, self.embedding(token_ids), place)
+        states = merge_positions_at(self.positions, self.embedding(token_ids), place)
         states, cache = self.decoder.step(
             states, memory["keys_and_values"], memory["mask"], cache, index, visible
         )
@@ -265,6 +268,6 @@ class LanguageModel(GenerationMixin, TokenModel):
         score = score or functools.partial(self.embedding, reverse=True)
         return score(states), cache
 
-    def stepper(self):
+    def prepared_step(self):
         """Returns `step`, with the table of outputs turned once for all steps."""
-        return functools.partial(self.step, score=self.embedding.scorer())
+        return functools.partial(self.step, score=self.embedding.logits_function())

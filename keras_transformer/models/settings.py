@@ -1,10 +1,8 @@
 """What models have in common that are made again from their settings."""
 
-import numbers
-
 import keras
 
-from keras_transformer.layers.masks import check_ids
+from keras_transformer.checks import check_ids
 
 
 class SettingsModel(keras.Model):
@@ -88,15 +86,6 @@ def policy_of(dtype):
 def name_of(activation):
     """Returns an activation as a config holds it, a name if it has one."""
     return keras.activations.serialize(keras.activations.get(activation))
-
-
-def check_sizes(**sizes):
-    """Raises `ValueError` unless all sizes are positive integers."""
-    for name, size in sizes.items():
-        if not isinstance(size, numbers.Integral) or size < 1:
-            raise ValueError(
-                f"`{name}` must be a positive integer. Received: {name}={size}."
-            )
 
 
 def check_special_ids(vocabulary_size, pad_id, **others):

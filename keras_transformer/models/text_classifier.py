@@ -2,12 +2,11 @@
 
 import keras
 
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.masks import check_ids
+from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.models.settings import (
     TokenModel,
-    check_sizes,
 )
 from keras_transformer.models.text_encoder import TextEncoder
 
@@ -63,7 +62,7 @@ class TextClassifier(TokenModel):
         trainable: bool = True,
         **settings,
     ):
-        check_sizes(num_classes=num_classes)
+        check_positive_integers(num_classes=num_classes)
         if encoder is None:
             encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
         policy = encoder.dtype_policy

@@ -2,19 +2,18 @@
 
 import keras
 
-from keras_transformer.layers.dropout import Dropout
+from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.masks import check_ids
-from keras_transformer.layers.position_schemes import merge_positions
-from keras_transformer.models.positions import place_positions
+from keras_transformer.layers.positions.schemes import merge_positions
 from keras_transformer.models.settings import (
     TokenModel,
-    check_sizes,
     check_special_ids,
     name_of,
     policy_of,
 )
+from keras_transformer.models.stem import place_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -79,7 +78,7 @@ class TextEncoder(TokenModel):
         dtype=None,
         **kwargs,
     ):
-        check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
+        check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
         policy = policy_of(dtype)
         placed = place_positions(positions, hidden_dim, policy)

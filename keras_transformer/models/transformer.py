@@ -5,23 +5,26 @@ import functools
 import keras
 import numpy as np
 
+from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.decoder import Decoder
-from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.masks import check_ids, padding_mask
-from keras_transformer.layers.position_schemes import merge_positions, merge_step
-from keras_transformer.layers.positions import check_reach
+from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.positions.encodings import check_position_range
+from keras_transformer.layers.positions.schemes import (
+    merge_positions,
+    merge_positions_at,
+)
 from keras_transformer.models.generation import GenerationMixin
-from keras_transformer.models.positions import place_positions
 from keras_transformer.models.settings import (
     SettingsModel,
     check_called_with_ids,
-    check_sizes,
     check_special_ids,
     name_of,
     policy_of,
 )
+from keras_transformer.models.stem import place_positions
 
 PRESETS = {
     # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
@@ -125,7 +128,7 @@ class Transformer(GenerationMixin, SettingsModel):
     ):
         shared = target_vocabulary_size is None
         target_size = source_vocabulary_size if shared else target_vocabulary_size
-        check_sizes(
+        check_positive_integers(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_size,
             hidden_dim=hidden_dim,
@@ -235,7 +238,8 @@ class Transformer(GenerationMixin, SettingsModel):
     def generate(self, source_ids, search=None, max_length: int = 64):
         if len(np.shape(source_ids)) == 2:
             # Before anything is compiled, which would leave the length open.
-            check_reach(self.positions, max(np.shape(source_ids)[1], max_length))
+            longest = max(np.shape(source_ids)[1], max_length)
+            check_position_range(self.positions, longest)
         return super().generate(source_ids, search, max_length)
 
     generate.__doc__ = GenerationMixin.generate.__doc__
@@ -272,7 +276,7 @@ class Transformer(GenerationMixin, SettingsModel):
         Returns:
             The memory and the cache that `step` takes.
         """
-        check_reach(self.positions, max_length)
+        check_position_range(self.positions, max_length)
         states = merge_positions(self.positions, self.source_embedding(inputs))
         states = self.encoder(states)
         memory, cache = self.decoder.start(states, num_hypotheses, max_length)
@@ -289,14 +293,14 @@ class Transformer(GenerationMixin, SettingsModel):
             index: Position of `token_ids`, an integer tensor.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
                 max_length, num_hypotheses)`; see `DecoderBlock.step`.
-            score: What makes logits of states; see `stepper`.
+            score: What makes logits of states; see `prepared_step`.
 
         Returns:
             Float32 logits `(batch, num_hypotheses, vocabulary)` and the cache.
         """
         memory_mask, memory = memory
         states = self.target_embedding(token_ids)
-        states = merge_step(self.positions, states, index)
+        states = merge_positions_at(self.positions, states, index)
         states, cache = self.decoder.step(
             states, memory, memory_mask, cache, index, visible
         )
@@ -304,6 +308,8 @@ class Transformer(GenerationMixin, SettingsModel):
         score = score or functools.partial(self.target_embedding, reverse=True)
         return score(states), cache
 
-    def stepper(self):
+    def prepared_step(self):
         """Returns `step`, with the table of outputs turned once for all steps."""
-        return functools.partial(self.step, score=self.target_embedding.scorer())
+        return functools.partial(
+            self.step, score=self.target_embedding.logits_function()
+        )

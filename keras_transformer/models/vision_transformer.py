@@ -3,18 +3,18 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.dropout import Dropout
+from keras_transformer.checks import check_positive_integers
+from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.position_schemes import merge_positions
-from keras_transformer.layers.templates import layer_config
-from keras_transformer.models.positions import place_positions
+from keras_transformer.layers.positions.schemes import merge_positions
 from keras_transformer.models.settings import (
     SettingsModel,
-    check_sizes,
     name_of,
     policy_of,
 )
+from keras_transformer.models.stem import place_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -91,7 +91,7 @@ class VisionTransformer(SettingsModel):
                 "`image_shape` must be (height, width, channels), three positive "
                 f"integers. Received: image_shape={image_shape}."
             )
-        check_sizes(
+        check_positive_integers(
             patch_size=patch_size, num_classes=num_classes, hidden_dim=hidden_dim
         )
         policy = policy_of(dtype)

@@ -3,7 +3,7 @@
 from keras_transformer.plots.attention import attention_map
 from keras_transformer.plots.page import attention_html
 from keras_transformer.plots.pooling import pooled_attention
-from keras_transformer.plots.positions import position_table
+from keras_transformer.plots.position_table import position_table
 from keras_transformer.plots.training import learning_rate, training_curves
 from keras_transformer.plots.translation import (
     AttendedTranslation,

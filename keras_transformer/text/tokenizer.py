@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from keras_transformer.text.files import Paths
-from keras_transformer.text.vocabulary import train_model
+from keras_transformer.text.tokenizer_training import train_model
 
 # TensorFlow Text's kernels, which it offers nowhere else by themselves. Its public
 # `SentencepieceTokenizer` cannot name its resource, and an unnamed one goes away with

@@ -1,5 +1,6 @@
 """Losses, metrics, schedules, callbacks and checkpoints for `model.fit`."""
 
+from keras_transformer.kernels.batch_slices import train_in_parts
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
@@ -8,7 +9,6 @@ from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
-from keras_transformer.training.parts import train_in_parts
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 from keras_transformer.training.sliding_window import sliding_window_perplexity
 from keras_transformer.training.workers import StopTogether, Workers

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import smoothed_crossentropy, token_weights
+from keras_transformer.kernels.crossentropy import smoothed_crossentropy
+from keras_transformer.training.losses import token_weights
 
 
 class _TokenMean(keras.metrics.Mean):

@@ -3,8 +3,8 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.layers.masks import check_integer_ids
-from keras_transformer.training.losses import smoothed_crossentropy
+from keras_transformer.checks import check_integer_ids
+from keras_transformer.kernels.crossentropy import smoothed_crossentropy
 
 
 def sliding_window_perplexity(

@@ -238,7 +238,9 @@ class Translator:
             ValueError: If `search` draws without a seed, or forces a prefix for each
                 text of a batch.
         """
-        from keras_transformer.export import export_translator  # which needs this
+        from keras_transformer.serving.saved_model import (
+            export_translator,  # which needs this
+        )
 
         return export_translator(self, path, search, max_length, jit_compile)
 

@@ -217,7 +217,7 @@ def test_a_saved_translator_is_scored_by_a_recipe(run, recipe, text):
 
 
 def test_averaging_makes_the_translator_anew(run, tmp_path):
-    from keras_transformer.run import Run
+    from keras_transformer.runs import Run
 
     folder = shutil.copytree(run, tmp_path / "run")
     result = shell("average", folder, "--last", 1)

@@ -108,7 +108,10 @@ def test_a_scorer_prepared_for_many_calls_scores_as_a_call_does(shape, dtype):
     embedding.build()
     states = np.random.default_rng(5).normal(size=shape).astype("float32")
     states = ops.cast(states, embedding.compute_dtype)
-    expected, found = embedding(states, reverse=True), embedding.scorer()(states)
+    expected, found = (
+        embedding(states, reverse=True),
+        embedding.logits_function()(states),
+    )
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(

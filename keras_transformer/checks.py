@@ -1,0 +1,56 @@
+"""Argument checks that every part of the package shares."""
+
+import numbers
+
+import keras
+
+
+def check_positive_integers(**values) -> None:
+    """Raises `ValueError` unless every value is a positive integer.
+
+    Example:
+        >>> check_positive_integers(num_heads=8, key_dim=0)
+        Traceback (most recent call last):
+        ValueError: `key_dim` must be a positive integer. Received: key_dim=0.
+    """
+    for name, value in values.items():
+        if not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(
+                f"`{name}` must be a positive integer. Received: {name}={value!r}."
+            )
+
+
+def check_shape(name: str, shape, *axes: str) -> None:
+    """Raises `ValueError` unless `shape` has the named axes.
+
+    Example:
+        >>> check_shape("inputs", (2, 5), "batch", "length", "hidden_dim")
+        Traceback (most recent call last):
+        ValueError: `inputs` must have the shape (batch, length, hidden_dim). ...
+    """
+    if len(shape) != len(axes):
+        raise ValueError(
+            f"`{name}` must have the shape ({', '.join(axes)}). "
+            f"Received: {name} of shape {tuple(shape)}."
+        )
+
+
+def check_integer_ids(ids, name: str = "ids") -> None:
+    """Raises `ValueError` unless `ids` is a tensor or an array of integers."""
+    if not hasattr(ids, "dtype"):
+        raise ValueError(
+            f"`{name}` must be an array or a tensor of integers. "
+            f"Received: {name} of type {type(ids).__name__}."
+        )
+    dtype = keras.backend.standardize_dtype(ids.dtype)
+    if "int" not in dtype:
+        raise ValueError(
+            f"`{name}` must be integers, as tokenizers return them. "
+            f"Received: {name} of dtype {dtype}."
+        )
+
+
+def check_ids(ids, name: str) -> None:
+    """Raises `ValueError` unless `ids` are integers of shape `(batch, length)`."""
+    check_integer_ids(ids, name)
+    check_shape(name, ids.shape, "batch", "length")

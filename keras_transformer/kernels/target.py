@@ -1,0 +1,54 @@
+"""Which backend, compiler and devices the code runs on."""
+
+import keras
+
+
+def is_tensorflow() -> bool:
+    """Tells whether Keras runs on TensorFlow."""
+    return keras.backend.backend() == "tensorflow"
+
+
+def is_jax() -> bool:
+    """Tells whether Keras runs on JAX."""
+    return keras.backend.backend() == "jax"
+
+
+def is_torch() -> bool:
+    """Tells whether Keras runs on PyTorch."""
+    return keras.backend.backend() == "torch"
+
+
+def require_tensorflow(what: str) -> None:
+    """Raises `ValueError` unless Keras runs on TensorFlow."""
+    if not is_tensorflow():
+        raise ValueError(
+            f"{what} needs the TensorFlow backend. "
+            f"Received: KERAS_BACKEND={keras.backend.backend()}."
+        )
+
+
+def xla_would_compile_for_cpu() -> bool:
+    """Tells whether functions with `jit_compile=True` would be compiled for CPUs.
+
+    That is: by TensorFlow's XLA, on a machine without an accelerator. XLA compiles
+    differently on JAX, for which none of this was measured.
+    """
+    return is_tensorflow() and keras.distribution.list_devices() == ["cpu:0"]
+
+
+def xla_compiles_for_cpu() -> bool:
+    """Tells whether the code being traced is compiled by XLA for CPUs.
+
+    True while TensorFlow traces a `tf.function(jit_compile=True)`, or a function
+    that such a one calls, on a machine without an accelerator.
+    """
+    if not xla_would_compile_for_cpu():
+        return False
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util
+
+    if tf.executing_eagerly():
+        return False
+    # TensorFlow has no public question for this; test_target.py tells when it changes.
+    graph = tf.compat.v1.get_default_graph()
+    return control_flow_util.GraphOrParentsInXlaContext(graph)

@@ -1,0 +1,1 @@
+"""The ways to tell positions apart: on the inputs, or inside attention."""

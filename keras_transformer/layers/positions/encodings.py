@@ -1,0 +1,234 @@
+"""Where a token stands, told to a network that would not see it otherwise."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+_MERGES = ("add", "concatenate")
+
+
+class _PositionalEncoding(keras.layers.Layer):
+    """What the encodings share: a table of positions, merged into the inputs."""
+
+    def __init__(self, merge: str = "add", encoding_dim: int | None = None, **kwargs):
+        super().__init__(**kwargs)
+        if merge not in _MERGES:
+            raise ValueError(
+                f"`merge` must be one of {_MERGES}. Received: merge={merge!r}."
+            )
+        if (encoding_dim is not None) != (merge == "concatenate"):
+            raise ValueError(
+                "`encoding_dim` is the width that `merge='concatenate'` adds: give "
+                "both or neither. "
+                f"Received: merge={merge!r}, encoding_dim={encoding_dim}."
+            )
+        self.merge = merge
+        self.encoding_dim = encoding_dim
+        self.supports_masking = True
+
+    def encoding(self, length, start_index=0):
+        """Table of shape `(length, encoding_dim)`, in float32.
+
+        With a `start_index` for each sequence, `(batch, length, encoding_dim)`.
+        """
+        raise NotImplementedError
+
+    def call(self, inputs, start_index=0):
+        length = ops.shape(inputs)[1]
+        encoding = ops.cast(self.encoding(length, start_index), inputs.dtype)
+        if self.merge == "add":
+            return inputs + encoding
+        shape = (ops.shape(inputs)[0], length, self.encoding_dim)
+        return ops.concatenate([inputs, ops.broadcast_to(encoding, shape)], axis=-1)
+
+    def build(self, input_shape):
+        if len(input_shape) != 3:
+            raise ValueError(
+                "`inputs` must have the shape (batch, length, hidden_dim). "
+                f"Received: inputs of shape {tuple(input_shape)}."
+            )
+        self._dim = self.encoding_dim or input_shape[-1]
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], input_shape[-1] + (self.encoding_dim or 0))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "merge": self.merge,
+            "encoding_dim": self.encoding_dim,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class SinusoidalPositionalEncoding(_PositionalEncoding):
+    """Gives every position a pattern of sines and cosines.
+
+    Column `2i` holds `sin(position / max_wavelength ** (2i / dim))` and column
+    `2i + 1` the cosine of the same angle. There is nothing to learn and no
+    longest length. The table is computed in float32 whatever the dtype policy.
+
+    Args:
+        max_wavelength: The paper's 10000: the slowest wave takes `2 pi` times
+            as many positions.
+        merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
+            them by `encoding_dim`.
+        encoding_dim: Width of the encoding, for `merge="concatenate"`.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor of shape `(batch, length, hidden_dim)`.
+        start_index: Position of the first input, an integer or an integer
+            tensor: of no dimensions, or of shape `(batch,)`, one for each
+            sequence.
+
+    Returns:
+        A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
+        if concatenated.
+
+    Example:
+        >>> SinusoidalPositionalEncoding()(ops.zeros((2, 5, 16))).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5
+    """
+
+    def __init__(
+        self,
+        max_wavelength: float = 10000,
+        merge: str = "add",
+        encoding_dim: int | None = None,
+        **kwargs,
+    ):
+        super().__init__(merge, encoding_dim, **kwargs)
+        if max_wavelength <= 1:
+            raise ValueError(
+                "`max_wavelength` must be above 1. "
+                f"Received: max_wavelength={max_wavelength}."
+            )
+        self.max_wavelength = max_wavelength
+
+    def encoding(self, length, start_index=0):
+        positions = _positions(length, start_index)
+        angles = position_angles(positions, self._dim, self.max_wavelength)
+        waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+        return ops.reshape(waves, (*ops.shape(positions), -1))[..., : self._dim]
+
+    def get_config(self):
+        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+
+
+def position_angles(positions, dim: int, max_wavelength: float):
+    """How far each wave, or turn, has come at each position.
+
+    Args:
+        positions: Integer tensor of any shape.
+        dim: Width of the encoding; each angle serves two of its columns.
+        max_wavelength: See `SinusoidalPositionalEncoding`.
+
+    Returns:
+        Float32 angles of shape `(*positions.shape, ceil(dim / 2))`, in radians,
+        less the full turns.
+    """
+    # An angle in float32 loses digits as it grows. Counted in 2 ** -32 of a
+    # turn, 32-bit integers wrap around as the angle does, exactly.
+    exponents = np.arange(0, dim, 2) / dim
+    turns = max_wavelength**-exponents / (2 * math.pi)
+    steps = np.round(turns * 2**32).astype("uint32").view("int32")
+    positions = ops.cast(ops.convert_to_tensor(positions), "int32")
+    counts = positions[..., None] * ops.convert_to_tensor(steps)
+    return ops.cast(counts, "float32") * (2 * math.pi / 2**32)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LearnedPositionalEncoding(_PositionalEncoding):
+    """Learns one vector for each position up to `max_length`.
+
+    Positions beyond that are an error where lengths are known before anything
+    is computed. Inside a compiled graph that leaves them open, such positions
+    are encoded as NaN, which no output and no loss hides.
+
+    Args:
+        max_length: Number of positions that can be told apart.
+        merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
+            them by `encoding_dim`.
+        encoding_dim: Width of the encoding, for `merge="concatenate"`.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor of shape `(batch, length, hidden_dim)`.
+        start_index: Position of the first input, an integer or an integer
+            tensor: of no dimensions, or of shape `(batch,)`, one for each
+            sequence.
+
+    Returns:
+        A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
+        if concatenated.
+
+    Raises:
+        ValueError: If the inputs reach beyond `max_length`.
+
+    Example:
+        >>> LearnedPositionalEncoding(max_length=8)(ops.zeros((2, 5, 16))).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1;
+        compared in [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
+        table 3, row E
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        merge: str = "add",
+        encoding_dim: int | None = None,
+        **kwargs,
+    ):
+        super().__init__(merge, encoding_dim, **kwargs)
+        if max_length < 1:
+            raise ValueError(
+                "`max_length` must be a positive integer. "
+                f"Received: max_length={max_length}."
+            )
+        self.max_length = max_length
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.table = self.add_weight(
+            shape=(self.max_length, self._dim),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            name="table",
+        )
+
+    def encoding(self, length, start_index=0):
+        if isinstance(length, int) and isinstance(start_index, int):
+            check_position_range(self, length, start_index)
+        positions = _positions(length, start_index)
+        # Devices differ in what they read beyond a table: this is one answer.
+        rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
+        is_known = ops.logical_and(positions >= 0, positions < self.max_length)
+        return ops.where(is_known[..., None], rows, float("nan"))
+
+    def get_config(self):
+        return {**super().get_config(), "max_length": self.max_length}
+
+
+def _positions(length, start_index):
+    """Positions `(length,)`, or `(batch, length)` of sequences that differ."""
+    start_index = ops.expand_dims(ops.cast(start_index, "int32"), axis=-1)
+    return ops.arange(length, dtype="int32") + start_index
+
+
+def check_position_range(positions, length: int, start_index: int = 0):
+    """Raises `ValueError` if a layer of positions ends before the inputs do."""
+    max_length = getattr(positions, "max_length", None)
+    if max_length is not None and start_index + length > max_length:
+        raise ValueError(
+            f"Positions end at `max_length`={max_length}: shorten the inputs "
+            "or build the layer with a larger one. "
+            f"Received: length={length}, start_index={start_index}."
+        )

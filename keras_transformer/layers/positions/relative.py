@@ -1,0 +1,187 @@
+"""Positions that act inside attention, on how far apart query and key stand."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.layers.positions.encodings import position_angles
+
+
+class AttentionPositions(keras.layers.Layer):
+    """Tells the positions of queries and keys to one layer of attention.
+
+    A base class, not for use by itself. Subclasses do one of two things: they
+    turn queries and keys before these are multiplied (`rotate`), or add to the
+    products (`bias`).
+
+    Positions are integer tensors of shape `()`, one for all, `(length,)`, or
+    `(batch, length)`.
+    """
+
+    def rotate(self, states, positions):
+        """Returns what `states`, `(batch, heads, length, dim)`, are there."""
+        return states
+
+    def bias(self, query_positions, key_positions):
+        """Returns what is added to the products; None: nothing.
+
+        It broadcasts to `(batch, heads, query_length, key_length)`, in float32.
+        """
+
+    def get_config(self):
+        # Without this Keras refuses subclasses that are given a dtype policy.
+        return super().get_config()
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RotaryEmbedding(AttentionPositions):
+    """Turns queries and keys by angles that grow with their position (RoPE).
+
+    Columns `2i` and `2i + 1` are the two coordinates of a point, turned by
+    `position / max_wavelength ** (2i / dim)`. The product of a query and a key
+    that are so turned depends on how far apart they stand, not on where. There
+    is nothing to learn and no longest length. Angles and turns are computed in
+    float32 whatever the dtype policy.
+
+    Args:
+        max_wavelength: The 10000 of both papers: the slowest turn takes
+            `2 pi` times as many positions.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Float tensor of shape `(..., length, dim)`; an even `dim`.
+        start_index: Position of the first input, an integer or an integer
+            tensor of no dimensions.
+
+    Returns:
+        A tensor of the same shape as `inputs`.
+
+    Raises:
+        ValueError: If `dim` is odd or `max_wavelength` is not above 1.
+
+    Example:
+        >>> queries = keras.random.normal((2, 3, 5, 8))
+        >>> RotaryEmbedding()(queries, start_index=7).shape
+        TensorShape([2, 3, 5, 8])
+
+    Reference:
+        [Su et al., 2021](https://arxiv.org/abs/2104.09864), section 3.2.2
+    """
+
+    def __init__(self, max_wavelength: float = 10000, **kwargs):
+        super().__init__(**kwargs)
+        if max_wavelength <= 1:
+            raise ValueError(
+                "`max_wavelength` must be above 1. "
+                f"Received: max_wavelength={max_wavelength}."
+            )
+        self.max_wavelength = max_wavelength
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        if input_shape[-1] % 2:
+            raise ValueError(
+                "`dim`, the width that is turned, must be even: its columns turn in "
+                f"pairs. Received: dim={input_shape[-1]}."
+            )
+
+    def call(self, inputs, start_index=0):
+        positions = ops.arange(ops.shape(inputs)[-2], dtype="int32")
+        return self.rotate(inputs, positions + ops.cast(start_index, "int32"))
+
+    def rotate(self, states, positions):
+        angles = position_angles(positions, states.shape[-1], self.max_wavelength)
+        if len(angles.shape) == 3:
+            angles = angles[:, None]  # one for all heads
+        sines, cosines = ops.sin(angles), ops.cos(angles)
+        points = ops.cast(states, "float32")
+        x, y = points[..., 0::2], points[..., 1::2]
+        turned = ops.stack([x * cosines - y * sines, y * cosines + x * sines], axis=-1)
+        return ops.cast(ops.reshape(turned, ops.shape(states)), states.dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LinearPositionBias(AttentionPositions):
+    """Lowers the score of a key by its distance from the query (ALiBi).
+
+    What is added is `-slope * |query position - key position|`, each head with
+    a slope of its own. There is nothing to learn and no longest length: models
+    trained on short sequences go on to longer ones. Under a causal mask it is
+    the bias of the paper; without one, keys to the right count as those to the
+    left. It is computed in float32 whatever the dtype policy.
+
+    Args:
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
+    Call arguments:
+        inputs: Products of queries and keys, a float tensor of shape
+            `(batch, num_heads, query_length, key_length)`.
+        start_index: Position of the first query, where that of the first key
+            is 0; an integer or an integer tensor of no dimensions.
+
+    Returns:
+        A tensor of the same shape as `inputs`.
+
+    Raises:
+        ValueError: If `inputs` do not have four axes.
+
+    Example:
+        >>> products = ops.zeros((1, 8, 1, 4))
+        >>> ops.convert_to_numpy(LinearPositionBias()(products, start_index=3))[0, 0]
+        array([[-1.5, -1. , -0.5,  0. ]], dtype=float32)
+
+    Reference:
+        [Press et al., 2021](https://arxiv.org/abs/2108.12409), section 3
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        if len(input_shape) != 4:
+            raise ValueError(
+                "`inputs` must have the shape "
+                "(batch, num_heads, query_length, key_length). "
+                f"Received: inputs of shape {tuple(input_shape)}."
+            )
+        self._slopes = head_slopes(input_shape[1])
+
+    def call(self, inputs, start_index=0):
+        queries, keys = (
+            ops.arange(length, dtype="int32") for length in ops.shape(inputs)[2:]
+        )
+        bias = self.bias(queries + ops.cast(start_index, "int32"), keys)
+        return ops.cast(ops.cast(inputs, "float32") + bias, inputs.dtype)
+
+    def bias(self, query_positions, key_positions):
+        query_positions, key_positions = (
+            ops.reshape(x, (-1,)) if len(x.shape) == 0 else x
+            for x in map(_as_integers, (query_positions, key_positions))
+        )
+        # (..., query, 1) - (..., 1, key)
+        distances = ops.abs(query_positions[..., :, None] - key_positions[..., None, :])
+        if len(distances.shape) == 3:
+            distances = distances[:, None]  # one for all heads
+        slopes = ops.convert_to_tensor(-self._slopes[:, None, None])
+        return ops.cast(distances, "float32") * slopes
+
+
+def head_slopes(num_heads: int):
+    """What each position of distance costs in each head, a float32 array.
+
+    For `n` heads, a power of two: `2 ** (-8 / n)` and its powers up to the
+    `n`-th. For other numbers: those of the next lower power of two, then every
+    other one of the next higher, as in the paper's code.
+    """
+    lower = 1 << (num_heads.bit_length() - 1)
+    slopes = 2.0 ** (-8 * np.arange(1, lower + 1) / lower)
+    between = 2.0 ** (-4 * np.arange(1, 2 * lower + 1, 2) / lower)
+    return np.append(slopes, between[: num_heads - lower]).astype("float32")
+
+
+def _as_integers(positions):
+    return ops.cast(ops.convert_to_tensor(positions), "int32")

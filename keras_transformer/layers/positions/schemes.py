@@ -1,0 +1,103 @@
+"""The ways to tell positions apart, by name or as layers."""
+
+import functools
+
+from keras import ops
+
+from keras_transformer.layers.layer_arguments import copy_layer
+from keras_transformer.layers.positions.encodings import (
+    LearnedPositionalEncoding,
+    SinusoidalPositionalEncoding,
+)
+from keras_transformer.layers.positions.relative import (
+    AttentionPositions,
+    LinearPositionBias,
+    RotaryEmbedding,
+)
+
+_SCHEMES = {
+    "sinusoidal": SinusoidalPositionalEncoding,
+    "rotary": RotaryEmbedding,
+    "linear_bias": LinearPositionBias,
+}
+
+
+def position_layer(positions, dtype=None, max_length: int | None = None):
+    """Makes the layer of a position scheme.
+
+    Args:
+        positions: `"sinusoidal"`, `"rotary"`, `"linear_bias"`; a layer that is
+            taken as a pattern, or its config; None for no positions.
+        dtype: Dtype policy of the new layer.
+        max_length: Number of positions, where that is known: then `"learned"`
+            is a scheme too.
+
+    Returns:
+        A new layer named "positions", not built, or None. `AttentionPositions`
+        act inside attention; any other layer is called on the inputs of the
+        stack, as `layer(inputs)`, and in cached decoding as
+        `layer(inputs, start_index)`, see `LearnedPositionalEncoding`.
+
+    Raises:
+        ValueError: If there is no scheme of that name.
+    """
+    if not isinstance(positions, str):
+        return copy_layer(positions, "positions", dtype)
+    schemes = dict(_SCHEMES)
+    if max_length is not None:
+        schemes["learned"] = functools.partial(LearnedPositionalEncoding, max_length)
+    if positions not in schemes:
+        raise ValueError(
+            f"`positions` must be one of {tuple(schemes)}, or a layer such as "
+            "`LearnedPositionalEncoding(max_length=512)`. "
+            f"Received: positions={positions!r}."
+        )
+    return schemes[positions](name="positions", dtype=dtype)
+
+
+def attention_positions(positions, dtype=None):
+    """As `position_layer`, of schemes that act inside attention only.
+
+    Raises:
+        ValueError: If the scheme is another.
+    """
+    layer = position_layer(positions, dtype)
+    if acts_on_inputs(layer):
+        raise ValueError(
+            "`positions` must act inside attention, as `RotaryEmbedding()` and "
+            "`LinearPositionBias()` do: call an encoding on the inputs before. "
+            f"Received: positions={positions!r}."
+        )
+    return layer
+
+
+def acts_on_inputs(layer) -> bool:
+    """Whether a layer of positions is called on inputs, not told to attention."""
+    return not isinstance(layer, AttentionPositions | None)
+
+
+def merge_positions(layer, states):
+    """Calls a layer of positions on states `(batch, length, hidden_dim)`, if any."""
+    return states if layer is None else layer(states)
+
+
+def merge_positions_at(layer, states, index):
+    """Calls a layer of positions, if any, on one step of several hypotheses.
+
+    Args:
+        layer: A layer that acts on inputs, or None.
+        states: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
+        index: Position that they all stand at, an integer tensor of no
+            dimensions, or of shape `(batch,)`.
+
+    Returns:
+        What the layer makes of `states`, of the shape that it gives.
+    """
+    if layer is None:
+        return states
+    batch, num_hypotheses, width = ops.shape(states)
+    index = ops.cast(index, "int32")
+    if len(index.shape) == 1:
+        index = ops.repeat(index, num_hypotheses)
+    states = layer(ops.reshape(states, (-1, 1, width)), start_index=index)
+    return ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))

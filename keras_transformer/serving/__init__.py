@@ -1,0 +1,5 @@
+"""Translators as SavedModels that TensorFlow Serving runs from string to string."""
+
+from keras_transformer.serving.saved_model import ServedTranslator, export_translator
+
+__all__ = ["ServedTranslator", "export_translator"]

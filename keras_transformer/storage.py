@@ -1,0 +1,115 @@
+"""Crash-safe writing: files and folders appear complete or not at all."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+_UNFINISHED = ".unfinished-"
+
+
+@contextlib.contextmanager
+def replace_file(path: str | os.PathLike) -> Iterator[Path]:
+    """Replaces a file by what the block writes, once that is on the disk.
+
+    If the block raises, or the process is killed, the file stays as it was.
+
+    Args:
+        path: The file, in a folder that is made if need be.
+
+    Yields:
+        The path to write to: in the same folder, with the same suffix.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with replace_file(f"{folder}/log.csv") as unfinished:
+        ...         _ = unfinished.write_text("epoch,loss")
+        ...     pathlib.Path(folder, "log.csv").read_text()
+        'epoch,loss'
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = _unfinished(path)
+    try:
+        yield unfinished
+        _flush(unfinished)
+        os.replace(unfinished, path)
+        _flush(path.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
+    """Adds the files that the block writes to a folder, once all are written.
+
+    They are moved in the order of their names: a reader that looks for the last
+    name finds all others.
+
+    Args:
+        folder: The folder, made if need be; its other files stay.
+
+    Yields:
+        An empty folder to write to.
+    """
+    folder = Path(folder)
+    with _temporary_folder(folder / "files") as unfinished:
+        yield unfinished
+        for path in sorted(unfinished.iterdir()):
+            _flush(path)
+            os.replace(path, folder / path.name)
+
+
+@contextlib.contextmanager
+def create_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """Creates a folder that appears under its name once the block has filled it.
+
+    Args:
+        path: The folder, which must not exist.
+
+    Yields:
+        An empty folder to write to, whose name begins with a dot.
+    """
+    with _temporary_folder(Path(path)) as unfinished:
+        yield unfinished
+        os.rename(unfinished, path)
+
+
+def remove_unfinished(folder: str | os.PathLike) -> None:
+    """Removes what killed processes left unfinished in a folder."""
+    for leftover in Path(folder).glob(f"{_UNFINISHED}*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Writes a UTF-8 file by `replace_file`, line ends as they are."""
+    with replace_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8", newline="")
+
+
+@contextlib.contextmanager
+def _temporary_folder(path):
+    unfinished = _unfinished(path)
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _unfinished(path):
+    return path.with_name(f"{_UNFINISHED}{os.getpid()}-{path.name}")
+
+
+def _flush(path):
+    """Waits until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,110 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.kernels.dense import compiled_for_processors, dense, match
+
+ROW = np.random.default_rng(0).normal(size=(1, 1, 8)).astype("float32")
+
+
+def layer_of(units=5, width=8, **settings):
+    layer = keras.layers.Dense(units, bias_initializer="glorot_normal", **settings)
+    layer.build((None, None, width))
+    return layer
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """The shapes of what dense layers are called with themselves."""
+    shapes, call = [], keras.layers.Dense.call
+
+    def spy(self, inputs, **kwargs):
+        shapes.append(tuple(inputs.shape))
+        return call(self, inputs, **kwargs)
+
+    monkeypatch.setattr(keras.layers.Dense, "call", spy)
+    return shapes
+
+
+@pytest.mark.parametrize(
+    "settings", [{"activation": "gelu"}, {"use_bias": False}], ids=str
+)
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_one_row_in_parts_is_what_the_layer_makes_of_it(settings, dtype, called):
+    layer = layer_of(**settings, dtype=dtype)
+    with compiled_for_processors():
+        outputs = dense(layer, ROW)
+    assert called == []
+    expected = layer(ROW)
+    assert outputs.dtype == expected.dtype
+    outputs, expected = (
+        ops.convert_to_numpy(ops.cast(one, "float32")) for one in (outputs, expected)
+    )
+    assert outputs.shape == expected.shape == (1, 1, 5)
+    tolerance = 1e-6 if dtype == "float32" else 0.02
+    np.testing.assert_allclose(outputs, expected, tolerance, tolerance)
+
+
+def quantized():
+    layer = layer_of()
+    layer.quantize("int8")
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("shape", "make"),
+    [
+        ((2, 1, 8), layer_of),
+        ((1, 2, 8), layer_of),
+        ((1, 8), layer_of),
+        ((1, 1, 6), lambda: layer_of(width=6)),
+        ((1, 1, 8), quantized),
+    ],
+    ids=["rows", "length", "axes", "odd_width", "quantized"],
+)
+def test_all_else_is_left_to_the_layer(shape, make):
+    layer, inputs = make(), np.ones(shape, "float32")
+    expected = ops.convert_to_numpy(layer(inputs))
+    with compiled_for_processors():
+        outputs = ops.convert_to_numpy(dense(layer, inputs))
+    np.testing.assert_array_equal(outputs, expected)
+
+
+def test_nothing_is_parted_unless_asked_for(called):
+    with compiled_for_processors():
+        pass
+    with compiled_for_processors(False):
+        dense(layer_of(), ROW)
+    dense(layer_of(), ROW)
+    assert called == [ROW.shape] * 2
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_queries_match_keys_as_they_do_otherwise(length):
+    random = np.random.default_rng(1)
+    query = random.normal(size=(2, 3, length, 5)).astype("float32")
+    key = random.normal(size=(2, 3, 7, 5)).astype("float32")
+    expected = np.einsum("bhqd,bhkd->bhqk", query, key)
+    for for_processors in (True, False):
+        with compiled_for_processors(for_processors):
+            products = ops.convert_to_numpy(match(query, key))
+        np.testing.assert_allclose(products, expected, 1e-5, 1e-5)
+
+
+@pytest.mark.needs_tensorflow
+def test_xla_parts_what_turns_out_to_be_one_row():
+    import tensorflow as tf
+
+    layer = layer_of()
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 1, 8])])
+    def compiled(states):
+        with compiled_for_processors():
+            return dense(layer, states)
+
+    for rows, is_parted in ((1, True), (3, False)):
+        states = tf.constant(np.repeat(ROW, rows, axis=0))
+        np.testing.assert_allclose(compiled(states), layer(states), 1e-6, 1e-6)
+        program = compiled.experimental_get_compiler_ir(states)("optimized_hlo")
+        assert ("f32[4,2,5]" in program) == is_parted

@@ -1,0 +1,156 @@
+import dataclasses
+
+import pytest
+import yaml
+from small_corpus import SETTINGS, write_recipe
+
+from keras_transformer.runs.recipe import (
+    DecodingSettings,
+    Recipe,
+    TrainingSettings,
+    shipped_recipes,
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write_recipe(tmp_path / "small.yaml")
+
+
+@pytest.mark.parametrize("name", ["demo", "multi30k"])
+def test_recipes_come_with_the_package(name):
+    assert name in shipped_recipes()
+    assert Recipe.load(name).training.epochs > 1
+
+
+def test_a_file_goes_before_a_shipped_recipe_of_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_recipe(tmp_path / "demo")
+    assert Recipe.load("demo").data.source == SETTINGS["data"]["source"]
+
+
+def test_what_a_recipe_leaves_out_has_a_default(path):
+    recipe = Recipe.load(path)
+    assert recipe.training.label_smoothing == TrainingSettings().label_smoothing
+    assert recipe.decoding == DecodingSettings(beam_width=2, average=2)
+
+
+def test_a_recipe_written_out_in_full_reads_the_same(path, tmp_path):
+    recipe = Recipe.load(path)
+    full = write_recipe(tmp_path / "full.yaml", recipe.to_dict())
+    assert Recipe.load(full) == recipe
+
+
+def test_one_option_changes_the_language_of_every_file(path):
+    data = Recipe.load(path, {"data.target": "cc", "data.folder": "text"}).data
+    for split, name in (("train", "train.cc"), ("validation", "val.cc")):
+        assert [str(p) for p in data.paths(split, "target")] == [f"text/{name}"]
+    assert str(data.paths("train", "source")[0]) == "text/train.aa"
+
+
+def test_a_side_may_be_in_several_files(path):
+    recipe = Recipe.load(path, {"data.train.source": ["one.{source}", "two"]})
+    names = [str(p) for p in recipe.data.paths("train", "source")]
+    assert names == ["one.aa", "two"]
+
+
+@pytest.mark.parametrize(
+    ("split", "side"), [("test", "target"), ("train", "tokenized")]
+)
+def test_files_that_a_recipe_does_not_name_are_asked_for(path, split, side):
+    recipe = Recipe.load(path, {"data.test": None})
+    with pytest.raises(ValueError, match=f"`data.{split}.{side}` must name files"):
+        recipe.data.paths(split, side)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("3e-3", 0.003), ("1", 1.0), ("0.5", 0.5)]
+)
+def test_numbers_may_be_written_in_any_way(path, text, number):
+    rate = Recipe.load(path, {"training.learning_rate": yaml.safe_load(text)})
+    assert rate.training.learning_rate == number
+    assert isinstance(rate.training.learning_rate, float)
+
+
+def test_only_what_differs_from_the_preset_overrides_it(path):
+    assert Recipe.load(path).model.overrides() == {
+        name: value for name, value in SETTINGS["model"].items() if name != "preset"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("training.epoch", 3, "no setting `training.epoch`. Did you mean .*epochs`"),
+        ("speed", 3, "no setting `speed`. There are `data`, `tokenizer`"),
+        ("speed.limit", 3, "no setting `speed`"),
+        ("data.train.goal", "x", "no setting `data.train.goal`"),
+        ("training.epochs.many", 3, "no setting `training.epochs.many`"),
+        ("training.epochs", "many", "`training.epochs` must be an integer, at least 1"),
+        ("training.epochs", 2.5, "`training.epochs` must be an integer"),
+        ("training.epochs", True, "`training.epochs` must be an integer"),
+        ("training.epochs", 0, "at least 1. Received: 0"),
+        ("training.learning_rate", "fast", "must be a number, at least 0"),
+        ("training.learning_rate", float("nan"), "must be a number, at least 0"),
+        ("training.jit_compile", 1, "`training.jit_compile` must be true or false"),
+        ("training.precision", None, "`training.precision` must be text"),
+        ("data.train.source", [1], "must be text or a list of texts"),
+        ("training", 3, "`training` must be a section of settings"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_file(path, name, value, message):
+    with pytest.raises(ValueError, match=f"small.yaml: .*{message}"):
+        Recipe.load(path, {name: value})
+
+
+def test_a_setting_without_default_must_be_there(tmp_path):
+    data = {key: value for key, value in SETTINGS["data"].items() if key != "target"}
+    path = write_recipe(tmp_path / "small.yaml", {**SETTINGS, "data": data})
+    with pytest.raises(ValueError, match="small.yaml: `data.target` is missing"):
+        Recipe.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"data: [\n", "small.yaml:2 is no YAML"),
+        (b"data: {a: b: c}\n", "small.yaml:1 is no YAML"),
+        (b"\xff\xfe\xfa", "small.yaml is not UTF-8"),
+        (b"", "small.yaml must hold settings"),
+        (b"- a\n- b\n", "small.yaml must hold settings"),
+    ],
+)
+def test_what_is_no_yaml_is_told_with_its_line(path, text, message):
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=message):
+        Recipe.load(path)
+
+
+def test_an_unknown_recipe_is_told_which_there_are(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no recipe. .*: demo, multi30k"):
+        Recipe.load(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("training.epochs", 7), ("decoding.average", 1), ("data.folder", "elsewhere")],
+)
+def test_some_settings_may_change_when_a_run_goes_on(path, name, value):
+    assert Recipe.load(path).differences(Recipe.load(path, {name: value})) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("training.seed", 7, "training.seed was 1 and is 7"),
+        ("model.hidden_dim", 12, "model.hidden_dim was 8 and is 12"),
+        ("data.target", "cc", "data.target was bb and is cc"),
+    ],
+)
+def test_others_make_another_run(path, name, value, line):
+    assert Recipe.load(path).differences(Recipe.load(path, {name: value})) == [line]
+
+
+def test_settings_cannot_be_changed_in_place(path):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Recipe.load(path).training.epochs = 3

@@ -1,0 +1,90 @@
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_transformer.runs import Run, train
+
+
+def last_weights(run):
+    checkpoints = run.checkpoints()
+    return [v.numpy() for v in checkpoints.load(checkpoints.latest()).variables]
+
+
+def rows_without_time(run):
+    return [{**row, "seconds": None} for row in run.log.rows()]
+
+
+def test_every_epoch_has_a_row_and_a_checkpoint(trained):
+    assert [int(row["epoch"]) for row in trained.log.rows()] == [1, 2, 3]
+    names = [path.name for path in trained.checkpoints().paths()]
+    assert names == ["epoch-0001.keras", "epoch-0002.keras", "epoch-0003.keras"]
+
+
+def test_a_row_tells_all_that_was_measured(trained):
+    for row in trained.log.rows():
+        bleu = row.pop("val_bleu")
+        assert bool(bleu) == (row["epoch"] == "2")  # bleu_every is 2
+        assert all(np.isfinite(float(value)) for value in row.values())
+
+
+def test_the_learning_rate_rises_while_warming_up(trained):
+    rates = [float(row["learning_rate"]) for row in trained.log.rows()]
+    assert 0 < rates[0] < rates[1] < rates[2] < 1e-3
+
+
+def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not(trained, load, tmp_path):
+    shutil.copytree(trained.folder, tmp_path / "cut")
+    run = Run(tmp_path / "cut")
+    last = run.checkpoints().paths()[-1]
+    last.write_bytes(last.read_bytes()[:1000])
+    with pytest.warns(UserWarning, match="epoch-0003.keras: skipped"):
+        train(load(**{"training.epochs": 3}), run.folder)
+    assert rows_without_time(run) == rows_without_time(trained)
+    for weight, wanted in zip(last_weights(run), last_weights(trained), strict=True):
+        np.testing.assert_array_equal(weight, wanted)
+
+
+def test_a_run_that_goes_on_cools_down_where_it_ends_now(trained, load, tmp_path):
+    shutil.copytree(trained.folder, tmp_path / "copy")
+    longer = {"training.epochs": 4, "training.cooldown_epochs": 1}
+    rows = rows_without_time(train(load(**longer), tmp_path / "copy"))
+    assert rows[:3] == rows_without_time(trained)
+    assert float(rows[3]["learning_rate"]) == 0
+
+
+def test_a_finished_run_is_not_trained_again(trained, load, tmp_path):
+    shutil.copytree(trained.folder, tmp_path / "copy")
+    run = train(load(**{"training.epochs": 3}), tmp_path / "copy")
+    assert run.log.rows() == trained.log.rows()
+
+
+def test_without_a_whole_checkpoint_nothing_is_overwritten(trained, load, tmp_path):
+    shutil.copytree(trained.folder, tmp_path / "copy")
+    run = Run(tmp_path / "copy")
+    for path in run.checkpoints().paths():
+        path.write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="skipped"),
+        pytest.raises(ValueError, match="no whole checkpoint to go on from"),
+    ):
+        train(load(**{"training.epochs": 3}), run.folder)
+    assert run.log.rows() == trained.log.rows()
+
+
+def test_two_vocabularies_and_a_training_that_ends_without_gain(load, tmp_path):
+    recipe = load(
+        **{
+            "data.target": "cc",
+            "tokenizer.shared": False,
+            "training.learning_rate": 1e-12,
+            "training.early_stopping": 1,
+            "training.epochs": 7,
+            "training.bleu_every": None,
+        }
+    )
+    run = train(recipe, tmp_path / "run")
+    assert len(run.log.rows()) == 2
+    config = run.translator().model.get_config()
+    assert config["target_vocabulary_size"] == 29
+    assert len(train(recipe, run.folder).log.rows()) == 2
