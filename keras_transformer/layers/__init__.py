@@ -19,14 +19,12 @@ from keras_transformer.layers.masks import causal_mask, padding_mask
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
 from keras_transformer.layers.pooling import AttentionPooling
-from keras_transformer.layers.positions.encodings import (
-    LearnedPositionalEncoding,
-    SinusoidalPositionalEncoding,
-)
-from keras_transformer.layers.positions.relative import (
+from keras_transformer.layers.positions import (
     AttentionPositions,
+    LearnedPositionalEncoding,
     LinearPositionBias,
     RotaryEmbedding,
+    SinusoidalPositionalEncoding,
 )
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.score_functions import (

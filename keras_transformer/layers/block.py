@@ -10,7 +10,7 @@ from keras_transformer.kernels.layer_norm import LayerNormalization
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.multi_head import MultiHeadAttention
-from keras_transformer.layers.positions.schemes import (
+from keras_transformer.layers.positions import (
     acts_on_inputs,
     attention_positions,
     merge_positions_at,

@@ -12,7 +12,7 @@ from keras_transformer.layers.cache import (
 )
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.masks import causal_mask
-from keras_transformer.layers.positions.encodings import check_position_range
+from keras_transformer.layers.positions import check_position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

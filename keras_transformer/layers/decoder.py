@@ -11,7 +11,7 @@ from keras_transformer.layers.cache import (
     step_through,
     write_step,
 )
-from keras_transformer.layers.positions.encodings import check_position_range
+from keras_transformer.layers.positions import check_position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -14,7 +14,7 @@ from keras_transformer.layers.attention import (
     split_heads,
 )
 from keras_transformer.layers.layer_arguments import copy_layer, layer_config
-from keras_transformer.layers.positions.schemes import attention_positions
+from keras_transformer.layers.positions import attention_positions
 from keras_transformer.layers.score_functions import Attention
 
 

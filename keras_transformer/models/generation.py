@@ -8,7 +8,7 @@ from keras_transformer.checks import check_integer_ids
 from keras_transformer.decoding import GreedySearch, Hypotheses
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.layers.cache import cache_lengths, lengthen_cache
-from keras_transformer.layers.positions.encodings import check_position_range
+from keras_transformer.layers.positions import check_position_range
 
 MOST_COMPILED = 64  # pairs of search and length, the latest of which are kept
 

@@ -11,8 +11,8 @@ from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.causal_decoder import CausalDecoder
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions.encodings import check_position_range
-from keras_transformer.layers.positions.schemes import (
+from keras_transformer.layers.positions import (
+    check_position_range,
     merge_positions,
     merge_positions_at,
 )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_transformer.layers.layer_arguments import layer_config
-from keras_transformer.layers.positions.schemes import (
+from keras_transformer.layers.positions import (
     acts_on_inputs,
     position_layer,
 )

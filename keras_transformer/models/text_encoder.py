@@ -6,7 +6,7 @@ from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.positions.schemes import merge_positions
+from keras_transformer.layers.positions import merge_positions
 from keras_transformer.models.settings import (
     TokenModel,
     check_special_ids,

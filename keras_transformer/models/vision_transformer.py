@@ -8,7 +8,7 @@ from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.positions.schemes import merge_positions
+from keras_transformer.layers.positions import merge_positions
 from keras_transformer.models.settings import (
     SettingsModel,
     name_of,

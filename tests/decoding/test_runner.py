@@ -14,10 +14,11 @@ from keras_transformer.decoding import (
     GreedySearch,
     MaximumLength,
     Sampling,
+    runner,
 )
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.layers import LearnedPositionalEncoding, cache
-from keras_transformer.models import LanguageModel, Transformer, compiled_search
+from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.models.generation import GenerationMixin
 
 MAX_LENGTH = 13
@@ -139,7 +140,7 @@ def test_halves_of_a_batch_side_by_side_find_what_it_finds(monkeypatch):
     ids, scores = SearchRunner(model, search, MAX_LENGTH)(inputs, tables)
     assert set(model.rows) == {17}
     model.rows.clear()
-    monkeypatch.setattr(compiled_search, "FEWEST_ROWS", 17)
+    monkeypatch.setattr(runner, "FEWEST_ROWS", 17)
     halves = SearchRunner(model, search, MAX_LENGTH, patience=0.0)(inputs, tables)
     assert set(model.rows) == {9, 4, 2, 1}
     np.testing.assert_array_equal(halves[0], ids)
@@ -313,7 +314,7 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         np.testing.assert_array_equal(found.ids, expected.ids)
         np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
         traces.append(model.num_steps)
-    assert model._compiled_search.cache_info().misses == 1
+    assert model._runner.cache_info().misses == 1
     if keras.backend.backend() != "torch":  # which compiles nothing
         assert traces == [traces[0]] * 4
     with pytest.raises(ValueError, match="2 sequences for 3 sentences"):

@@ -47,7 +47,7 @@ CONTROLS = (
     kt.decoding.BannedIds([1]),
     kt.decoding.ForcedPrefix([7, 5]),
 )
-SERVING = Path(__file__).parent / "serving"
+SERVING = Path(__file__).parent
 SENTENCEPIECE_OPS = {
     "SentencepieceOp",
     "SentencepieceTokenizeOp",

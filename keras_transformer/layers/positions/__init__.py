@@ -1,1 +1,33 @@
-"""The ways to tell positions apart: on the inputs, or inside attention."""
+"""Positions: encodings of the inputs, and position-dependent attention."""
+
+from keras_transformer.layers.positions.encodings import (
+    LearnedPositionalEncoding,
+    SinusoidalPositionalEncoding,
+    check_position_range,
+)
+from keras_transformer.layers.positions.relative import (
+    AttentionPositions,
+    LinearPositionBias,
+    RotaryEmbedding,
+)
+from keras_transformer.layers.positions.schemes import (
+    acts_on_inputs,
+    attention_positions,
+    merge_positions,
+    merge_positions_at,
+    position_layer,
+)
+
+__all__ = [
+    "AttentionPositions",
+    "LearnedPositionalEncoding",
+    "LinearPositionBias",
+    "RotaryEmbedding",
+    "SinusoidalPositionalEncoding",
+    "acts_on_inputs",
+    "attention_positions",
+    "check_position_range",
+    "merge_positions",
+    "merge_positions_at",
+    "position_layer",
+]
