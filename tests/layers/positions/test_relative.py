@@ -16,7 +16,7 @@ from keras_transformer.layers import (
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
 )
-from keras_transformer.layers.positions import head_slopes
+from keras_transformer.layers.positions.relative import head_slopes
 
 BATCH, LENGTH, MEMORY_LENGTH, HEADS, KEY_DIM, WIDTH = 2, 5, 7, 3, 4, 6
 RANDOM = np.random.default_rng(0)
