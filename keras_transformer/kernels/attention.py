@@ -1,103 +1,43 @@
-"""Attention in memory linear in the length, where no scores are asked for.
+"""Attention without materialised scores: fused kernels, and blocks of queries.
 
-The scores of long inputs take more room than all the rest of a model: as many
-numbers as there are pairs of a query and a key. Who does not ask for them need
-not hold them. Queries are read in blocks, one after the other, and the gradient
-computes the scores of each block again.
+The plain form is `layers.scaled_dot_product_attention`. Its scores hold a number for
+every pair of a query and a key: for long inputs more than all the rest of a model.
+If scores are not requested, they are never materialised as a whole. Queries are read
+block by block, and the gradient computes the scores of each block again.
 """
 
 import math
-from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import (
-    join_masks,
-    scaled_dot_product_attention,
-    shares_of_keys,
-)
+from keras_transformer.kernels import target
+from keras_transformer.kernels.dense import query_key_products
+from keras_transformer.kernels.softmax import attention_weights
 
-WHOLE = 1024  # as many queries and keys are read whole
-BLOCK = 128  # queries
+MAX_UNBLOCKED_LENGTH = 1024  # queries and keys that are read in one block
+BLOCK_LENGTH = 128  # queries
 
 
-class Masks(NamedTuple):
-    """The masks of one call, joined for no more queries than are at hand."""
-
-    query_mask: Any = None  # (batch, query)
-    key_mask: Any = None  # (batch, key)
-    attention_mask: Any = None  # (batch, query, key) or (batch, heads, query, key)
-    is_causal: bool = False
-
-    def of(self, queries, keys, rows=None):
-        """Which keys may be attended to.
-
-        Args:
-            queries: Tensor of shape `(batch, heads, query_length, dim)`.
-            keys: Tensor of shape `(batch, heads, key_length, dim)`.
-            rows: The queries that are asked about, an integer tensor of shape
-                `(rows,)`; all of them unless given. Those beyond the last are
-                as the last.
-
-        Returns:
-            A boolean tensor that broadcasts to
-            `(batch, heads, rows, key_length)`, or None where there is no mask.
-        """
-
-        def chosen(mask):
-            if mask is None or rows is None:
-                return mask
-            return ops.take(mask, ops.minimum(rows, ops.shape(mask)[2] - 1), axis=2)
-
-        causal, attention_mask = None, self.attention_mask
-        if self.is_causal:
-            positions = ops.arange(ops.shape(queries)[2]) if rows is None else rows
-            causal = positions[:, None] >= ops.arange(ops.shape(keys)[2])
-            causal = causal[None, None]
-        if attention_mask is not None and len(attention_mask.shape) == 3:
-            attention_mask = attention_mask[:, None]
-        query_mask, key_mask = self.query_mask, self.key_mask
-        return join_masks(
-            chosen(None if query_mask is None else query_mask[:, None, :, None]),
-            None if key_mask is None else key_mask[:, None, None, :],
-            causal,
-            chosen(attention_mask),
-        )
-
-    def clear(self, *states):
-        """Zeroes what no query may read, since `0 * nan` would reach them all.
-
-        Args:
-            *states: Tensors of shape `(batch, heads, key_length, dim)`.
-
-        Returns:
-            A list of as many.
-        """
-        if self.key_mask is None:
-            return list(states)
-        return [ops.where(self.key_mask[:, None, :, None], x, 0) for x in states]
-
-
-def attend_without_scores(queries, keys, values, masks=None, bias_of=None):
+def attend(queries, keys, values, masks, bias_of=None):
     """Computes the outputs of `scaled_dot_product_attention`, and them alone.
 
-    Short inputs are read as they are when scores are asked for, or on JAX and
-    PyTorch by the kernel that does it in one go. More than a million pairs of a
-    query and a key are read by blocks of queries: then memory grows with
-    the length and not with its square, in the gradient too.
+    Up to `MAX_UNBLOCKED_LENGTH ** 2` pairs of a query and a key are computed at
+    once, by Keras's fused kernel where it gives the same numbers. More pairs are
+    computed by blocks of queries: memory grows with the length rather than with its
+    square, in the gradient too.
 
     Args:
         queries: Float tensor of shape `(batch, heads, query_length, key_dim)`.
         keys: Float tensor of shape `(batch, heads, key_length, key_dim)`.
         values: Float tensor of shape `(batch, heads, key_length, value_dim)`.
-        masks: `Masks`. A query that may attend to nothing reads zeros; keys and
-            values that its `key_mask` hides may hold anything.
+        masks: `layers.masks.AttentionMasks`. A query that may attend to nothing
+            gets zeros; keys and values that are masked may hold anything.
         bias_of: Function of the positions of queries, an integer tensor of
             shape `(rows,)`, and of keys, `(key_length,)`. Returns what is added
             to the scaled products, a float tensor that broadcasts to
-            `(batch, heads, rows, key_length)`, or None. Nothing that it
-            computes with is learned.
+            `(batch, heads, rows, key_length)`, or None. It must not depend on
+            weights that are trained.
 
     Returns:
         The outputs, of shape `(batch, heads, query_length, value_dim)`.
@@ -107,116 +47,122 @@ def attend_without_scores(queries, keys, values, masks=None, bias_of=None):
         the gradient: [Dao et al., 2022](https://arxiv.org/abs/2205.14135),
         appendix B.2
     """
-    masks = Masks() if masks is None else masks
+    num_queries, num_keys = ops.shape(queries)[2], ops.shape(keys)[2]
 
     def bias(rows=None):
         if bias_of is None:
             return None
-        rows = ops.arange(ops.shape(queries)[2]) if rows is None else rows
-        return bias_of(rows, ops.arange(ops.shape(keys)[2]))
+        rows = ops.arange(num_queries) if rows is None else rows
+        return bias_of(rows, ops.arange(num_keys))
 
-    # Divided first: the product would overflow the integers of TensorFlow's shapes.
-    is_long = (ops.shape(queries)[2] / WHOLE) * (ops.shape(keys)[2] / WHOLE) > 1
-    if keras.backend.backend() == "jax" and not isinstance(is_long, bool):
-        is_long = False  # Nothing is computed: Keras asks for the shape.
+    # Divided before they are multiplied: TensorFlow's shapes are 32-bit integers.
+    is_long = (num_queries / MAX_UNBLOCKED_LENGTH) * (
+        num_keys / MAX_UNBLOCKED_LENGTH
+    ) > 1
+    if target.is_jax() and not isinstance(is_long, bool):
+        is_long = False  # Keras only asks for the output's shape, by symbolic lengths.
     if is_long is False:
-        of_all = bias()
-        if _suits_fused_kernel(queries, values, of_all):
-            return _read_by_kernel(queries, keys, values, masks, of_all)
-    return _read(queries, keys, values, masks, bias, is_long)
+        whole_bias = bias()
+        if _suits_fused_kernel(queries, values, whole_bias):
+            return _attend_fused(queries, keys, values, masks, whole_bias)
+    return _attend(queries, keys, values, masks, bias, is_long)
 
 
-def _read_by_kernel(queries, keys, values, masks, bias):
-    keys, values = masks.clear(keys, values)
-    mask, attends = masks.of(queries, keys), None
+def _suits_fused_kernel(queries, values, bias):
+    """Whether `ops.dot_product_attention` gives the same numbers, and faster."""
+    dtype = keras.backend.standardize_dtype(queries.dtype)
+    if target.is_torch():  # its kernel rounds the bias to the dtype of the queries
+        return bias is None or dtype == "float32"
+    # JAX's kernels ignore the bias, need values as wide as keys, and mask by adding a
+    # number that float16 products can exceed.
+    same_width = queries.shape[-1] == values.shape[-1]
+    return target.is_jax() and bias is None and same_width and dtype != "float16"
+
+
+def _attend_fused(queries, keys, values, masks, bias):
+    keys, values = masks.zero_masked(keys, values)
+    mask, has_keys = masks.combined(ops.shape(queries)[2], ops.shape(keys)[2]), None
     if mask is not None:
-        attends = ops.any(mask, axis=-1, keepdims=True)
-        mask = ops.logical_or(mask, ops.logical_not(attends))
-        if keras.backend.backend() == "torch":
-            # Its own number for what is masked is one that float16 can outdo.
-            hidden = ops.where(mask, 0.0, -math.inf)
-            bias, mask = hidden if bias is None else bias + hidden, None
+        has_keys = ops.any(mask, axis=-1, keepdims=True)
+        mask = ops.logical_or(mask, ops.logical_not(has_keys))
+        if target.is_torch():
+            # The number that PyTorch masks with is one that float16 can exceed.
+            masked = ops.where(mask, 0.0, -math.inf)
+            bias, mask = masked if bias is None else bias + masked, None
     # (batch, heads, length, dim) -> (batch, length, heads, dim)
     queries, keys, values = (
         ops.transpose(x, (0, 2, 1, 3)) for x in (queries, keys, values)
     )
     outputs = ops.dot_product_attention(queries, keys, values, bias=bias, mask=mask)
     outputs = ops.transpose(outputs, (0, 2, 1, 3))
-    return outputs if attends is None else ops.where(attends, outputs, 0)
+    return outputs if has_keys is None else ops.where(has_keys, outputs, 0)
 
 
-def _suits_fused_kernel(queries, values, bias):
-    """Whether `ops.dot_product_attention` gives the same numbers, and sooner."""
-    dtype = keras.backend.standardize_dtype(queries.dtype)
-    if keras.backend.backend() == "torch":  # it rounds the bias as the queries are
-        return bias is None or dtype == "float32"
-    # Under JAX kernels exist that leave out the bias, take values as wide as keys
-    # only, and hide by adding a number that float16 can outdo.
-    same_width = queries.shape[-1] == values.shape[-1]
-    suits = bias is None and same_width and dtype != "float16"
-    return keras.backend.backend() == "jax" and suits
+def _attend(queries, keys, values, masks, bias_of, is_long):
+    """Attention with its gradient written out, by blocks if the inputs are long.
 
-
-def _read(queries, keys, values, masks, bias_of, is_long):
-    """As `scaled_dot_product_attention`; by blocks, if the inputs are long.
-
-    Short inputs keep their scores for the gradient. It is written out for them
-    too: TensorFlow would select again by every mask, though a share of nothing
-    has no slope, and warns of every condition that it derives a gradient of
-    (`is_long` is a tensor where the lengths are not known yet).
+    Short inputs keep their attention weights for the gradient. Theirs is written out
+    as well, since TensorFlow's would select by every mask again, although a weight of
+    zero has no gradient. `is_long` is a tensor where the trace does not know the
+    lengths; TensorFlow warns when it derives the gradient of such a condition.
     """
 
     @ops.custom_gradient
-    def read(queries, keys, values):
-        keys, values = masks.clear(keys, values)
+    def attend_to(queries, keys, values):
+        keys, values = masks.zero_masked(keys, values)
         scale = 1 / math.sqrt(queries.shape[-1])
-        num_queries = ops.shape(queries)[2]
-        num_blocks = (num_queries + BLOCK - 1) // BLOCK
-        missing = num_blocks * BLOCK - num_queries
+        num_queries, num_keys = ops.shape(queries)[2], ops.shape(keys)[2]
+        num_blocks = (num_queries + BLOCK_LENGTH - 1) // BLOCK_LENGTH
+        missing = num_blocks * BLOCK_LENGTH - num_queries
         padding = [[0, 0], [0, 0], [0, missing], [0, 0]]
 
-        def shares(query, i):
-            rows = i * BLOCK + ops.arange(BLOCK)
-            products = ops.matmul(query, ops.swapaxes(keys, -1, -2))
-            return shares_of_keys(
-                products, masks.of(queries, keys, rows), bias_of(rows)
-            )
+        def weights_of(scaled_queries, rows=None):
+            products = query_key_products(scaled_queries, keys)
+            mask = masks.combined(num_queries, num_keys, rows)
+            return attention_weights(products, mask, bias_of(rows))
 
-        def by_blocks():
+        def block_weights(scaled_queries, i):
+            rows = i * BLOCK_LENGTH + ops.arange(BLOCK_LENGTH)
+            return weights_of(scaled_queries, rows)
+
+        def outputs_by_blocks():
             padded = ops.pad(queries, padding)
 
-            def read_block(i, outputs):
-                of_block = ops.matmul(shares(_block(padded, i) * scale, i), values)
-                return _append(outputs, of_block)
+            def attend_block(i, outputs):
+                weights = block_weights(_block(padded, i) * scale, i)
+                return _append(outputs, ops.matmul(weights, values))
 
             shape = (*ops.shape(padded)[:3], values.shape[-1])
             start = ops.zeros(shape, values.dtype)
-            outputs = ops.fori_loop(0, num_blocks, read_block, start)
+            outputs = ops.fori_loop(0, num_blocks, attend_block, start)
             return outputs[:, :, :num_queries], queries[..., :0]
 
-        def whole():
-            return scaled_dot_product_attention(
-                queries, keys, values, masks.of(queries, keys), bias_of()
-            )
+        def outputs_at_once():
+            weights = weights_of(queries * scale)
+            return ops.matmul(weights, values), weights
 
-        outputs, scores = _choose(is_long, by_blocks, whole)
+        outputs, weights = _cond(is_long, outputs_by_blocks, outputs_at_once)
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
 
-            def by_blocks():
-                padded, slope = (ops.pad(x, padding) for x in (queries, upstream))
+            def gradients_by_blocks():
+                padded = ops.pad(queries, padding)
+                padded_upstream = ops.pad(upstream, padding)
 
-                def read_block(i, so_far):
-                    of_queries, of_keys, of_values = so_far
-                    query = _block(padded, i) * scale
-                    slopes = _slopes(
-                        query, keys, values, shares(query, i), _block(slope, i)
+                def add_block(i, so_far):
+                    scaled = _block(padded, i) * scale
+                    of_queries, of_keys, of_values = _gradients(
+                        scaled,
+                        keys,
+                        values,
+                        block_weights(scaled, i),
+                        _block(padded_upstream, i),
                     )
                     return (
-                        _append(of_queries, slopes[0] * scale),
-                        of_keys + ops.cast(slopes[1], "float32"),
-                        of_values + ops.cast(slopes[2], "float32"),
+                        _append(so_far[0], of_queries * scale),
+                        so_far[1] + ops.cast(of_keys, "float32"),
+                        so_far[2] + ops.cast(of_values, "float32"),
                     )
 
                 start = (
@@ -224,48 +170,53 @@ def _read(queries, keys, values, masks, bias_of, is_long):
                     ops.zeros_like(keys, "float32"),
                     ops.zeros_like(values, "float32"),
                 )
-                slopes = ops.fori_loop(0, num_blocks, read_block, start)
+                of_queries, of_keys, of_values = ops.fori_loop(
+                    0, num_blocks, add_block, start
+                )
                 return (
-                    slopes[0][:, :, :num_queries],
-                    ops.cast(slopes[1], keys.dtype),
-                    ops.cast(slopes[2], values.dtype),
+                    of_queries[:, :, :num_queries],
+                    ops.cast(of_keys, keys.dtype),
+                    ops.cast(of_values, values.dtype),
                 )
 
-            def whole():
-                slopes = _slopes(queries * scale, keys, values, scores, upstream)
-                return (slopes[0] * scale, *slopes[1:])
+            def gradients_at_once():
+                of_queries, *others = _gradients(
+                    queries * scale, keys, values, weights, upstream
+                )
+                return (of_queries * scale, *others)
 
-            return _choose(is_long, by_blocks, whole)
+            return _cond(is_long, gradients_by_blocks, gradients_at_once)
 
         return outputs, gradient
 
-    return read(queries, keys, values)
+    return attend_to(queries, keys, values)
 
 
-def _choose(condition, yes, no):
+def _cond(condition, if_true, if_false):
     if isinstance(condition, bool):
-        return yes() if condition else no()
-    return ops.cond(condition, yes, no)
+        return if_true() if condition else if_false()
+    return ops.cond(condition, if_true, if_false)
 
 
-def _slopes(queries, keys, values, shares, upstream):
-    """The gradient of `softmax(queries keys^T) values`, `shares` the softmax."""
-    of_shares = ops.matmul(upstream, ops.swapaxes(values, -1, -2))
-    weights, of_shares = (ops.cast(x, "float32") for x in (shares, of_shares))
-    mean = ops.sum(weights * of_shares, axis=-1, keepdims=True)
-    of_products = ops.cast(weights * (of_shares - mean), queries.dtype)
+def _gradients(queries, keys, values, weights, upstream):
+    """Gradients of `weights values`, `weights` being `softmax(queries keys^T)`."""
+    of_weights = ops.matmul(upstream, ops.swapaxes(values, -1, -2))
+    weights32, of_weights = (ops.cast(x, "float32") for x in (weights, of_weights))
+    mean = ops.sum(weights32 * of_weights, axis=-1, keepdims=True)
+    of_products = ops.cast(weights32 * (of_weights - mean), queries.dtype)
     return (
         ops.matmul(of_products, keys),
         ops.matmul(ops.swapaxes(of_products, -1, -2), queries),
-        ops.matmul(ops.swapaxes(shares, -1, -2), upstream),
+        ops.matmul(ops.swapaxes(weights, -1, -2), upstream),
     )
 
 
 def _block(states, i):
     batch, heads, _, dim = ops.shape(states)
-    return ops.slice(states, (0, 0, i * BLOCK, 0), (batch, heads, BLOCK, dim))
+    start = (0, 0, i * BLOCK_LENGTH, 0)
+    return ops.slice(states, start, (batch, heads, BLOCK_LENGTH, dim))
 
 
 def _append(states, block):
-    """Fills `states` from the end: after all blocks the first has come to the front."""
-    return ops.concatenate([states[:, :, BLOCK:], block], axis=2)
+    """Appends a block and drops the first: after all blocks, all are in order."""
+    return ops.concatenate([states[:, :, BLOCK_LENGTH:], block], axis=2)

@@ -1,44 +1,49 @@
-"""Products of one row, where XLA compiles for processors.
+"""Single-row matrix products under XLA on CPU.
 
-What such a product takes is the time to read a matrix, once.
+Such a product takes as long as reading its matrix once, and XLA does that with one
+thread, or copies the matrix first. These functions give XLA the same product in a
+form that it reads with all cores. Plain forms: `layer(states)`, and
+`matmul(query, transpose(key))`.
 """
 
 from keras import ops
 
 from keras_transformer.kernels import target
 
-PARTS = 4  # of a kernel; 2 and 8 were no faster
+KERNEL_SLICES = 4  # measured: 2 and 8 were no faster
 
 
 def dense(layer, states):
-    """Calls a dense layer, with one row in parts.
+    """Calls a dense layer; a single row is multiplied slice by slice.
 
-    XLA leaves a product of one row to one processor, which reads slower than the
-    memory can be read. Of a batch of matrices it gives each processor some. In
-    graph mode that takes longer than the whole.
+    XLA computes a product of one row on one core, but spreads a batch of matrices
+    over all of them. So the kernel is cut into a batch of slices, whose products
+    are summed.
 
     Args:
         layer: A `keras.layers.Dense`.
-        states: Float tensor of shape `(batch, length, width)`. Where the trace
-            does not know the batch, XLA still knows it when it compiles.
+        states: Float tensor of shape `(batch, length, width)`. A batch size that is
+            unknown in the trace is known when XLA compiles.
 
     Returns:
-        What the layer makes of them.
+        The layer's outputs, of shape `(batch, length, units)`.
     """
     rows, width = ops.shape(states)[0], states.shape[-1]
     if (
-        not target.xla_compiles_for_cpu()
-        or states.shape[1:-1] != (1,)
+        states.shape[1:-1] != (1,)
         or (isinstance(rows, int) and rows != 1)
-        or width % PARTS
+        or width % KERNEL_SLICES
         or layer.quantization_mode
+        or not target.xla_compiles_for_cpu()
     ):
         return layer(states)
-    parts = PARTS if isinstance(rows, int) else ops.where(rows == 1, PARTS, 1)
-    dtype, width_of_part = layer.compute_dtype, width // parts
+    slices = KERNEL_SLICES
+    if not isinstance(rows, int):
+        slices = ops.where(rows == 1, KERNEL_SLICES, 1)
+    dtype, slice_width = layer.compute_dtype, width // slices
     kernel = ops.cast(layer.kernel, dtype)
-    kernel = ops.reshape(kernel, (parts, width_of_part, layer.units))
-    states = ops.reshape(ops.cast(states, dtype), (rows, parts, width_of_part))
+    kernel = ops.reshape(kernel, (slices, slice_width, layer.units))
+    states = ops.reshape(ops.cast(states, dtype), (rows, slices, slice_width))
     products = ops.matmul(ops.transpose(states, (1, 0, 2)), kernel)
     outputs = ops.reshape(ops.sum(products, axis=0), (rows, 1, layer.units))
     if layer.use_bias:
@@ -46,10 +51,11 @@ def dense(layer, states):
     return outputs if layer.activation is None else layer.activation(outputs)
 
 
-def match(query, key):
-    """Multiplies every query with every key.
+def query_key_products(query, key):
+    """Computes `query key^T`.
 
-    Of one query, XLA would copy the keys across first.
+    For a single query XLA would write a transposed copy of all keys. Transposing the
+    query and the product instead costs nothing.
 
     Args:
         query: Float tensor of shape `(..., query_length, dim)`.

@@ -1,4 +1,4 @@
-"""Dropout that spends one random byte on each element."""
+"""Dropout that draws one random byte for each element."""
 
 import keras
 from keras import ops
@@ -10,20 +10,19 @@ LEVELS = 256  # of a byte
 class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout` with a quarter of the random numbers.
 
-    Where there is no accelerator, random numbers are what dropout costs. A
-    random integer of 32 bits decides here on four elements, a byte on each, so
-    the share that is dropped is `rate` to the nearest 256th, and at least one
-    256th of a `rate` above zero. What is kept is scaled by just that share, so
-    the expectation of every element stays as it was.
+    On a CPU, dropout spends its time on random numbers. Here a random 32-bit integer
+    decides on four elements, one byte for each. So `rate` is rounded to a multiple of
+    1/256, and to no less than 1/256 if it is above zero. Kept elements are scaled by
+    the rounded rate, so that the expectation of every element is unchanged.
 
     Args:
-        rate: Share of the elements to set to zero in training.
+        rate: Fraction of the elements to set to zero in training.
         seed: Seed of the random numbers.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Float tensor of any shape.
-        training: Whether to drop out.
+        training: Whether to apply dropout.
 
     Returns:
         A tensor of the shape of `inputs`.
@@ -56,7 +55,7 @@ class Dropout(keras.layers.Dropout):
 
     def _random_bytes(self, inputs):
         size = ops.size(inputs)
-        # A last axis of one: `ops.view` widens only one that is known.
+        # `ops.view` needs a last axis of known size, here 1.
         shape = ((size + 3) // 4, 1)
         words = keras.random.randint(
             shape, -(2**31), 2**31 - 1, "int32", seed=self.seed_generator

@@ -1,4 +1,4 @@
-"""Layer normalisation with a gradient of few passes."""
+"""Layer normalisation with a gradient that takes fewer passes over memory."""
 
 import keras
 from keras import ops
@@ -6,10 +6,10 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """`keras.layers.LayerNormalization` over the last axis, of fewer operations.
+    """`keras.layers.LayerNormalization` over the last axis, in fewer passes.
 
-    The numbers are the same. The gradient is written out, so that it goes over
-    arrays of the size of the states less often than the one that a backend
+    The numbers are the same. The gradient is written out: it reads and writes
+    arrays of the size of the states less often than the gradient that a backend
     derives.
 
     Args:
@@ -49,7 +49,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
 
 def normalize(inputs, gamma, beta, epsilon):
-    """Brings the last axis to mean `beta` and standard deviation `gamma`.
+    """Normalises the last axis to mean `beta` and standard deviation `gamma`.
 
     Args:
         inputs: Float32 tensor of shape `(..., hidden_dim)`.
@@ -68,11 +68,11 @@ def normalize(inputs, gamma, beta, epsilon):
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             product = upstream * normal
-            # No products with a vector: XLA computes one anew wherever it is used.
+            # No matrix-vector products: XLA would recompute them at every use.
             of_normal = upstream * gamma
             mean = ops.mean(of_normal, axis=-1, keepdims=True)
-            slope = ops.mean(product * gamma, axis=-1, keepdims=True)
-            of_inputs = (of_normal - mean - normal * slope) * scale
+            projection = ops.mean(product * gamma, axis=-1, keepdims=True)
+            of_inputs = (of_normal - mean - normal * projection) * scale
             positions = tuple(range(len(inputs.shape) - 1))
             return of_inputs, ops.sum(product, positions), ops.sum(upstream, positions)
 

@@ -1,14 +1,14 @@
-"""Softmax that gives masked entries exactly nothing."""
+"""Softmax over masked scores, in float32, without NaN in rows that are all masked."""
 
 from keras import ops
 
 
 def masked_softmax(scores, mask=None):
-    """Softmax over the last axis that gives masked positions exactly nothing.
+    """Softmax over the last axis that gives masked positions exactly zero.
 
-    A row that may attend to nothing comes out as zeros rather than as an
-    even mixture of what it must not see. The exponentials are taken in
-    float32 whatever the dtype of `scores`.
+    A row in which everything is masked becomes zeros, where a softmax over large
+    negative numbers would spread evenly over what is masked. Exponentials are
+    computed in float32 whatever the dtype of `scores`.
 
     Args:
         scores: Float tensor of shape `(..., query, key)`.
@@ -22,8 +22,26 @@ def masked_softmax(scores, mask=None):
     scores = ops.cast(scores, "float32")
     if mask is not None:
         scores = ops.where(mask, scores, -1e30)
-    # Keras warns of a softmax over a single position, whose share is all.
+    # Keras warns about a softmax over an axis of length one, which is all ones.
     weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)
     if mask is not None:
         weights = ops.where(mask, weights, 0.0)
     return ops.cast(weights, dtype)
+
+
+def attention_weights(products, mask=None, bias=None):
+    """Computes `softmax(products + bias)`, the attention weights.
+
+    Args:
+        products: Float tensor of shape `(..., query, key)`.
+        mask: As in `masked_softmax`.
+        bias: Float tensor that broadcasts to the shape of `products`. It is added
+            in float32: in half precision a large bias would round the products away.
+
+    Returns:
+        A tensor of the shape and dtype of `products`.
+    """
+    dtype = products.dtype
+    if bias is not None:
+        products = ops.cast(products, "float32") + ops.cast(bias, "float32")
+    return ops.cast(masked_softmax(products, mask), dtype)

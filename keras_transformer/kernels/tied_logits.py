@@ -1,27 +1,53 @@
-"""Logits from an embedding table, with a gradient that transposes no table."""
+"""Logits by the table of an embedding, without transposed copies of the table.
+
+The plain form is `matmul(states, transpose(table))`.
+"""
 
 from keras import ops
 
 
 def tied_logits(states, table):
-    """Multiplies every state, `(..., dim)`, with every vector, `(size, dim)`.
+    """Computes `states table^T`, with a gradient that never transposes the table.
 
-    The gradient is written out: that of the table, as a backend derives it, would
-    lie across and be turned, a copy of the size of the table.
+    The gradient of the table, as a backend derives it, would be computed transposed
+    and then copied, an array of the size of the table.
+
+    Args:
+        states: Float tensor of shape `(..., dim)`.
+        table: Float tensor of shape `(size, dim)`.
+
+    Returns:
+        A tensor of shape `(..., size)`.
     """
     size, dim = table.shape
 
     @ops.custom_gradient
-    def match_rows(rows, table):
-        # As a batch of one, for which TensorFlow has the quicker kernel.
-        products = ops.matmul(rows[None], ops.swapaxes(table[None], -1, -2))
+    def product(rows, table):
+        # As a batch of one, for which TensorFlow has the faster kernel.
+        logits = ops.matmul(rows[None], ops.swapaxes(table[None], -1, -2))
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             of_table = ops.matmul(ops.transpose(upstream), rows)
             return ops.matmul(upstream, table), of_table
 
-        return ops.reshape(products, (-1, size)), gradient
+        return ops.reshape(logits, (-1, size)), gradient
 
-    products = match_rows(ops.reshape(states, (-1, dim)), table)
-    return ops.reshape(products, (*ops.shape(states)[:-1], size))
+    logits = product(ops.reshape(states, (-1, dim)), table)
+    return ops.reshape(logits, (*ops.shape(states)[:-1], size))
+
+
+def transposed_once(table):
+    """Returns a function that computes `states table^T` fast for few states.
+
+    A product of few rows with a transposed table is slow, so the transposed table is
+    written once.
+    """
+    size, dim = table.shape
+    transposed = ops.transpose(table)
+
+    def logits(states):
+        rows = ops.matmul(ops.reshape(states, (-1, dim)), transposed)
+        return ops.reshape(rows, (*ops.shape(states)[:-1], size))
+
+    return logits

@@ -1,9 +1,9 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
-Reading order: `masks`, `positions`, `embeddings`, `attention`,
-`score_functions`, `attention_positions`, `position_schemes`, `linear_memory`,
-`multi_head`, `feed_forward`, `residual`, `part`, `encoder`, `cached_steps`, `decoder`,
-`causal`, `pooling`, `patches`.
+Reading order: `masks`, `positions`, `embeddings`, `attention`, `score_functions`,
+`multi_head`, `feed_forward`, `residual`, `block`, `stack`, `encoder`, `cache`,
+`decoder`, `causal_decoder`, `pooling`, `patches`. What is written for speed alone is in
+`keras_transformer.kernels`.
 """
 
 from keras_transformer.layers.attention import (

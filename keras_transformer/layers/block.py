@@ -1,29 +1,32 @@
-"""What encoder and decoder, their blocks and stacks, have in common."""
+"""What the blocks of encoders and decoders share: their settings and sub-layers."""
 
 import inspect
 
 import keras
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.dropout import Dropout
-from keras_transformer.kernels.layer_norm import LayerNormalization
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.multi_head import MultiHeadAttention
-from keras_transformer.layers.positions import (
-    acts_on_inputs,
-    attention_positions,
-    merge_positions_at,
-    position_layer,
-)
+from keras_transformer.layers.positions import attention_positions
 from keras_transformer.layers.residual import Residual
 
 
-class TransformerPart(keras.layers.Layer):
-    """What encoder and decoder, their blocks and stacks have in common.
+class TransformerBlock(keras.layers.Layer):
+    """Base class of encoder and decoder blocks, and of their stacks.
 
-    A base class, not for use by itself: the settings of a block, under the
-    names that `get_config` returns.
+    Args:
+        num_heads: Number of attention heads; divides `hidden_dim`.
+        intermediate_dim: Inner width of the feed-forward network.
+        dropout: Fraction of each sub-layer's outputs dropped in training.
+        normalize_first: Whether to normalise the inputs of each sub-layer
+            (pre-norm) rather than the sum after it (the paper's post-norm).
+        activation: Inner activation of the feed-forward network.
+        epsilon: Added to the variance in the normalisation.
+        positions: How self-attention uses positions: `"rotary"`,
+            `"linear_bias"`, or a layer such as `RotaryEmbedding()`, which is
+            copied. None: not at all; the inputs may contain them.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
     """
 
     def __init__(
@@ -59,13 +62,9 @@ class TransformerPart(keras.layers.Layer):
             "positions": self.positions,
         }
 
-    def _attention(self, name, *shapes, positions=None):
+    def _build_attention(self, name, *shapes, positions=None):
         hidden_dim = shapes[0][-1]
-        if hidden_dim % self.num_heads:
-            raise ValueError(
-                "`num_heads` must divide the width of the inputs. "
-                f"Received: num_heads={self.num_heads}, hidden_dim={hidden_dim}."
-            )
+        check_heads_divide(self.num_heads, hidden_dim)
         layer = MultiHeadAttention(
             self.num_heads,
             hidden_dim // self.num_heads,
@@ -76,7 +75,7 @@ class TransformerPart(keras.layers.Layer):
         layer.build(*shapes)
         return layer
 
-    def _feed_forward(self, shape):
+    def _build_feed_forward(self, shape):
         layer = FeedForward(
             self.intermediate_dim,
             self.activation,
@@ -86,7 +85,7 @@ class TransformerPart(keras.layers.Layer):
         layer.build(shape)
         return layer
 
-    def _residual(self, name, shape):
+    def _build_residual(self, name, shape):
         layer = Residual(
             self.dropout,
             self.normalize_first,
@@ -96,6 +95,11 @@ class TransformerPart(keras.layers.Layer):
         )
         layer.build(shape)
         return layer
+
+    def _feed_forward(self, states, training=None):
+        """The feed-forward sub-layer with its residual connection."""
+        residual = self._transform_residual
+        return residual.add(states, self._transform(residual.prepare(states)), training)
 
     def compute_output_spec(self, inputs, *args, **kwargs):
         # Keras would trace `call`, which takes a second for every few blocks.
@@ -116,72 +120,10 @@ class TransformerPart(keras.layers.Layer):
         }
 
 
-class TransformerStack(TransformerPart):
-    """What encoder and decoder have in common: blocks, one after the other.
-
-    A base class, not for use by itself. Positions that act inside attention
-    are handed on to the blocks; others are merged into the inputs, and the
-    sums dropped out.
-    """
-
-    def __init__(
-        self,
-        num_layers: int,
-        num_heads: int,
-        intermediate_dim: int,
-        positions=None,
-        **kwargs,
-    ):
-        super().__init__(num_heads, intermediate_dim, **kwargs)
-        check_positive_integers(num_layers=num_layers)
-        self.num_layers = num_layers
-        self.positions = position_layer(positions, self.dtype_policy)
-        self._is_merged = acts_on_inputs(self.positions)
-
-    def _build_stack(self, block_class, inputs_shape, *other_shapes):
-        settings = self._block_settings()
-        if self._is_merged:
-            settings["positions"] = None
-            self.positions.build(inputs_shape)
-            inputs_shape = self.positions.compute_output_shape(inputs_shape)
-            self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
-        self.blocks = [
-            block_class(**settings, name=f"block_{i}", dtype=self.dtype_policy)
-            for i in range(self.num_layers)
-        ]
-        for block in self.blocks:
-            block.build(inputs_shape, *other_shapes)
-        self._norm = self._final_norm(inputs_shape)
-
-    def _final_norm(self, shape):
-        """Pre-norm leaves the last sum unnormalised: the stack mends that."""
-        if not self.normalize_first:
-            return None
-        layer = LayerNormalization(
-            self.epsilon, name="final_norm", dtype=self.dtype_policy
+def check_heads_divide(num_heads: int, hidden_dim: int) -> None:
+    """Raises `ValueError` unless `num_heads` divides `hidden_dim`."""
+    if hidden_dim % num_heads:
+        raise ValueError(
+            "`num_heads` must divide the width of the inputs. "
+            f"Received: num_heads={num_heads}, hidden_dim={hidden_dim}."
         )
-        layer.build(shape)
-        return layer
-
-    def _enter(self, inputs, training=None):
-        if not self._is_merged:
-            return inputs
-        return self._dropout(self.positions(inputs), training=training)
-
-    def _enter_step(self, inputs, index):
-        return (
-            merge_positions_at(self.positions, inputs, index)
-            if self._is_merged
-            else inputs
-        )
-
-    def _leave(self, states):
-        return states if self._norm is None else self._norm(states)
-
-    def _output_shape(self, inputs_shape):
-        if not self._is_merged:
-            return inputs_shape
-        return self.positions.compute_output_shape(inputs_shape)
-
-    def get_config(self):
-        return {**super().get_config(), "num_layers": self.num_layers}

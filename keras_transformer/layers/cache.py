@@ -1,25 +1,29 @@
-"""What blocks and stacks that decode step by step have in common.
+"""The key/value cache of step-by-step decoding.
 
 A cache holds the keys and the values of one block, each of shape
-`(batch, num_heads, max_length, num_hypotheses * dim)`; `decoding.cache` tells
-who wrote what into it. (With an axis of its own for a single hypothesis, XLA takes
-the cache for one of another layout, and copies it twice a step.)
+`(batch, num_heads, max_length, num_hypotheses * dim)`. Its size is fixed; a step
+writes one position. `decoding.cache` keeps track of which hypothesis wrote what.
+(With a separate axis for the hypotheses, XLA would give a cache of one hypothesis
+another layout, and copy it twice in every step.)
 """
 
 import keras
 from keras import ops
 
-# What a step reads costs little up to about so many entries for each sentence.
-FEW_ENTRIES = 128
+from keras_transformer.kernels.cache_rows import write_rows
+
+# Up to about this many entries for each sentence, a step reads the cache for free.
+MIN_ENTRIES = 128
 
 
 def cache_lengths(max_length, num_hypotheses):
-    """How long a cache is to be, one after the other: twice as long each time.
+    """The lengths that a growing cache has one after the other, each twice the last.
 
-    A step reads all of the cache, full or not. What lengthens it is a copy, once.
+    A step reads the whole cache, full or not, so a cache starts short. Lengthening
+    it is one copy.
     """
     length = 1
-    while length * num_hypotheses < FEW_ENTRIES:
+    while length * num_hypotheses < MIN_ENTRIES:
         length *= 2
     lengths = []
     while length < max_length:
@@ -28,8 +32,15 @@ def cache_lengths(max_length, num_hypotheses):
     return [*lengths, max_length]
 
 
+def empty_cache(keys, num_hypotheses, max_length):
+    """A cache for keys and values like `keys`, `(batch, heads, length, dim)`."""
+    batch, heads, _, dim = ops.shape(keys)
+    empty = ops.zeros((batch, heads, max_length, num_hypotheses * dim), keys.dtype)
+    return {"keys": empty, "values": empty}
+
+
 def lengthen_cache(cache, length):
-    """Makes room for `length` positions in a structure of caches."""
+    """Extends every cache of a nested structure to `length` positions."""
 
     def pad(states):
         missing = length - states.shape[2]
@@ -38,19 +49,11 @@ def lengthen_cache(cache, length):
     return keras.tree.map_structure(pad, cache)
 
 
-def empty_cache(keys, num_hypotheses, max_length):
-    """Makes room for keys and values like `keys`, `(batch, heads, length, dim)`."""
-    batch, heads, _, dim = ops.shape(keys)
-    shape = (batch, heads, max_length, num_hypotheses * dim)
-    empty = ops.zeros(shape, keys.dtype)
-    return {"keys": empty, "values": empty}
-
-
 def write_step(cache, index, keys, values):
     """Writes what every hypothesis adds at position `index`.
 
     Args:
-        cache: Keys and values, see above.
+        cache: A cache of keys and values.
         index: Position, an integer tensor.
         keys: Float tensor of shape `(batch, num_heads, num_hypotheses, dim)`.
         values: Float tensor of the same shape.
@@ -58,21 +61,9 @@ def write_step(cache, index, keys, values):
     Returns:
         The new cache.
     """
-    batch, heads, max_length, _ = ops.shape(cache["keys"])
-    rows = ops.arange(batch * heads)[:, None] * max_length + index
-
-    def write(states, new):
-        # One row for each head: a copy and few writes, where a choice between
-        # old and new would compute every entry.
-        width = states.shape[-1]
-        table = ops.scatter_update(
-            ops.reshape(states, (-1, width)), rows, ops.reshape(new, (-1, width))
-        )
-        return ops.reshape(table, ops.shape(states))
-
     return {
-        "keys": write(cache["keys"], keys),
-        "values": write(cache["values"], values),
+        "keys": write_rows(cache["keys"], index, keys),
+        "values": write_rows(cache["values"], index, values),
     }
 
 
@@ -85,21 +76,6 @@ def cache_entries(cache, num_hypotheses):
 
 
 def cache_positions(max_length, num_hypotheses):
-    """Where the entries of a cache stand, in the order (position, hypothesis)."""
+    """Positions of the entries of a cache, in the order (position, hypothesis)."""
     positions = ops.arange(max_length)[:, None]
     return ops.reshape(ops.broadcast_to(positions, (max_length, num_hypotheses)), (-1,))
-
-
-def step_through(blocks, states, memory, memory_mask, cache, index, visible):
-    """Decodes one position through all blocks, by the `step` of each.
-
-    Returns:
-        The states after the last block, and the new cache.
-    """
-    new_cache = []
-    for block, block_memory, block_cache in zip(blocks, memory, cache, strict=True):
-        states, block_cache = block.step(
-            states, block_memory, memory_mask, block_cache, index, visible
-        )
-        new_cache.append(block_cache)
-    return states, new_cache

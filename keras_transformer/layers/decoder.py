@@ -1,46 +1,40 @@
-"""The decoder: every position reads what was written, and the memory."""
+"""The decoder: every position attends to the target before it, and to the memory."""
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.block import TransformerPart, TransformerStack
+from keras_transformer.layers.block import TransformerBlock
 from keras_transformer.layers.cache import (
     cache_entries,
     cache_positions,
     empty_cache,
-    step_through,
     write_step,
 )
 from keras_transformer.layers.positions import check_position_range
+from keras_transformer.layers.stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class DecoderBlock(TransformerPart):
-    """Masked self-attention, cross-attention and the feed-forward network.
+class DecoderBlock(TransformerBlock):
+    """Causal self-attention, cross-attention and the feed-forward network.
 
     Args:
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward network.
-        dropout: Share of each sub-layer's outputs dropped in training.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (pre-norm) rather than the sum after it (the paper's post-norm).
-        activation: Inner activation of the feed-forward network.
-        epsilon: Added to the variance in the normalisation.
-        positions: How self-attention tells positions apart: `"rotary"`,
-            `"linear_bias"`, or a layer, such as `RotaryEmbedding()`, taken as a
-            pattern. None: it does not, unless the inputs do.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
+            `normalize_first`, `activation`, `epsilon`, `positions` (of the
+            self-attention), `name`, `dtype`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, target_length, hidden_dim)`.
-        memory: What the encoder made of the source, a float tensor of shape
+        memory: The encoder's outputs, a float tensor of shape
             `(batch, source_length, memory_dim)`.
         inputs_mask: Boolean tensor of shape `(batch, target_length)`, False at
             padding; the Keras mask of `inputs` unless given.
         memory_mask: Boolean tensor of shape `(batch, source_length)`; the Keras
             mask of `memory` unless given.
         return_attention_scores: Whether to return the scores too.
-        training: Whether to drop out.
+        training: Whether to apply dropout.
 
     Returns:
         The outputs, of the shape of `inputs`, and on request the scores of
@@ -61,20 +55,22 @@ class DecoderBlock(TransformerPart):
     """
 
     def build(self, inputs_shape, memory_shape):
-        self._self_attention = self._attention(
+        self._self_attention = self._build_attention(
             "self_attention", inputs_shape, inputs_shape, positions=self.positions
         )
-        self._self_attention_residual = self._residual(
+        self._self_attention_residual = self._build_residual(
             "self_attention_residual", inputs_shape
         )
-        self._cross_attention = self._attention(
+        self._cross_attention = self._build_attention(
             "cross_attention", inputs_shape, memory_shape
         )
-        self._cross_attention_residual = self._residual(
+        self._cross_attention_residual = self._build_residual(
             "cross_attention_residual", inputs_shape
         )
-        self._transform = self._feed_forward(inputs_shape)
-        self._transform_residual = self._residual("feed_forward_residual", inputs_shape)
+        self._transform = self._build_feed_forward(inputs_shape)
+        self._transform_residual = self._build_residual(
+            "feed_forward_residual", inputs_shape
+        )
 
     def call(
         self,
@@ -85,36 +81,25 @@ class DecoderBlock(TransformerPart):
         return_attention_scores=False,
         training=None,
     ):
-        def attend(states):
-            return self._self_attention(
-                states,
-                states,
-                value_mask=inputs_mask,
-                use_causal_mask=True,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
+        settings = {
+            "return_attention_scores": return_attention_scores,
+            "training": training,
+        }
+        queries = self._self_attention_residual.prepare(inputs)
+        attended = self._self_attention(
+            queries, queries, value_mask=inputs_mask, use_causal_mask=True, **settings
+        )
+        outputs, *self_scores = attended if return_attention_scores else (attended,)
+        states = self._self_attention_residual.add(inputs, outputs, training)
 
-        def attend_to_memory(states):
-            return self._cross_attention(
-                states,
-                memory,
-                value_mask=memory_mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
+        queries = self._cross_attention_residual.prepare(states)
+        attended = self._cross_attention(
+            queries, memory, value_mask=memory_mask, **settings
+        )
+        outputs, *cross_scores = attended if return_attention_scores else (attended,)
+        states = self._cross_attention_residual.add(states, outputs, training)
 
-        outputs = self._self_attention_residual(
-            inputs, sublayer=attend, training=training
-        )
-        states, *self_scores = outputs if return_attention_scores else (outputs,)
-        outputs = self._cross_attention_residual(
-            states, sublayer=attend_to_memory, training=training
-        )
-        states, *cross_scores = outputs if return_attention_scores else (outputs,)
-        states = self._transform_residual(
-            states, sublayer=self._transform, training=training
-        )
+        states = self._feed_forward(states, training)
         if return_attention_scores:
             return (states, *self_scores, *cross_scores)
         return states
@@ -125,7 +110,7 @@ class DecoderBlock(TransformerPart):
         Args:
             memory: Float tensor of shape `(batch, source_length, memory_dim)`.
             num_hypotheses: Number of hypotheses decoded for each sentence.
-            max_length: Number of target positions that the cache has room for.
+            max_length: Number of target positions that the cache can hold.
 
         Returns:
             The projected memory (keys and values of the cross-attention) and
@@ -140,48 +125,45 @@ class DecoderBlock(TransformerPart):
         """Decodes one position of every hypothesis; equals `call` there.
 
         The hypotheses of a sentence are the queries of one attention over the
-        whole cache, so that they share the memory and none is ever copied.
+        whole cache: they share the memory, and no hypothesis is ever copied.
 
         Args:
             inputs: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
             memory: Projected memory from `start`.
-            memory_mask: Boolean tensor of shape `(batch, source_length)`.
+            memory_mask: Boolean tensor of shape `(batch, source_length)`, or None.
             cache: Cache from `start` or the last `step`.
             index: Position that is decoded, an integer tensor.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
-                max_length, num_hypotheses)`: whether a hypothesis may see what
-                slot j wrote at position t, in the order (hypothesis, t, j).
+                max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
+                hypothesis `i` may attend to what slot `j` wrote at position `t`.
 
         Returns:
             The outputs, of the shape of `inputs`, and the new cache.
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
-        entries = max_length * num_hypotheses
-        mask = ops.reshape(visible, (batch, 1, num_hypotheses, entries))
-        written = {}
+        mask = ops.reshape(
+            visible, (batch, 1, num_hypotheses, max_length * num_hypotheses)
+        )
+        queries = self._self_attention_residual.prepare(inputs)
+        keys, values = self._self_attention.project(queries, positions=index)
+        cache = write_step(cache, index, keys, values)
+        outputs, _ = self._self_attention.attend(
+            queries,
+            *cache_entries(cache, num_hypotheses),
+            mask,
+            query_positions=index,
+            key_positions=cache_positions(max_length, num_hypotheses),
+        )
+        states = self._self_attention_residual.add(inputs, outputs)
 
-        def attend(states):
-            projected = self._self_attention.project(states, positions=index)
-            written.update(write_step(cache, index, *projected))
-            return self._self_attention.attend(
-                states,
-                *cache_entries(written, num_hypotheses),
-                mask,
-                query_positions=index,
-                key_positions=cache_positions(max_length, num_hypotheses),
-            )[0]
-
-        def attend_to_memory(states):
-            mask = None if memory_mask is None else memory_mask[:, None, None, :]
-            return self._cross_attention.attend(
-                states, memory["keys"], memory["values"], mask
-            )[0]
-
-        states = self._self_attention_residual(inputs, sublayer=attend)
-        states = self._cross_attention_residual(states, sublayer=attend_to_memory)
-        states = self._transform_residual(states, sublayer=self._transform)
-        return states, written
+        mask = None if memory_mask is None else memory_mask[:, None, None, :]
+        queries = self._cross_attention_residual.prepare(states)
+        outputs, _ = self._cross_attention.attend(
+            queries, memory["keys"], memory["values"], mask
+        )
+        states = self._cross_attention_residual.add(states, outputs)
+        return self._feed_forward(states), cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -192,27 +174,12 @@ class Decoder(TransformerStack):
         num_layers: Number of blocks.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
-        dropout: Share of each sub-layer's outputs dropped in training.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (pre-norm) rather than the sum after it (the paper's post-norm).
-        activation: Inner activation of the feed-forward networks.
-        epsilon: Added to the variance in the normalisation.
-        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
-            `"linear_bias"`, or a layer, such as
-            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
-            None: they are not, unless in the inputs.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        positions: How positions enter; see `Encoder`.
+        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
+            `normalize_first`, `activation`, `epsilon`, `name`, `dtype`.
 
     Call arguments:
-        inputs: Float tensor of shape `(batch, target_length, hidden_dim)`.
-        memory: What the encoder made of the source, a float tensor of shape
-            `(batch, source_length, memory_dim)`.
-        inputs_mask: Boolean tensor of shape `(batch, target_length)`, False at
-            padding; the Keras mask of `inputs` unless given.
-        memory_mask: Boolean tensor of shape `(batch, source_length)`; the Keras
-            mask of `memory` unless given.
-        return_attention_scores: Whether to return the scores too.
-        training: Whether to drop out.
+        As in `DecoderBlock`.
 
     Returns:
         The outputs, of the shape of `inputs`, and on request the scores of
@@ -245,7 +212,7 @@ class Decoder(TransformerStack):
         return_attention_scores=False,
         training=None,
     ):
-        states, all_scores = self._enter(inputs, training), []
+        states, all_scores = self._merge_positions(inputs, training), []
         for block in self.blocks:
             outputs = block(
                 states,
@@ -257,28 +224,23 @@ class Decoder(TransformerStack):
             )
             states, *scores = outputs if return_attention_scores else (outputs,)
             all_scores.append(scores)
-        states = self._leave(states)
+        states = self._normalize(states)
         if return_attention_scores:
             return (states, *map(ops.stack, zip(*all_scores, strict=True)))
         return states
 
     def start(self, memory, num_hypotheses, max_length):
-        """Prepares cached decoding: lists of what `DecoderBlock.start` gives."""
-        if self._is_merged:
+        """Prepares cached decoding: a list of memories and one of caches.
+
+        Each element is what `DecoderBlock.start` returns for one block.
+        """
+        if self._merges_positions:
             check_position_range(self.positions, max_length)
         started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
         memories, caches = zip(*started, strict=True)
         return list(memories), list(caches)
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
-        """Decodes one position through all blocks, as `DecoderBlock.step`."""
-        states, cache = step_through(
-            self.blocks,
-            self._enter_step(inputs, index),
-            memory,
-            memory_mask,
-            cache,
-            index,
-            visible,
-        )
-        return self._leave(states), cache
+        """Decodes one position through all blocks; see `DecoderBlock.step`."""
+        states = self._merge_positions_at(inputs, index)
+        return self._step_blocks(states, memory, memory_mask, cache, index, visible)

@@ -1,4 +1,4 @@
-"""Token ids to vectors, and vectors back to a score for every token."""
+"""Token embeddings, and logits by the same table."""
 
 import math
 
@@ -6,18 +6,17 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_integer_ids
-from keras_transformer.kernels.tied_logits import tied_logits
+from keras_transformer.kernels.tied_logits import tied_logits, transposed_once
 from keras_transformer.layers.masks import padding_mask
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
-    """Embeds tokens, and with the same table scores them.
+    """Embeds tokens, and computes logits with the same table.
 
-    Vectors are multiplied by the square root of `hidden_dim`, so that they
-    stand out against the positions added to them. The mask of the real tokens
-    travels with the outputs. Called with `reverse=True` the layer is the
-    linear map before the softmax, its weights tied to the embedding.
+    Vectors are multiplied by the square root of `hidden_dim`, as in the paper. The
+    outputs carry the Keras mask of the real tokens. Called with `reverse=True`, the
+    layer is the linear map before the softmax, its weights tied to the embedding.
 
     Args:
         vocabulary_size: Number of tokens.
@@ -28,11 +27,11 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     Call arguments:
         inputs: Integer tensor of shape `(batch, length)`; with `reverse`,
             float tensor of shape `(batch, length, hidden_dim)`.
-        reverse: Whether to score tokens rather than to embed them.
+        reverse: Whether to compute logits rather than to embed tokens.
 
     Returns:
         A tensor of shape `(batch, length, hidden_dim)`; with `reverse`, float32
-        logits of shape `(batch, length, vocabulary_size)`, products of the
+        logits of shape `(batch, length, vocabulary_size)`, multiplied in the
         layer's compute dtype.
 
     Raises:
@@ -54,7 +53,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         super().__init__(
             vocabulary_size,
             hidden_dim,
-            # With the factor of `call`, vectors of unit variance.
+            # Unit variance, after the multiplication in `call`.
             embeddings_initializer=keras.initializers.RandomNormal(
                 stddev=hidden_dim**-0.5
             ),
@@ -67,32 +66,23 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False):
         if reverse:
-            # Keras would multiply in the dtype of the table wherever a model calls.
+            # Inside a model, Keras would multiply in the dtype of the table.
             table = ops.cast(self.embeddings, self.compute_dtype)
             return ops.cast(tied_logits(inputs, table), "float32")
         check_integer_ids(inputs)
         return super().call(inputs) * math.sqrt(self.hidden_dim)
 
     def logits_function(self):
-        """Prepares scoring tokens again and again, a few vectors at a time.
-
-        A product of few rows with a table that lies across is slow, so the
-        table is turned beforehand.
+        """Prepares computing logits many times, for a few states at a time.
 
         Returns:
-            A function of states that returns what a call with `reverse=True`
-            does.
+            A function of states that returns the same as a call with
+            `reverse=True`.
         """
         if self.quantization_mode:
             return lambda states: self(states, reverse=True)
-        table = ops.transpose(ops.cast(self.embeddings, self.compute_dtype))
-
-        def score(states):
-            rows = ops.reshape(states, (-1, self.hidden_dim))
-            logits = ops.cast(ops.matmul(rows, table), "float32")
-            return ops.reshape(logits, (*ops.shape(states)[:-1], self.vocabulary_size))
-
-        return score
+        logits = transposed_once(ops.cast(self.embeddings, self.compute_dtype))
+        return lambda states: ops.cast(logits(states), "float32")
 
     def compute_mask(self, inputs, previous_mask=None):
         if "int" in keras.backend.standardize_dtype(inputs.dtype):
@@ -101,7 +91,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def compute_output_spec(self, inputs, reverse=False):
         spec = super().compute_output_spec(inputs, reverse)
-        # The base class promises the compute dtype in both directions.
+        # The base class reports the compute dtype in both directions.
         return keras.KerasTensor(spec.shape, "float32") if reverse else spec
 
     def get_config(self):

@@ -1,28 +1,27 @@
-"""The encoder: every position reads every other."""
+"""The encoder: every position attends to every other."""
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.block import TransformerPart, TransformerStack
+from keras_transformer.layers.block import TransformerBlock
+from keras_transformer.layers.stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class EncoderBlock(TransformerPart):
-    """Self-attention, then the feed-forward network, each with its residual.
-
-    With `use_causal_mask` it is the block of a decoder-only language model.
+class EncoderBlock(TransformerBlock):
+    """Self-attention and the feed-forward network, each with a residual connection.
 
     Args:
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward network.
-        dropout: Share of each sub-layer's outputs dropped in training.
+        dropout: Fraction of each sub-layer's outputs dropped in training.
         normalize_first: Whether to normalise the inputs of each sub-layer
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward network.
         epsilon: Added to the variance in the normalisation.
-        positions: How self-attention tells positions apart: `"rotary"`,
-            `"linear_bias"`, or a layer, such as `RotaryEmbedding()`, taken as a
-            pattern. None: it does not, unless the inputs do.
+        positions: How self-attention uses positions: `"rotary"`,
+            `"linear_bias"`, or a layer such as `RotaryEmbedding()`, which is
+            copied. None: not at all; the inputs may contain them.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -30,10 +29,11 @@ class EncoderBlock(TransformerPart):
         mask: Boolean tensor of shape `(batch, length)`, False at padding; the
             Keras mask of `inputs` unless given.
         attention_mask: Boolean tensor of shape `(batch, length, length)`, which
-            key each query may attend to, beside the other masks.
-        use_causal_mask: Whether positions attend only to those before them.
+            key each query may attend to, in addition to the other masks.
+        use_causal_mask: Whether positions attend only to themselves and to those
+            before them.
         return_attention_scores: Whether to return the scores too.
-        training: Whether to drop out.
+        training: Whether to apply dropout.
 
     Returns:
         The outputs, of the shape of `inputs`, and on request the scores, of
@@ -52,14 +52,16 @@ class EncoderBlock(TransformerPart):
     """
 
     def build(self, input_shape):
-        self._self_attention = self._attention(
+        self._self_attention = self._build_attention(
             "self_attention", input_shape, input_shape, positions=self.positions
         )
-        self._self_attention_residual = self._residual(
+        self._self_attention_residual = self._build_residual(
             "self_attention_residual", input_shape
         )
-        self._transform = self._feed_forward(input_shape)
-        self._transform_residual = self._residual("feed_forward_residual", input_shape)
+        self._transform = self._build_feed_forward(input_shape)
+        self._transform_residual = self._build_residual(
+            "feed_forward_residual", input_shape
+        )
 
     def call(
         self,
@@ -70,24 +72,19 @@ class EncoderBlock(TransformerPart):
         return_attention_scores=False,
         training=None,
     ):
-        def attend(states):
-            return self._self_attention(
-                states,
-                states,
-                value_mask=mask,
-                attention_mask=attention_mask,
-                use_causal_mask=use_causal_mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-
-        outputs = self._self_attention_residual(
-            inputs, sublayer=attend, training=training
+        states = self._self_attention_residual.prepare(inputs)
+        attended = self._self_attention(
+            states,
+            states,
+            value_mask=mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
         )
-        states, *scores = outputs if return_attention_scores else (outputs,)
-        states = self._transform_residual(
-            states, sublayer=self._transform, training=training
-        )
+        outputs, *scores = attended if return_attention_scores else (attended,)
+        states = self._self_attention_residual.add(inputs, outputs, training)
+        states = self._feed_forward(states, training)
         return (states, *scores) if return_attention_scores else states
 
 
@@ -99,26 +96,14 @@ class Encoder(TransformerStack):
         num_layers: Number of blocks.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
-        dropout: Share of each sub-layer's outputs dropped in training.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (pre-norm) rather than the sum after it (the paper's post-norm).
-        activation: Inner activation of the feed-forward networks.
-        epsilon: Added to the variance in the normalisation.
-        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
-            `"linear_bias"`, or a layer, such as
-            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
-            None: they are not, unless in the inputs.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        positions: How positions enter: as in `EncoderBlock`, or merged into the
+            inputs: `"sinusoidal"`, or a layer such as
+            `LearnedPositionalEncoding(max_length=512)`, which is copied.
+        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
+            `normalize_first`, `activation`, `epsilon`, `name`, `dtype`.
 
     Call arguments:
-        inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        mask: Boolean tensor of shape `(batch, length)`, False at padding; the
-            Keras mask of `inputs` unless given.
-        attention_mask: Boolean tensor of shape `(batch, length, length)`, which
-            key each query may attend to, beside the other masks.
-        use_causal_mask: Whether positions attend only to those before them.
-        return_attention_scores: Whether to return the scores too.
-        training: Whether to drop out.
+        As in `EncoderBlock`.
 
     Returns:
         The outputs, of the shape of `inputs`, and on request the scores, of
@@ -149,7 +134,7 @@ class Encoder(TransformerStack):
         return_attention_scores=False,
         training=None,
     ):
-        states, all_scores = self._enter(inputs, training), []
+        states, all_scores = self._merge_positions(inputs, training), []
         for block in self.blocks:
             outputs = block(
                 states,
@@ -161,5 +146,5 @@ class Encoder(TransformerStack):
             )
             states, *scores = outputs if return_attention_scores else (outputs,)
             all_scores += scores
-        states = self._leave(states)
+        states = self._normalize(states)
         return (states, ops.stack(all_scores)) if return_attention_scores else states

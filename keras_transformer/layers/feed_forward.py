@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.dense import dense
 
 
@@ -9,8 +10,8 @@ from keras_transformer.kernels.dense import dense
 class FeedForward(keras.layers.Layer):
     """Transforms every position with the same two-layer network.
 
-    States widen to `intermediate_dim`, pass through `activation`, and narrow
-    to the width they came in with. Masks pass through unchanged.
+    A dense layer widens the states to `intermediate_dim` and applies `activation`;
+    another one brings them back to their width. Masks pass through unchanged.
 
     Args:
         intermediate_dim: Width of the inner projection.
@@ -38,11 +39,7 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, intermediate_dim: int, activation="relu", **kwargs):
         super().__init__(**kwargs)
-        if intermediate_dim < 1:
-            raise ValueError(
-                "`intermediate_dim` must be a positive integer. "
-                f"Received: intermediate_dim={intermediate_dim}."
-            )
+        check_positive_integers(intermediate_dim=intermediate_dim)
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
         self.supports_masking = True

@@ -1,24 +1,23 @@
-"""Layers passed to layers: one that is configured, a copy wherever it is used."""
+"""Layers as arguments of layers: copied where they are used, saved as configs."""
 
 import keras
 
 
 def copy_layer(layer, name, dtype):
-    """Makes a fresh layer with the settings of another.
+    """Creates an unbuilt layer with the settings of another.
 
-    So a layer that is passed as an argument is a pattern: whoever takes it up
-    has weights of its own.
+    So every layer that receives the same layer as an argument has its own weights.
 
     Args:
-        layer: A layer, or what `layer_config` made of one, or None.
+        layer: A layer, the result of `layer_config`, or None.
         name: Name of the argument, and of the copy.
         dtype: Dtype policy of the copy.
 
     Returns:
-        A layer of the same class, not built; of None, None.
+        A layer of the same class, not built; None for None.
 
     Raises:
-        ValueError: If `layer` is none of those.
+        ValueError: If `layer` is something else.
     """
     if layer is None:
         return None
@@ -30,10 +29,10 @@ def copy_layer(layer, name, dtype):
 
 
 def layer_config(layer):
-    """What `get_config` keeps of a layer that was passed; of None, None."""
+    """The config of a layer argument, for `get_config`; None for None."""
     if layer is None:
         return None
     config = keras.saving.serialize_keras_object(layer)
-    # The shapes that it was built for are a matter of where it is used.
+    # The copy is built for the shapes of the place where it is used.
     config.pop("build_config", None)
     return config

@@ -1,4 +1,6 @@
-"""Which positions may be attended to. True means: may."""
+"""Masks: which positions may be attended to. True means that they may."""
+
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -45,5 +47,90 @@ def causal_mask(length):
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3
     """
-    positions = ops.arange(length)
-    return ops.expand_dims(positions[:, None] >= positions[None, :], 0)
+    return _not_after(ops.arange(length), length)[None]
+
+
+def combine_masks(*masks):
+    """True where every given mask is True; None if none is given."""
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            mask = ops.cast(mask, "bool")
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def zero_masked(states, mask):
+    """Zeroes masked states: weighted with zero, a NaN would still be a NaN.
+
+    Args:
+        states: Float tensor of shape `(batch, ..., length, dim)`.
+        mask: Boolean tensor of shape `(batch, ..., length)` that broadcasts, or None.
+    """
+    return states if mask is None else ops.where(mask[..., None], states, 0)
+
+
+class AttentionMasks(NamedTuple):
+    """The masks of one call of attention with heads.
+
+    They are combined only for the queries at hand, so that long inputs never need a
+    mask of all pairs of a query and a key.
+
+    Attributes:
+        query_mask: Boolean tensor of shape `(batch, query_length)`, or None.
+        key_mask: Boolean tensor of shape `(batch, key_length)`, or None.
+        attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
+            or with the heads as its second axis, or None.
+        use_causal_mask: Whether queries attend only to keys at their own position
+            and before; positions of queries and keys both start at 0.
+    """
+
+    query_mask: Any = None
+    key_mask: Any = None
+    attention_mask: Any = None
+    use_causal_mask: bool = False
+
+    def combined(self, query_length, key_length, rows=None):
+        """Which keys each query may attend to.
+
+        Args:
+            query_length: Number of queries.
+            key_length: Number of keys.
+            rows: Positions of the queries at hand, an integer tensor of shape
+                `(rows,)`; all queries unless given. Rows beyond the last query get
+                the mask of the last.
+
+        Returns:
+            A boolean tensor that broadcasts to
+            `(batch, heads, rows, key_length)`, or None if nothing is masked.
+        """
+
+        def at_rows(mask):
+            if mask is None or rows is None:
+                return mask
+            return ops.take(mask, ops.minimum(rows, ops.shape(mask)[2] - 1), axis=2)
+
+        query_mask, key_mask, attention_mask, causal = self
+        if query_mask is not None:
+            query_mask = query_mask[:, None, :, None]
+        if key_mask is not None:
+            key_mask = key_mask[:, None, None, :]
+        if attention_mask is not None and len(attention_mask.shape) == 3:
+            attention_mask = attention_mask[:, None]
+        positions = ops.arange(query_length) if rows is None else rows
+        return combine_masks(
+            at_rows(query_mask),
+            key_mask,
+            _not_after(positions, key_length)[None, None] if causal else None,
+            at_rows(attention_mask),
+        )
+
+    def zero_masked(self, *states):
+        """Zeroes masked keys and values, `(batch, heads, length, dim)`."""
+        mask = None if self.key_mask is None else self.key_mask[:, None]
+        return [zero_masked(x, mask) for x in states]
+
+
+def _not_after(query_positions, key_length):
+    """(query, key): whether a key is not after the query, which makes masks causal."""
+    return query_positions[:, None] >= ops.arange(key_length)

@@ -1,19 +1,19 @@
-"""Multi-head attention: several readings at once, each in a space of its own."""
+"""Multi-head attention: several attentions at once, each in a space of its own."""
 
 import keras
 from keras import ops
 
-from keras_transformer.kernels.attention import Masks, attend_without_scores
+from keras_transformer.checks import check_positive_integers, check_shape
+from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dense import dense
 from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.kernels.heads import merge_heads, project_to_heads
 from keras_transformer.layers.attention import (
-    join_masks,
-    merge_heads,
-    read_values,
+    attend_by_products,
     scaled_dot_product_attention,
-    split_heads,
 )
 from keras_transformer.layers.layer_arguments import copy_layer, layer_config
+from keras_transformer.layers.masks import AttentionMasks, combine_masks
 from keras_transformer.layers.positions import attention_positions
 from keras_transformer.layers.score_functions import Attention
 
@@ -22,29 +22,29 @@ from keras_transformer.layers.score_functions import Attention
 class MultiHeadAttention(keras.layers.Layer):
     """Attends several times at once, each head in a space of its own.
 
-    Called as `keras.layers.MultiHeadAttention` is, with one difference in
-    meaning: a query that may attend to nothing reads zeros on every path.
-    Keras masks of `query`, `value` and `key` are taken up by themselves.
+    Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
+    difference: a query that may attend to nothing gets zeros on every path. Keras
+    masks of `query`, `value` and `key` are applied automatically.
 
-    The heads differ in their projections; the score function is one for all,
-    and so are its weights, if it has any.
+    Each head has its own projections. All heads share one score function, and its
+    weights if it has any.
 
-    Where no scores are asked for, memory grows with the length of the inputs
-    rather than with its square, unless there is a `score`, `dropout` in
-    training, or `positions` with weights.
+    If scores are not requested, they are never materialised: memory grows with the
+    length of the inputs rather than with its square. That does not hold with a
+    `score`, with `dropout` in training, and with `positions` that have weights.
 
     Args:
         num_heads: Number of heads.
         key_dim: Width of each head's queries and keys.
         value_dim: Width of each head's values; `key_dim` unless given.
-        dropout: Share of the attention scores dropped in training.
+        dropout: Fraction of the attention scores dropped in training.
         use_bias: Whether the projections add a bias.
-        score: How well a key matches a query: a layer of attention, such as
-            `AdditiveAttention(units)`, taken as a pattern. The scaled dot
-            product unless given.
-        positions: How positions are told apart, where queries and keys are of
-            one sequence: `"rotary"`, `"linear_bias"`, or a layer, such as
-            `RotaryEmbedding()`, taken as a pattern. None: they are not.
+        score: Score function: an attention layer such as
+            `AdditiveAttention(units)`, of which this layer makes a copy. The scaled
+            dot product unless given.
+        positions: How positions enter attention, if queries and keys are of one
+            sequence: `"rotary"`, `"linear_bias"`, or a layer such as
+            `RotaryEmbedding()`, of which this layer makes a copy. None: not at all.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -60,11 +60,11 @@ class MultiHeadAttention(keras.layers.Layer):
             `value_mask`.
         attention_mask: Boolean tensor of shape
             `(batch, query_length, key_length)`, or with the heads as its
-            second axis. All masks that are given hold together.
+            second axis. A query attends to a key if all given masks allow it.
         use_causal_mask: Whether queries attend only to keys at their own
             position and before.
         return_attention_scores: Whether to return the scores too.
-        training: Whether to drop out.
+        training: Whether to apply dropout.
 
     Returns:
         The outputs, of shape `(batch, query_length, hidden_dim)`, and on
@@ -97,15 +97,9 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        for name, size in (
-            ("num_heads", num_heads),
-            ("key_dim", key_dim),
-            ("value_dim", key_dim if value_dim is None else value_dim),
-        ):
-            if size < 1:
-                raise ValueError(
-                    f"`{name}` must be a positive integer. Received: {name}={size}."
-                )
+        check_positive_integers(num_heads=num_heads, key_dim=key_dim)
+        if value_dim is not None:
+            check_positive_integers(value_dim=value_dim)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
@@ -114,7 +108,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.score = copy_layer(score, "score", self.dtype_policy)
         if not isinstance(self.score, Attention | None):
             raise ValueError(
-                "`score` must be a layer of attention, such as "
+                "`score` must be an attention layer such as "
                 f"`AdditiveAttention(units)`. Received: score={score!r}."
             )
         self.positions = attention_positions(positions, self.dtype_policy)
@@ -122,16 +116,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
-        for name, shape in (
-            ("query", query_shape),
-            ("value", value_shape),
-            ("key", key_shape),
-        ):
-            if len(shape) != 3:
-                raise ValueError(
-                    f"`{name}` must have the shape (batch, length, hidden_dim). "
-                    f"Received: {name} of shape {tuple(shape)}."
-                )
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        for name, shape in shapes.items():
+            check_shape(name, shape, "batch", "length", "hidden_dim")
 
         def projection(name, units, input_shape):
             layer = keras.layers.Dense(
@@ -168,56 +155,50 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
-        kept = join_masks(value_mask, key_mask)
-        if query is value and (key is None or key is value):
-            queries, keys, values = self._project(
-                query, self.query_projection, self.key_projection, self.value_projection
-            )
-            keys = self._rotate(keys)
-        else:
-            queries = self._project(query, self.query_projection)[0]
-            keys, values = self.project(value, key)
-        masks = Masks(query_mask, kept, attention_mask, use_causal_mask)
-        if return_attention_scores or not self._can_do_without_scores(training):
-            keys, values = masks.clear(keys, values)
-            mask = masks.of(queries, keys)
-            outputs, scores = self._read(queries, keys, values, mask, training)
-            return (outputs, scores) if return_attention_scores else outputs
-        outputs = attend_without_scores(
-            self._rotate(queries),
-            keys,
-            values,
-            masks,
-            None if self.positions is None else self.positions.bias,
+        key = value if key is None else key
+        # (batch, heads, length, dim)
+        queries, keys, values = project_to_heads(
+            self.num_heads,
+            (query, self.query_projection),
+            (key, self.key_projection),
+            (value, self.value_projection),
         )
+        keys = self._rotate(keys)
+        value_mask = combine_masks(value_mask, key_mask)
+        masks = AttentionMasks(query_mask, value_mask, attention_mask, use_causal_mask)
+        if return_attention_scores or self._needs_scores(training):
+            keys, values = masks.zero_masked(keys, values)
+            mask = masks.combined(ops.shape(queries)[2], ops.shape(keys)[2])
+            outputs, scores = self._attend(queries, keys, values, mask, training)
+            return (outputs, scores) if return_attention_scores else outputs
+        bias_of = None if self.positions is None else self.positions.bias
+        outputs = attend(self._rotate(queries), keys, values, masks, bias_of)
         return self.output_projection(merge_heads(outputs))
 
-    def _can_do_without_scores(self, training):
-        is_learned = self.positions is not None and self.positions.weights
-        is_dropped = self.dropout and training
-        return self.score is None and not is_learned and not is_dropped
+    def _needs_scores(self, training):
+        has_learned_positions = self.positions is not None and self.positions.weights
+        drops_scores = self.dropout and training
+        return bool(self.score is not None or has_learned_positions or drops_scores)
 
     def project(self, value, key=None, positions=None):
-        """Projects what is attended to, once for any number of queries.
+        """Projects keys and values, once for any number of queries.
 
         Args:
             value: Float tensor of shape `(batch, key_length, hidden_dim)`.
             key: Float tensor of the same shape; `value` unless given.
-            positions: Where the keys stand, an integer tensor of shape `()`,
+            positions: Positions of the keys, an integer tensor of shape `()`,
                 `(key_length,)` or `(batch, key_length)`; counted from 0 unless
-                given. Without `self.positions` it makes no difference.
+                given. Only used with the layer's `positions`.
 
         Returns:
-            Keys `(batch, num_heads, key_length, key_dim)`, told their
+            Keys `(batch, num_heads, key_length, key_dim)`, rotated to their
             positions, and values `(batch, num_heads, key_length, value_dim)`.
         """
-        if key is None or key is value:
-            keys, values = self._project(
-                value, self.key_projection, self.value_projection
-            )
-        else:
-            keys = self._project(key, self.key_projection)[0]
-            values = self._project(value, self.value_projection)[0]
+        keys, values = project_to_heads(
+            self.num_heads,
+            (value if key is None else key, self.key_projection),
+            (value, self.value_projection),
+        )
         return self._rotate(keys, positions), values
 
     def attend(
@@ -230,7 +211,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query_positions=None,
         key_positions=None,
     ):
-        """Reads projected keys and values, as `project` returns them.
+        """Attends to keys and values that `project` has returned.
 
         Args:
             query: Float tensor of shape `(batch, query_length, hidden_dim)`.
@@ -239,22 +220,22 @@ class MultiHeadAttention(keras.layers.Layer):
                 `(batch, num_heads, key_length, value_dim)`.
             mask: Boolean tensor that broadcasts to
                 `(batch, num_heads, query_length, key_length)`.
-            training: Whether to drop out.
-            query_positions: Where the queries stand, an integer tensor of shape
+            training: Whether to apply dropout.
+            query_positions: Positions of the queries, an integer tensor of shape
                 `()`, `(query_length,)` or `(batch, query_length)`; counted from
                 0 unless given.
-            key_positions: Where the keys stand, likewise.
+            key_positions: Positions of the keys, likewise.
 
         Returns:
             Outputs `(batch, query_length, hidden_dim)` and scores
             `(batch, num_heads, query_length, key_length)`.
         """
-        queries = self._project(query, self.query_projection)[0]
-        return self._read(
+        (queries,) = project_to_heads(self.num_heads, (query, self.query_projection))
+        return self._attend(
             queries, keys, values, mask, training, query_positions, key_positions
         )
 
-    def _read(
+    def _attend(
         self,
         queries,
         keys,
@@ -268,7 +249,8 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.positions is not None:
             queries = self._rotate(queries, query_positions)
             bias = self.positions.bias(
-                _or_all(query_positions, queries), _or_all(key_positions, keys)
+                _given_or_all(query_positions, queries),
+                _given_or_all(key_positions, keys),
             )
         if self.score is None:
             outputs, scores = scaled_dot_product_attention(
@@ -276,7 +258,7 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         else:
             products = self.score.score(queries, keys)
-            outputs, scores = read_values(products, values, mask, bias)
+            outputs, scores = attend_by_products(products, values, mask, bias)
         if self.dropout:
             outputs = ops.matmul(self._dropout(scores, training=training), values)
         return dense(self.output_projection, merge_heads(outputs)), scores
@@ -284,37 +266,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def _rotate(self, states, positions=None):
         if self.positions is None:
             return states
-        return self.positions.rotate(states, _or_all(positions, states))
-
-    def _project(self, states, *projections):
-        """What each projection makes of `states`, `(batch, heads, length, dim)`.
-
-        One wide product and one transpose in place of several narrow ones.
-        """
-        fused = len({layer.units for layer in projections}) == 1 and not any(
-            layer.quantization_mode for layer in projections
-        )
-        # To join kernels for a step of decoding costs more than it saves.
-        if len(projections) == 1 or not fused or states.shape[1] == 1:
-            return [
-                split_heads(dense(layer, states), self.num_heads)
-                for layer in projections
-            ]
-        dtype = self.compute_dtype
-        states = ops.cast(states, dtype)
-        batch, length, width = ops.shape(states)
-        kernel = ops.concatenate(
-            [ops.cast(layer.kernel, dtype) for layer in projections], axis=-1
-        )
-        wide = ops.matmul(ops.reshape(states, (-1, width)), kernel)
-        if self.use_bias:
-            bias = [ops.cast(layer.bias, dtype) for layer in projections]
-            # Rather than `+`: of TensorFlow's two sums, that with a quicker gradient.
-            wide = ops.add(wide, ops.concatenate(bias, axis=0))
-        head_dim = projections[0].units // self.num_heads
-        shape = (batch, length, len(projections), self.num_heads, head_dim)
-        wide = ops.reshape(wide, shape)
-        return ops.unstack(ops.transpose(wide, (2, 0, 3, 1, 4)))
+        return self.positions.rotate(states, _given_or_all(positions, states))
 
     def get_config(self):
         return {
@@ -329,6 +281,6 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def _or_all(positions, states):
-    """`positions`, or those of `states`, (batch, heads, length, dim), from 0."""
+def _given_or_all(positions, states):
+    """`positions`, or 0, 1, 2, ... for states of shape (batch, heads, length, dim)."""
     return ops.arange(ops.shape(states)[2]) if positions is None else positions

@@ -1,14 +1,16 @@
-"""Images as sequences: patches in place of words."""
+"""Images as sequences of patches, and the class token."""
 
 import keras
 from keras import ops
+
+from keras_transformer.checks import check_positive_integers, check_shape
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PatchEmbedding(keras.layers.Layer):
     """Cuts images into square patches and projects each to a vector.
 
-    Patches are read row by row, from the left to the right.
+    Patches are ordered row by row, from left to right.
 
     Args:
         patch_size: Height and width of a patch; divides those of the images.
@@ -35,20 +37,12 @@ class PatchEmbedding(keras.layers.Layer):
 
     def __init__(self, patch_size: int, hidden_dim: int, **kwargs):
         super().__init__(**kwargs)
-        for name, size in (("patch_size", patch_size), ("hidden_dim", hidden_dim)):
-            if size < 1:
-                raise ValueError(
-                    f"`{name}` must be a positive integer. Received: {name}={size}."
-                )
+        check_positive_integers(patch_size=patch_size, hidden_dim=hidden_dim)
         self.patch_size = patch_size
         self.hidden_dim = hidden_dim
 
     def build(self, input_shape):
-        if len(input_shape) != 4:
-            raise ValueError(
-                "`inputs` must have the shape (batch, height, width, channels). "
-                f"Received: inputs of shape {tuple(input_shape)}."
-            )
+        check_shape("inputs", input_shape, "batch", "height", "width", "channels")
         _, height, width, channels = input_shape
         if height % self.patch_size or width % self.patch_size:
             raise ValueError(
@@ -67,7 +61,7 @@ class PatchEmbedding(keras.layers.Layer):
         rows, columns = height // size, width // size
         patches = ops.reshape(inputs, (-1, rows, size, columns, size, channels))
         patches = ops.transpose(patches, (0, 1, 3, 2, 4, 5))
-        # (batch, patches, pixels of a patch)
+        # (batch, patches, pixels)
         shape = (-1, rows * columns, size * size * channels)
         return self._project(ops.reshape(patches, shape))
 
@@ -86,10 +80,9 @@ class PatchEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class ClassToken(keras.layers.Layer):
-    """Puts a learned vector before a sequence, to gather what the rest says.
+    """Prepends a learned vector to a sequence.
 
-    What an encoder makes of that first position stands for the sequence as a
-    whole.
+    The encoder's output at that first position represents the whole sequence.
 
     Args:
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.

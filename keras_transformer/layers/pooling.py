@@ -1,24 +1,24 @@
-"""From a sequence to one vector, by reading where it matters."""
+"""Attention pooling: from a sequence to one vector."""
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import (
-    merge_heads,
-    scaled_dot_product_attention,
-    split_heads,
-)
+from keras_transformer.checks import check_positive_integers, check_shape
+from keras_transformer.kernels.heads import merge_heads, split_heads
+from keras_transformer.layers.attention import scaled_dot_product_attention
+from keras_transformer.layers.block import check_heads_divide
+from keras_transformer.layers.masks import zero_masked
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class AttentionPooling(keras.layers.Layer):
-    """Mixes all positions into one vector; a learned query weighs them.
+    """Averages all positions, weighted by their match with a learned query.
 
-    The query is a weight of the layer, the same for every input: what a
-    document is asked. At first it is zero, and the result the mean of the real
-    positions. With several heads each slice of the states has a query of its
-    own. Positions that the mask hides have no share, and an input without any
-    real position gives zeros. The Keras mask is taken up by itself.
+    The query is a weight of the layer, the same for every input. It is initialised
+    with zeros, so that the result is the mean of the real positions at first. With
+    several heads, each slice of the states has its own query. Masked positions get
+    no weight, and an input without real positions gives zeros. The Keras mask is
+    applied automatically.
 
     Args:
         num_heads: Number of heads; divides `hidden_dim`.
@@ -30,9 +30,8 @@ class AttentionPooling(keras.layers.Layer):
         return_attention_scores: Whether to return the scores too.
 
     Returns:
-        The outputs, of shape `(batch, hidden_dim)`, and on request the scores,
-        the share that each position has in them, averaged over the heads, of
-        shape `(batch, length)`.
+        The outputs, of shape `(batch, hidden_dim)`, and on request the weights
+        of the positions, averaged over the heads, of shape `(batch, length)`.
 
     Raises:
         ValueError: If `inputs` do not have three axes, or `num_heads` does not
@@ -51,34 +50,21 @@ class AttentionPooling(keras.layers.Layer):
 
     def __init__(self, num_heads: int = 1, **kwargs):
         super().__init__(**kwargs)
-        if num_heads < 1:
-            raise ValueError(
-                "`num_heads` must be a positive integer. "
-                f"Received: num_heads={num_heads}."
-            )
+        check_positive_integers(num_heads=num_heads)
         self.num_heads = num_heads
         self.supports_masking = True
 
     def build(self, input_shape):
-        if len(input_shape) != 3:
-            raise ValueError(
-                "`inputs` must have the shape (batch, length, hidden_dim). "
-                f"Received: inputs of shape {tuple(input_shape)}."
-            )
+        check_shape("inputs", input_shape, "batch", "length", "hidden_dim")
         hidden_dim = input_shape[-1]
-        if hidden_dim % self.num_heads:
-            raise ValueError(
-                "`num_heads` must divide the width of the inputs. "
-                f"Received: num_heads={self.num_heads}, hidden_dim={hidden_dim}."
-            )
+        check_heads_divide(self.num_heads, hidden_dim)
         shape = (self.num_heads, hidden_dim // self.num_heads)
         self.query = self.add_weight(shape=shape, initializer="zeros", name="query")
 
     def call(self, inputs, mask=None, return_attention_scores=False):
         if mask is not None:
             mask = ops.cast(mask, "bool")
-            # What is masked must stay finite: a score of zero leaves it out.
-            inputs = ops.where(mask[..., None], inputs, 0)
+            inputs = zero_masked(inputs, mask)
             mask = mask[:, None, None, :]
         states = split_heads(inputs, self.num_heads)
         # (batch, heads, 1, dim) and (batch, heads, 1, length)

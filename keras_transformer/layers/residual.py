@@ -8,15 +8,17 @@ from keras_transformer.kernels.layer_norm import LayerNormalization
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Residual(keras.layers.Layer):
-    """Adds what a sub-layer makes of the inputs to the inputs, and normalises.
+    """Adds a sub-layer's outputs to its inputs, and normalises.
 
     As in the paper ("post-norm"):
     `LayerNorm(inputs + Dropout(sublayer(inputs)))`. With `normalize_first`
     ("pre-norm"): `inputs + Dropout(sublayer(LayerNorm(inputs)))`, which trains
-    without much care for the learning rate.
+    stably over a wider range of learning rates.
+
+    Blocks call `prepare` before and `add` after their sub-layer.
 
     Args:
-        dropout: Share of the sub-layer's outputs dropped in training.
+        dropout: Fraction of the sub-layer's outputs dropped in training.
         normalize_first: Whether to normalise the sub-layer's inputs rather
             than the sum.
         epsilon: Added to the variance before its root is taken.
@@ -26,11 +28,11 @@ class Residual(keras.layers.Layer):
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
         sublayer: Function of such a tensor, passed by keyword. It returns a
             tensor of the same shape, or a tuple that begins with one.
-        training: Whether to drop out.
+        training: Whether to apply dropout.
 
     Returns:
-        A tensor of the same shape as `inputs`; if the sub-layer returns a
-        tuple, that tuple with its first element so connected.
+        A tensor of the same shape as `inputs`. If the sub-layer returns a
+        tuple: that tuple, its first element replaced by this tensor.
 
     Example:
         >>> layer = Residual(dropout=0.1)
@@ -61,17 +63,27 @@ class Residual(keras.layers.Layer):
         )
         self._norm.build(input_shape)
         self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
+        # Unlike `+`, the layer passes on Keras masks.
+        self._sum = keras.layers.Add(dtype=self.dtype_policy)
+        self._sum.build([input_shape, input_shape])
+
+    def prepare(self, inputs):
+        """The sub-layer's inputs: normalised in pre-norm, as they are in post-norm."""
+        return self._norm(inputs) if self.normalize_first else inputs
+
+    def add(self, inputs, outputs, training=None):
+        """Adds the sub-layer's outputs to `inputs`; post-norm normalises the sum."""
+        states = self._sum([inputs, self._dropout(outputs, training=training)])
+        return states if self.normalize_first else self._norm(states)
 
     def call(self, inputs, sublayer, training=None):
-        outputs = sublayer(self._norm(inputs) if self.normalize_first else inputs)
+        outputs = sublayer(self.prepare(inputs))
         outputs, *others = outputs if isinstance(outputs, tuple) else (outputs,)
-        outputs = inputs + self._dropout(outputs, training=training)
-        if not self.normalize_first:
-            outputs = self._norm(outputs)
+        outputs = self.add(inputs, outputs, training)
         return (outputs, *others) if others else outputs
 
     def compute_output_spec(self, inputs, sublayer, training=None):
-        # Keras would trace `call` on JAX with `sublayer` as if it were an array.
+        # On JAX, Keras would trace `call` with `sublayer` as if it were an array.
         states = keras.KerasTensor(inputs.shape, self.compute_dtype)
         outputs = sublayer(states)
         return (states, *outputs[1:]) if isinstance(outputs, tuple) else states

@@ -1,20 +1,26 @@
-"""How well a key matches a query: the score functions that the field teaches."""
+"""Score functions: dot-product, multiplicative and additive attention."""
 
 import math
 
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention import join_masks, read_values, visible_keys
+from keras_transformer.checks import check_positive_integers, check_shape
+from keras_transformer.layers.attention import attend_by_products
+from keras_transformer.layers.masks import (
+    AttentionMasks,
+    combine_masks,
+    zero_masked,
+)
 
 
 class Attention(keras.layers.Layer):
-    """Reads, for every query, a mixture of the values.
+    """Base class of attention layers without heads.
 
-    A base class, not for use by itself. Subclasses say in `score` how well a
-    key matches a query; a softmax over the keys makes shares of that. Keras
-    masks of `query`, `value` and `key` are taken up by themselves. Each layer
-    may also serve as the `score` of `MultiHeadAttention`.
+    Subclasses compute in `score` how well each key matches each query. A softmax
+    over the keys turns that into the weights of the values. Keras masks of `query`,
+    `value` and `key` are applied automatically. Each layer can also be the `score`
+    of `MultiHeadAttention`.
 
     Call arguments:
         query: Float tensor of shape `(batch, query_length, query_dim)`.
@@ -28,17 +34,17 @@ class Attention(keras.layers.Layer):
         key_mask: Boolean tensor of shape `(batch, key_length)`, like
             `value_mask`.
         attention_mask: Boolean tensor of shape
-            `(batch, query_length, key_length)`. All masks that are given hold
-            together.
+            `(batch, query_length, key_length)`. A query attends to a key if all
+            given masks allow it.
         use_causal_mask: Whether queries attend only to keys at their own
             position and before.
         return_attention_scores: Whether to return the scores too.
 
     Returns:
         The outputs, of shape `(batch, query_length, value_dim)`, and on request
-        the scores: the share that each query gives to each key, of shape
-        `(batch, query_length, key_length)`. A query that may attend to nothing
-        reads zeros.
+        the attention scores after the softmax, of shape
+        `(batch, query_length, key_length)`. A query that may attend to nothing gets
+        zeros.
 
     Raises:
         ValueError: If an input does not have three axes.
@@ -50,23 +56,16 @@ class Attention(keras.layers.Layer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
-        for name, shape in (
-            ("query", query_shape),
-            ("value", value_shape),
-            ("key", key_shape),
-        ):
-            if len(shape) != 3:
-                raise ValueError(
-                    f"`{name}` must have the shape (batch, length, hidden_dim). "
-                    f"Received: {name} of shape {tuple(shape)}."
-                )
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        for name, shape in shapes.items():
+            check_shape(name, shape, "batch", "length", "hidden_dim")
         self.build_score(query_shape[-1], key_shape[-1])
 
     def build_score(self, query_dim: int, key_dim: int):
-        """Makes the weights that `score` uses, if it uses any."""
+        """Creates the weights of `score`, if it has any."""
 
     def score(self, query, key):
-        """Says how well each key matches each query, the more the better.
+        """Computes how well each key matches each query: the higher the better.
 
         Args:
             query: Float tensor of shape `(..., query_length, query_dim)`.
@@ -90,16 +89,12 @@ class Attention(keras.layers.Layer):
         return_attention_scores=False,
     ):
         key = value if key is None else key
-        visible = visible_keys(
-            query, value, query_mask, value_mask, key_mask, use_causal_mask
-        )
-        kept = join_masks(value_mask, key_mask)
-        if kept is not None:
-            # What is masked must stay finite: a score of zero takes it out then.
-            key, value = (ops.where(kept[..., None], x, 0) for x in (key, value))
-        outputs, scores = read_values(
-            self.score(query, key), value, join_masks(visible, attention_mask)
-        )
+        value_mask = combine_masks(value_mask, key_mask)
+        key, value = zero_masked(key, value_mask), zero_masked(value, value_mask)
+        masks = AttentionMasks(query_mask, value_mask, attention_mask, use_causal_mask)
+        mask = masks.combined(ops.shape(query)[1], ops.shape(value)[1])
+        mask = None if mask is None else mask[:, 0]  # there are no heads
+        outputs, scores = attend_by_products(self.score(query, key), value, mask)
         return (outputs, scores) if return_attention_scores else outputs
 
     def get_config(self):
@@ -111,8 +106,8 @@ class Attention(keras.layers.Layer):
 class DotProductAttention(Attention):
     """Scores a key by `query key^T / sqrt(key_dim)`.
 
-    Without the scale it is the plain product, the variance of which grows with
-    `key_dim`, until the softmax picks one key and passes hardly any gradient.
+    Unscaled products have a variance that grows with `key_dim`. The softmax then
+    saturates on a single key, and its gradient vanishes.
 
     Args:
         scaled: Whether to divide by the square root of `key_dim`.
@@ -122,8 +117,7 @@ class DotProductAttention(Attention):
         As in `Attention`; `query_dim` and `key_dim` are the same.
 
     Returns:
-        The outputs, of shape `(batch, query_length, value_dim)`, and on request
-        the scores, of shape `(batch, query_length, key_length)`.
+        As in `Attention`.
 
     Raises:
         ValueError: If queries and keys differ in width.
@@ -146,8 +140,8 @@ class DotProductAttention(Attention):
     def build_score(self, query_dim: int, key_dim: int):
         if query_dim != key_dim:
             raise ValueError(
-                "`query` and `key` must be of one width for a dot product; "
-                "`MultiplicativeAttention` takes them as they are. "
+                "`query` and `key` must have the same width for a dot product; "
+                "`MultiplicativeAttention` takes different ones. "
                 f"Received: query_dim={query_dim}, key_dim={key_dim}."
             )
 
@@ -171,8 +165,7 @@ class MultiplicativeAttention(Attention):
         As in `Attention`; `query_dim` and `key_dim` may differ.
 
     Returns:
-        The outputs, of shape `(batch, query_length, value_dim)`, and on request
-        the scores, of shape `(batch, query_length, key_length)`.
+        As in `Attention`.
 
     Example:
         >>> query = keras.random.normal((2, 5, 16))
@@ -199,8 +192,8 @@ class AdditiveAttention(Attention):
     """Scores a key by `u tanh(query W1 + key W2)`, a network of one hidden layer.
 
     The hidden layer is computed for every pair of a query and a key: a tensor
-    of shape `(batch, query_length, key_length, units)`, where the products need
-    no more than the scores themselves.
+    of shape `(batch, query_length, key_length, units)`, `units` times as large as
+    the scores of a dot product.
 
     Args:
         units: Width of the hidden layer.
@@ -210,8 +203,7 @@ class AdditiveAttention(Attention):
         As in `Attention`; `query_dim` and `key_dim` may differ.
 
     Returns:
-        The outputs, of shape `(batch, query_length, value_dim)`, and on request
-        the scores, of shape `(batch, query_length, key_length)`.
+        As in `Attention`.
 
     Raises:
         ValueError: If `units` is not positive.
@@ -227,10 +219,7 @@ class AdditiveAttention(Attention):
 
     def __init__(self, units: int, **kwargs):
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(
-                f"`units` must be a positive integer. Received: units={units}."
-            )
+        check_positive_integers(units=units)
         self.units = units
 
     def build_score(self, query_dim: int, key_dim: int):

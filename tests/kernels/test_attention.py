@@ -11,15 +11,16 @@ import pytest
 from gradients import gradients, sum_of_squares, weight_gradients
 from keras import ops
 
-from keras_transformer.kernels.attention import Masks, attend_without_scores
+from keras_transformer.kernels import attention
+from keras_transformer.kernels.attention import attend
 from keras_transformer.layers import (
     AttentionPositions,
     EncoderBlock,
     LinearPositionBias,
     MultiHeadAttention,
-    linear_memory,
     scaled_dot_product_attention,
 )
+from keras_transformer.layers.masks import AttentionMasks
 
 BATCH, HEADS, QUERIES, KEYS, KEY_DIM, WIDTH = 2, 3, 13, 11, 4, 7
 BACKEND = keras.backend.backend()
@@ -29,8 +30,8 @@ BACKEND = keras.backend.backend()
 def reading(request, monkeypatch):
     """Small inputs are read as long ones are, then as they are."""
     if request.param == "by blocks":
-        monkeypatch.setattr(linear_memory, "WHOLE", 3)
-    monkeypatch.setattr(linear_memory, "BLOCK", 5)
+        monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 3)
+    monkeypatch.setattr(attention, "BLOCK_LENGTH", 5)
 
 
 def normal(*shape, seed=0):
@@ -59,16 +60,22 @@ INPUTS = [
 NOWHERE = booleans(BATCH, QUERIES, KEYS)
 NOWHERE[0, 3:9] = False
 MASKS = {
-    "no mask": Masks(),
-    "causal": Masks(is_causal=True),
-    "queries": Masks(query_mask=booleans(BATCH, QUERIES)),
-    "keys": Masks(key_mask=booleans(BATCH, KEYS)),
-    "nothing in the first row": Masks(key_mask=booleans(BATCH, KEYS) & [[0], [1]]),
-    "pairs": Masks(attention_mask=NOWHERE),
-    "pairs of all rows": Masks(attention_mask=NOWHERE[:1]),
-    "pairs of heads": Masks(attention_mask=booleans(BATCH, HEADS, QUERIES, KEYS)),
-    "one row for all": Masks(attention_mask=booleans(BATCH, 1, KEYS)),
-    "all": Masks(booleans(BATCH, QUERIES), booleans(BATCH, KEYS), NOWHERE, True),
+    "no mask": AttentionMasks(),
+    "causal": AttentionMasks(use_causal_mask=True),
+    "queries": AttentionMasks(query_mask=booleans(BATCH, QUERIES)),
+    "keys": AttentionMasks(key_mask=booleans(BATCH, KEYS)),
+    "nothing in the first row": AttentionMasks(
+        key_mask=booleans(BATCH, KEYS) & [[0], [1]]
+    ),
+    "pairs": AttentionMasks(attention_mask=NOWHERE),
+    "pairs of all rows": AttentionMasks(attention_mask=NOWHERE[:1]),
+    "pairs of heads": AttentionMasks(
+        attention_mask=booleans(BATCH, HEADS, QUERIES, KEYS)
+    ),
+    "one row for all": AttentionMasks(attention_mask=booleans(BATCH, 1, KEYS)),
+    "all": AttentionMasks(
+        booleans(BATCH, QUERIES), booleans(BATCH, KEYS), NOWHERE, True
+    ),
 }
 
 
@@ -81,11 +88,11 @@ def test_outputs_and_gradients_are_those_with_scores(name, bias_of):
     masks = MASKS[name]
 
     def without(*inputs):
-        return attend_without_scores(*inputs, masks, bias_of)
+        return attend(*inputs, masks, bias_of)
 
     def with_scores(queries, keys, values):
         bias = bias_of and bias_of(np.arange(QUERIES), np.arange(KEYS))
-        mask = masks.of(queries, keys)
+        mask = masks.combined(QUERIES, KEYS)
         return scaled_dot_product_attention(queries, keys, values, mask, bias)[0]
 
     expected = to_numpy(with_scores(*map(ops.convert_to_tensor, INPUTS)))
@@ -160,7 +167,7 @@ def test_the_future_is_hidden_even_where_its_scores_are_the_largest_in_float16()
     huge = ops.where(future, ops.sign(keys) * 200, keys)
     wide = queries * 100
     before, after = (
-        to_numpy(attend_without_scores(wide, x, values, Masks(is_causal=True)))
+        to_numpy(attend(wide, x, values, AttentionMasks(use_causal_mask=True)))
         for x in (keys, huge)
     )
     np.testing.assert_array_equal(after[:, :, :7], before[:, :, :7])
@@ -193,8 +200,8 @@ def test_a_bias_that_is_learned_is_learned_without_scores_too():
 def test_lengths_may_be_unknown_until_they_are_read(monkeypatch, jit_compile):
     import tensorflow as tf
 
-    monkeypatch.setattr(linear_memory, "WHOLE", 12)
-    monkeypatch.setattr(linear_memory, "BLOCK", 5)
+    monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 12)
+    monkeypatch.setattr(attention, "BLOCK_LENGTH", 5)
     layer = MultiHeadAttention(HEADS, KEY_DIM, positions="linear_bias")
     layer(normal(BATCH, 5, WIDTH), normal(BATCH, 5, WIDTH))
     states = tf.TensorSpec((None, None, WIDTH))
@@ -232,8 +239,8 @@ def test_a_functional_model_takes_inputs_of_any_length(monkeypatch):
     model = keras.Model(inputs, block(inputs))
     states = normal(BATCH, 19, WIDTH)
     expected = to_numpy(block(states, return_attention_scores=True)[0])
-    monkeypatch.setattr(linear_memory, "WHOLE", 3)
-    monkeypatch.setattr(linear_memory, "BLOCK", 5)
+    monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 3)
+    monkeypatch.setattr(attention, "BLOCK_LENGTH", 5)
     found = model.predict_on_batch(states)
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
@@ -262,7 +269,7 @@ def test_a_training_step_never_holds_the_scores_of_a_long_input(compiled):
     if BACKEND == "torch" and compiled == "jit_compile":
         pytest.skip("torch.compile wants a compiler of C++")
     program = [sys.executable, "-c", PROGRAM, compiled]
-    package = str(Path(linear_memory.__file__).parents[2])
+    package = str(Path(attention.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": package}
     done = subprocess.run(
         program, env=environment, stdout=subprocess.PIPE, text=True, check=True

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.dense import compiled_for_processors, dense, match
+from keras_transformer.kernels import target
+from keras_transformer.kernels.dense import dense, query_key_products
 
 ROW = np.random.default_rng(0).normal(size=(1, 1, 8)).astype("float32")
 
@@ -12,6 +13,12 @@ def layer_of(units=5, width=8, **settings):
     layer = keras.layers.Dense(units, bias_initializer="glorot_normal", **settings)
     layer.build((None, None, width))
     return layer
+
+
+@pytest.fixture
+def as_under_xla(monkeypatch):
+    """Takes the path for XLA on CPUs, whatever the backend and its devices are."""
+    monkeypatch.setattr(target, "xla_compiles_for_cpu", lambda: True)
 
 
 @pytest.fixture
@@ -31,10 +38,10 @@ def called(monkeypatch):
     "settings", [{"activation": "gelu"}, {"use_bias": False}], ids=str
 )
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_one_row_in_parts_is_what_the_layer_makes_of_it(settings, dtype, called):
+@pytest.mark.usefixtures("as_under_xla")
+def test_a_row_multiplied_by_slices_equals_the_layer(settings, dtype, called):
     layer = layer_of(**settings, dtype=dtype)
-    with compiled_for_processors():
-        outputs = dense(layer, ROW)
+    outputs = dense(layer, ROW)
     assert called == []
     expected = layer(ROW)
     assert outputs.dtype == expected.dtype
@@ -63,48 +70,42 @@ def quantized():
     ],
     ids=["rows", "length", "axes", "odd_width", "quantized"],
 )
-def test_all_else_is_left_to_the_layer(shape, make):
+@pytest.mark.usefixtures("as_under_xla")
+def test_all_other_inputs_are_left_to_the_layer(shape, make):
     layer, inputs = make(), np.ones(shape, "float32")
     expected = ops.convert_to_numpy(layer(inputs))
-    with compiled_for_processors():
-        outputs = ops.convert_to_numpy(dense(layer, inputs))
+    outputs = ops.convert_to_numpy(dense(layer, inputs))
     np.testing.assert_array_equal(outputs, expected)
 
 
-def test_nothing_is_parted_unless_asked_for(called):
-    with compiled_for_processors():
-        pass
-    with compiled_for_processors(False):
-        dense(layer_of(), ROW)
+def test_without_xla_the_layer_is_called(called):
     dense(layer_of(), ROW)
-    assert called == [ROW.shape] * 2
+    assert called == [ROW.shape]
 
 
 @pytest.mark.parametrize("length", [1, 2])
-def test_queries_match_keys_as_they_do_otherwise(length):
+@pytest.mark.usefixtures("as_under_xla")
+def test_products_of_queries_and_keys_equal_their_definition(length):
     random = np.random.default_rng(1)
     query = random.normal(size=(2, 3, length, 5)).astype("float32")
     key = random.normal(size=(2, 3, 7, 5)).astype("float32")
     expected = np.einsum("bhqd,bhkd->bhqk", query, key)
-    for for_processors in (True, False):
-        with compiled_for_processors(for_processors):
-            products = ops.convert_to_numpy(match(query, key))
-        np.testing.assert_allclose(products, expected, 1e-5, 1e-5)
+    products = ops.convert_to_numpy(query_key_products(query, key))
+    np.testing.assert_allclose(products, expected, 1e-5, 1e-5)
 
 
 @pytest.mark.needs_tensorflow
-def test_xla_parts_what_turns_out_to_be_one_row():
+def test_xla_multiplies_by_slices_what_turns_out_to_be_one_row():
     import tensorflow as tf
 
     layer = layer_of()
 
     @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 1, 8])])
     def compiled(states):
-        with compiled_for_processors():
-            return dense(layer, states)
+        return dense(layer, states)
 
-    for rows, is_parted in ((1, True), (3, False)):
+    for rows, is_sliced in ((1, True), (3, False)):
         states = tf.constant(np.repeat(ROW, rows, axis=0))
         np.testing.assert_allclose(compiled(states), layer(states), 1e-6, 1e-6)
         program = compiled.experimental_get_compiler_ir(states)("optimized_hlo")
-        assert ("f32[4,2,5]" in program) == is_parted
+        assert ("f32[4,2,5]" in program) == is_sliced

@@ -299,7 +299,7 @@ def test_any_attention_with_a_score_of_its_own_will_do():
     ("score", "message"),
     [
         ("additive", "`score` must be a layer. Received: score='additive'"),
-        (keras.layers.Dense(3), "`score` must be a layer of attention, such as"),
+        (keras.layers.Dense(3), "`score` must be an attention layer such as"),
     ],
     ids=["name", "dense"],
 )
@@ -309,7 +309,7 @@ def test_a_score_of_another_kind_is_refused(score, message):
 
 
 def test_a_dot_product_wants_one_width():
-    message = "of one width for a dot product.* query_dim=11, key_dim=13"
+    message = "the same width for a dot product.* query_dim=11, key_dim=13"
     with pytest.raises(ValueError, match=message):
         DotProductAttention()(QUERY, VALUE)
 

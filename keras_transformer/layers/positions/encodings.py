@@ -1,4 +1,4 @@
-"""Where a token stands, told to a network that would not see it otherwise."""
+"""Positional encodings: positions added or concatenated to the inputs."""
 
 import math
 
@@ -6,11 +6,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers, check_shape
+
 _MERGES = ("add", "concatenate")
 
 
 class _PositionalEncoding(keras.layers.Layer):
-    """What the encodings share: a table of positions, merged into the inputs."""
+    """Base class of encodings: a table of positions, merged into the inputs."""
 
     def __init__(self, merge: str = "add", encoding_dim: int | None = None, **kwargs):
         super().__init__(**kwargs)
@@ -20,8 +22,8 @@ class _PositionalEncoding(keras.layers.Layer):
             )
         if (encoding_dim is not None) != (merge == "concatenate"):
             raise ValueError(
-                "`encoding_dim` is the width that `merge='concatenate'` adds: give "
-                "both or neither. "
+                "`encoding_dim`, the width that `merge='concatenate'` adds, must be "
+                "given with it and only with it. "
                 f"Received: merge={merge!r}, encoding_dim={encoding_dim}."
             )
         self.merge = merge
@@ -31,7 +33,7 @@ class _PositionalEncoding(keras.layers.Layer):
     def encoding(self, length, start_index=0):
         """Table of shape `(length, encoding_dim)`, in float32.
 
-        With a `start_index` for each sequence, `(batch, length, encoding_dim)`.
+        If each sequence has its own `start_index`: `(batch, length, encoding_dim)`.
         """
         raise NotImplementedError
 
@@ -44,11 +46,7 @@ class _PositionalEncoding(keras.layers.Layer):
         return ops.concatenate([inputs, ops.broadcast_to(encoding, shape)], axis=-1)
 
     def build(self, input_shape):
-        if len(input_shape) != 3:
-            raise ValueError(
-                "`inputs` must have the shape (batch, length, hidden_dim). "
-                f"Received: inputs of shape {tuple(input_shape)}."
-            )
+        check_shape("inputs", input_shape, "batch", "length", "hidden_dim")
         self._dim = self.encoding_dim or input_shape[-1]
 
     def compute_output_shape(self, input_shape):
@@ -64,14 +62,14 @@ class _PositionalEncoding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class SinusoidalPositionalEncoding(_PositionalEncoding):
-    """Gives every position a pattern of sines and cosines.
+    """Encodes every position as sines and cosines of different wavelengths.
 
     Column `2i` holds `sin(position / max_wavelength ** (2i / dim))` and column
-    `2i + 1` the cosine of the same angle. There is nothing to learn and no
-    longest length. The table is computed in float32 whatever the dtype policy.
+    `2i + 1` the cosine of the same angle. There are no weights and no maximum
+    length. The table is computed in float32 whatever the dtype policy.
 
     Args:
-        max_wavelength: The paper's 10000: the slowest wave takes `2 pi` times
+        max_wavelength: The paper's 10000; the longest wavelength is `2 pi` times
             as many positions.
         merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
             them by `encoding_dim`.
@@ -80,9 +78,8 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        start_index: Position of the first input, an integer or an integer
-            tensor: of no dimensions, or of shape `(batch,)`, one for each
-            sequence.
+        start_index: Position of the first input: an integer, a scalar integer
+            tensor, or one of shape `(batch,)` with an index for each sequence.
 
     Returns:
         A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
@@ -122,7 +119,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
 
 
 def position_angles(positions, dim: int, max_wavelength: float):
-    """How far each wave, or turn, has come at each position.
+    """The angle of each wave or rotation at each position.
 
     Args:
         positions: Integer tensor of any shape.
@@ -131,10 +128,10 @@ def position_angles(positions, dim: int, max_wavelength: float):
 
     Returns:
         Float32 angles of shape `(*positions.shape, ceil(dim / 2))`, in radians,
-        less the full turns.
+        modulo `2 pi`.
     """
-    # An angle in float32 loses digits as it grows. Counted in 2 ** -32 of a
-    # turn, 32-bit integers wrap around as the angle does, exactly.
+    # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
+    # integers overflow exactly where the angle is back at zero.
     exponents = np.arange(0, dim, 2) / dim
     turns = max_wavelength**-exponents / (2 * math.pi)
     steps = np.round(turns * 2**32).astype("uint32").view("int32")
@@ -147,12 +144,12 @@ def position_angles(positions, dim: int, max_wavelength: float):
 class LearnedPositionalEncoding(_PositionalEncoding):
     """Learns one vector for each position up to `max_length`.
 
-    Positions beyond that are an error where lengths are known before anything
-    is computed. Inside a compiled graph that leaves them open, such positions
-    are encoded as NaN, which no output and no loss hides.
+    Longer inputs raise an error if their length is known when the layer is called.
+    In a compiled graph with unknown lengths, positions beyond `max_length` are
+    encoded as NaN, so that outputs and loss become NaN as well.
 
     Args:
-        max_length: Number of positions that can be told apart.
+        max_length: Number of positions.
         merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
             them by `encoding_dim`.
         encoding_dim: Width of the encoding, for `merge="concatenate"`.
@@ -160,16 +157,15 @@ class LearnedPositionalEncoding(_PositionalEncoding):
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        start_index: Position of the first input, an integer or an integer
-            tensor: of no dimensions, or of shape `(batch,)`, one for each
-            sequence.
+        start_index: Position of the first input: an integer, a scalar integer
+            tensor, or one of shape `(batch,)` with an index for each sequence.
 
     Returns:
         A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
         if concatenated.
 
     Raises:
-        ValueError: If the inputs reach beyond `max_length`.
+        ValueError: If the inputs are longer than `max_length`.
 
     Example:
         >>> LearnedPositionalEncoding(max_length=8)(ops.zeros((2, 5, 16))).shape
@@ -189,11 +185,7 @@ class LearnedPositionalEncoding(_PositionalEncoding):
         **kwargs,
     ):
         super().__init__(merge, encoding_dim, **kwargs)
-        if max_length < 1:
-            raise ValueError(
-                "`max_length` must be a positive integer. "
-                f"Received: max_length={max_length}."
-            )
+        check_positive_integers(max_length=max_length)
         self.max_length = max_length
 
     def build(self, input_shape):
@@ -208,27 +200,27 @@ class LearnedPositionalEncoding(_PositionalEncoding):
         if isinstance(length, int) and isinstance(start_index, int):
             check_position_range(self, length, start_index)
         positions = _positions(length, start_index)
-        # Devices differ in what they read beyond a table: this is one answer.
+        # What a gather reads beyond the table differs between devices.
         rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
-        is_known = ops.logical_and(positions >= 0, positions < self.max_length)
-        return ops.where(is_known[..., None], rows, float("nan"))
+        is_learned = ops.logical_and(positions >= 0, positions < self.max_length)
+        return ops.where(is_learned[..., None], rows, float("nan"))
 
     def get_config(self):
         return {**super().get_config(), "max_length": self.max_length}
 
 
 def _positions(length, start_index):
-    """Positions `(length,)`, or `(batch, length)` of sequences that differ."""
+    """Positions `(length,)`, or `(batch, length)` with several start indices."""
     start_index = ops.expand_dims(ops.cast(start_index, "int32"), axis=-1)
     return ops.arange(length, dtype="int32") + start_index
 
 
 def check_position_range(positions, length: int, start_index: int = 0):
-    """Raises `ValueError` if a layer of positions ends before the inputs do."""
+    """Raises `ValueError` if the inputs are longer than a position layer allows."""
     max_length = getattr(positions, "max_length", None)
     if max_length is not None and start_index + length > max_length:
         raise ValueError(
             f"Positions end at `max_length`={max_length}: shorten the inputs "
-            "or build the layer with a larger one. "
+            "or create the layer with a larger `max_length`. "
             f"Received: length={length}, start_index={start_index}."
         )

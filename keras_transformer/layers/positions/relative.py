@@ -1,57 +1,58 @@
-"""Positions that act inside attention, on how far apart query and key stand."""
+"""Relative positions inside attention: rotary embeddings and linear biases."""
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_shape
 from keras_transformer.layers.positions.encodings import position_angles
 
 
 class AttentionPositions(keras.layers.Layer):
-    """Tells the positions of queries and keys to one layer of attention.
+    """Base class of positions that act inside attention.
 
-    A base class, not for use by itself. Subclasses do one of two things: they
-    turn queries and keys before these are multiplied (`rotate`), or add to the
-    products (`bias`).
+    Subclasses either rotate queries and keys before they are multiplied
+    (`rotate`), or add to the products (`bias`).
 
-    Positions are integer tensors of shape `()`, one for all, `(length,)`, or
-    `(batch, length)`.
+    Positions are integer tensors of shape `()`, the same position for all,
+    `(length,)`, or `(batch, length)`.
     """
 
     def rotate(self, states, positions):
-        """Returns what `states`, `(batch, heads, length, dim)`, are there."""
+        """Rotates `states`, `(batch, heads, length, dim)`, to their positions."""
         return states
 
     def bias(self, query_positions, key_positions):
-        """Returns what is added to the products; None: nothing.
+        """Computes what is added to the products; None for nothing.
 
-        It broadcasts to `(batch, heads, query_length, key_length)`, in float32.
+        A float32 tensor that broadcasts to
+        `(batch, heads, query_length, key_length)`.
         """
 
     def get_config(self):
-        # Without this Keras refuses subclasses that are given a dtype policy.
+        # Without this, Keras refuses subclasses that receive a dtype policy.
         return super().get_config()
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RotaryEmbedding(AttentionPositions):
-    """Turns queries and keys by angles that grow with their position (RoPE).
+    """Rotates queries and keys by angles proportional to their position (RoPE).
 
-    Columns `2i` and `2i + 1` are the two coordinates of a point, turned by
-    `position / max_wavelength ** (2i / dim)`. The product of a query and a key
-    that are so turned depends on how far apart they stand, not on where. There
-    is nothing to learn and no longest length. Angles and turns are computed in
-    float32 whatever the dtype policy.
+    Columns `2i` and `2i + 1` are the two coordinates of a point, rotated by
+    `position / max_wavelength ** (2i / dim)`. The product of a rotated query and a
+    rotated key depends on the distance between their positions only. There are no
+    weights and no maximum length. Angles and rotations are computed in float32
+    whatever the dtype policy.
 
     Args:
-        max_wavelength: The 10000 of both papers: the slowest turn takes
+        max_wavelength: The 10000 of both papers; the slowest rotation takes
             `2 pi` times as many positions.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Float tensor of shape `(..., length, dim)`; an even `dim`.
-        start_index: Position of the first input, an integer or an integer
-            tensor of no dimensions.
+        start_index: Position of the first input, an integer or a scalar integer
+            tensor.
 
     Returns:
         A tensor of the same shape as `inputs`.
@@ -81,8 +82,8 @@ class RotaryEmbedding(AttentionPositions):
     def build(self, input_shape):
         if input_shape[-1] % 2:
             raise ValueError(
-                "`dim`, the width that is turned, must be even: its columns turn in "
-                f"pairs. Received: dim={input_shape[-1]}."
+                "`dim`, the width of queries and keys, must be even: columns are "
+                f"rotated in pairs. Received: dim={input_shape[-1]}."
             )
 
     def call(self, inputs, start_index=0):
@@ -92,12 +93,12 @@ class RotaryEmbedding(AttentionPositions):
     def rotate(self, states, positions):
         angles = position_angles(positions, states.shape[-1], self.max_wavelength)
         if len(angles.shape) == 3:
-            angles = angles[:, None]  # one for all heads
+            angles = angles[:, None]  # the same for all heads
         sines, cosines = ops.sin(angles), ops.cos(angles)
         points = ops.cast(states, "float32")
         x, y = points[..., 0::2], points[..., 1::2]
-        turned = ops.stack([x * cosines - y * sines, y * cosines + x * sines], axis=-1)
-        return ops.cast(ops.reshape(turned, ops.shape(states)), states.dtype)
+        rotated = ops.stack([x * cosines - y * sines, y * cosines + x * sines], axis=-1)
+        return ops.cast(ops.reshape(rotated, ops.shape(states)), states.dtype)
 
     def get_config(self):
         return {**super().get_config(), "max_wavelength": self.max_wavelength}
@@ -105,13 +106,12 @@ class RotaryEmbedding(AttentionPositions):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LinearPositionBias(AttentionPositions):
-    """Lowers the score of a key by its distance from the query (ALiBi).
+    """Lowers the products of distant queries and keys linearly (ALiBi).
 
-    What is added is `-slope * |query position - key position|`, each head with
-    a slope of its own. There is nothing to learn and no longest length: models
-    trained on short sequences go on to longer ones. Under a causal mask it is
-    the bias of the paper; without one, keys to the right count as those to the
-    left. It is computed in float32 whatever the dtype policy.
+    Adds `-slope * |query position - key position|`, with a slope for each head.
+    There are no weights and no maximum length: models trained on short sequences
+    work on longer ones. Under a causal mask this is the bias of the paper; without
+    one, it is symmetric. It is computed in float32 whatever the dtype policy.
 
     Args:
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
@@ -119,8 +119,8 @@ class LinearPositionBias(AttentionPositions):
     Call arguments:
         inputs: Products of queries and keys, a float tensor of shape
             `(batch, num_heads, query_length, key_length)`.
-        start_index: Position of the first query, where that of the first key
-            is 0; an integer or an integer tensor of no dimensions.
+        start_index: Position of the first query, if that of the first key is 0;
+            an integer or a scalar integer tensor.
 
     Returns:
         A tensor of the same shape as `inputs`.
@@ -142,12 +142,9 @@ class LinearPositionBias(AttentionPositions):
         self.supports_masking = True
 
     def build(self, input_shape):
-        if len(input_shape) != 4:
-            raise ValueError(
-                "`inputs` must have the shape "
-                "(batch, num_heads, query_length, key_length). "
-                f"Received: inputs of shape {tuple(input_shape)}."
-            )
+        check_shape(
+            "inputs", input_shape, "batch", "num_heads", "query_length", "key_length"
+        )
         self._slopes = head_slopes(input_shape[1])
 
     def call(self, inputs, start_index=0):
@@ -165,17 +162,17 @@ class LinearPositionBias(AttentionPositions):
         # (..., query, 1) - (..., 1, key)
         distances = ops.abs(query_positions[..., :, None] - key_positions[..., None, :])
         if len(distances.shape) == 3:
-            distances = distances[:, None]  # one for all heads
+            distances = distances[:, None]  # the same for all heads
         slopes = ops.convert_to_tensor(-self._slopes[:, None, None])
         return ops.cast(distances, "float32") * slopes
 
 
 def head_slopes(num_heads: int):
-    """What each position of distance costs in each head, a float32 array.
+    """The slope of each head, a float32 array of shape `(num_heads,)`.
 
-    For `n` heads, a power of two: `2 ** (-8 / n)` and its powers up to the
-    `n`-th. For other numbers: those of the next lower power of two, then every
-    other one of the next higher, as in the paper's code.
+    If `num_heads` is a power of two: the first `num_heads` powers of
+    `2 ** (-8 / num_heads)`. Otherwise the slopes of the next lower power of two,
+    then every other slope of the next higher one, as in the paper's code.
     """
     lower = 1 << (num_heads.bit_length() - 1)
     slopes = 2.0 ** (-8 * np.arange(1, lower + 1) / lower)

@@ -1,4 +1,4 @@
-"""The ways to tell positions apart, by name or as layers."""
+"""Position schemes by name or as layers, and their application to inputs."""
 
 import functools
 
@@ -23,20 +23,19 @@ _SCHEMES = {
 
 
 def position_layer(positions, dtype=None, max_length: int | None = None):
-    """Makes the layer of a position scheme.
+    """Creates the layer of a position scheme.
 
     Args:
-        positions: `"sinusoidal"`, `"rotary"`, `"linear_bias"`; a layer that is
-            taken as a pattern, or its config; None for no positions.
+        positions: `"sinusoidal"`, `"rotary"`, `"linear_bias"`; a layer, which is
+            copied, or its config; None for no positions.
         dtype: Dtype policy of the new layer.
-        max_length: Number of positions, where that is known: then `"learned"`
-            is a scheme too.
+        max_length: Number of positions. If given, `"learned"` is a scheme too.
 
     Returns:
         A new layer named "positions", not built, or None. `AttentionPositions`
-        act inside attention; any other layer is called on the inputs of the
-        stack, as `layer(inputs)`, and in cached decoding as
-        `layer(inputs, start_index)`, see `LearnedPositionalEncoding`.
+        act inside attention; any other layer is called on the inputs, as
+        `layer(inputs)`, and in cached decoding as `layer(inputs, start_index)`; see
+        `LearnedPositionalEncoding`.
 
     Raises:
         ValueError: If there is no scheme of that name.
@@ -56,7 +55,7 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
 
 
 def attention_positions(positions, dtype=None):
-    """As `position_layer`, of schemes that act inside attention only.
+    """As `position_layer`, for schemes that act inside attention only.
 
     Raises:
         ValueError: If the scheme is another.
@@ -65,33 +64,33 @@ def attention_positions(positions, dtype=None):
     if acts_on_inputs(layer):
         raise ValueError(
             "`positions` must act inside attention, as `RotaryEmbedding()` and "
-            "`LinearPositionBias()` do: call an encoding on the inputs before. "
+            "`LinearPositionBias()` do. Call an encoding on the inputs instead. "
             f"Received: positions={positions!r}."
         )
     return layer
 
 
 def acts_on_inputs(layer) -> bool:
-    """Whether a layer of positions is called on inputs, not told to attention."""
+    """Whether a position layer is called on inputs rather than inside attention."""
     return not isinstance(layer, AttentionPositions | None)
 
 
 def merge_positions(layer, states):
-    """Calls a layer of positions on states `(batch, length, hidden_dim)`, if any."""
+    """Calls a position layer, if any, on states `(batch, length, hidden_dim)`."""
     return states if layer is None else layer(states)
 
 
 def merge_positions_at(layer, states, index):
-    """Calls a layer of positions, if any, on one step of several hypotheses.
+    """Calls a position layer, if any, on one step of several hypotheses.
 
     Args:
         layer: A layer that acts on inputs, or None.
         states: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-        index: Position that they all stand at, an integer tensor of no
-            dimensions, or of shape `(batch,)`.
+        index: Position of the step, a scalar integer tensor, or one position for
+            each sentence, of shape `(batch,)`.
 
     Returns:
-        What the layer makes of `states`, of the shape that it gives.
+        The layer's outputs, of shape `(batch, num_hypotheses, output_dim)`.
     """
     if layer is None:
         return states

@@ -195,12 +195,12 @@ def test_learned_positions_end_at_max_length(length, start_index):
         (
             SinusoidalPositionalEncoding,
             {"merge": "concatenate"},
-            "`encoding_dim` is the width .* give both or neither",
+            "`encoding_dim`, the width .* with it and only with it",
         ),
         (
             LearnedPositionalEncoding,
             {"max_length": 5, "encoding_dim": 3},
-            "`encoding_dim` is the width .* Received: merge='add', encoding_dim=3",
+            "`encoding_dim`, the width .* Received: merge='add', encoding_dim=3",
         ),
         (
             SinusoidalPositionalEncoding,

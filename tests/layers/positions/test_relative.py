@@ -40,7 +40,7 @@ def to_numpy(tensor):
 def paper_rotation(states, positions, max_wavelength=10000):
     """Equations 14 and 15 of RoFormer, in float64: one matrix for each position."""
     dim = states.shape[-1]
-    turned = np.zeros(states.shape)
+    rotated = np.zeros(states.shape)
     for index, position in enumerate(positions):
         matrix = np.zeros((dim, dim))
         for i in range(1, dim // 2 + 1):
@@ -48,8 +48,8 @@ def paper_rotation(states, positions, max_wavelength=10000):
             block = slice(2 * i - 2, 2 * i)
             cosine, sine = math.cos(angle), math.sin(angle)
             matrix[block, block] = [[cosine, -sine], [sine, cosine]]
-        turned[..., index, :] = states[..., index, :].astype("float64") @ matrix.T
-    return turned
+        rotated[..., index, :] = states[..., index, :].astype("float64") @ matrix.T
+    return rotated
 
 
 def paper_slopes(num_heads):
@@ -138,9 +138,9 @@ def test_rotary_turns_by_the_angles_of_the_paper(dim, start_index, max_wavelengt
 )
 def test_half_precision_rounds_what_is_turned_but_not_the_angles(dtype, rounding):
     states = ops.cast(RANDOM.normal(size=(1, 600, 64)), dtype)
-    turned = RotaryEmbedding(dtype=dtype)(states, start_index=1000)
+    rotated = RotaryEmbedding(dtype=dtype)(states, start_index=1000)
     expected = paper_rotation(to_numpy(states), 1000 + np.arange(600))
-    np.testing.assert_allclose(to_numpy(turned), expected, rounding, 1e-5)
+    np.testing.assert_allclose(to_numpy(rotated), expected, rounding, 1e-5)
 
 
 @pytest.mark.parametrize("shift", [1, 1000, 1_000_000])
@@ -257,13 +257,13 @@ def test_only_distances_count_in_an_encoder(name):
 @pytest.mark.parametrize("name", [None, *SCHEMES])
 def test_the_order_counts_where_there_are_positions(name):
     block = randomised(EncoderBlock(HEADS, 11, positions=name), INPUTS)
-    turned_round = to_numpy(block(INPUTS[:, ::-1]))[:, ::-1]
-    difference = np.abs(turned_round - to_numpy(block(INPUTS))).max()
+    reversed_twice = to_numpy(block(INPUTS[:, ::-1]))[:, ::-1]
+    difference = np.abs(reversed_twice - to_numpy(block(INPUTS))).max()
     if name == "linear_bias":
         # Without a causal mask, left and right count alike.
         assert difference < 1e-4
         causal = to_numpy(block(INPUTS[:, ::-1], use_causal_mask=True))
-        assert np.abs(causal[:, ::-1] - turned_round).max() > 0.1
+        assert np.abs(causal[:, ::-1] - reversed_twice).max() > 0.1
         shuffled = [3, 0, 4, 1, 2]
         other = to_numpy(block(INPUTS[:, shuffled]))
         difference = np.abs(other - to_numpy(block(INPUTS))[:, shuffled]).max()
@@ -325,7 +325,7 @@ def test_schemes_of_no_such_name_are_refused(layer_class):
 )
 def test_encodings_of_inputs_are_not_for_inside_attention(layer_class):
     for positions in ("sinusoidal", SinusoidalPositionalEncoding()):
-        message = "must act inside attention, as `RotaryEmbedding.*` .* do: call an"
+        message = "must act inside attention, as `RotaryEmbedding.*` .* do. Call an"
         with pytest.raises(ValueError, match=message):
             layer_class(HEADS, 11, positions=positions)
 
@@ -336,7 +336,7 @@ def test_positions_that_are_no_layer_are_refused():
 
 
 def test_columns_are_turned_in_pairs():
-    message = "`dim`, the width that is turned, must be even.* Received: dim=3"
+    message = "`dim`, the width of queries and keys, must be even.* Received: dim=3"
     with pytest.raises(ValueError, match=message):
         RotaryEmbedding()(ops.zeros((2, 5, 3)))
     with pytest.raises(ValueError, match=message):

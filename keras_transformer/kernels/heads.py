@@ -1,0 +1,68 @@
+"""Projections into heads: one wide product in place of several narrow ones."""
+
+import itertools
+
+from keras import ops
+
+from keras_transformer.kernels.dense import dense
+
+
+def split_heads(states, num_heads: int):
+    """(batch, length, heads * dim) -> (batch, heads, length, dim)."""
+    batch, length, width = ops.shape(states)
+    if states.shape[1] == 1:  # the transpose of a single position is a reshape
+        return ops.reshape(states, (batch, num_heads, 1, width // num_heads))
+    states = ops.reshape(states, (batch, length, num_heads, width // num_heads))
+    return ops.transpose(states, (0, 2, 1, 3))
+
+
+def merge_heads(states):
+    """(batch, heads, length, dim) -> (batch, length, heads * dim)."""
+    batch, num_heads, length, dim = ops.shape(states)
+    if states.shape[2] != 1:
+        states = ops.transpose(states, (0, 2, 1, 3))
+    return ops.reshape(states, (batch, length, num_heads * dim))
+
+
+def project_to_heads(num_heads: int, *projections):
+    """Projects states and splits the results into heads.
+
+    The plain form is `split_heads(layer(states), num_heads)` for each pair.
+    Neighbours that project the same states to the same width are computed as one
+    product and one transpose.
+
+    Args:
+        num_heads: Number of heads.
+        *projections: Pairs of states, `(batch, length, width)`, and a
+            `keras.layers.Dense`.
+
+    Returns:
+        A list of tensors of shape `(batch, num_heads, length, dim)`.
+    """
+    projected = []
+    same_product = itertools.groupby(projections, lambda x: (id(x[0]), x[1].units))
+    for _, pairs in same_product:
+        pairs = list(pairs)
+        states, layers = pairs[0][0], [layer for _, layer in pairs]
+        projected += _project(num_heads, states, layers)
+    return projected
+
+
+def _project(num_heads, states, layers):
+    # In a decoding step, joining the kernels costs more than it saves.
+    is_step = states.shape[1] == 1
+    is_quantized = any(layer.quantization_mode for layer in layers)
+    if len(layers) == 1 or is_step or is_quantized:
+        return [split_heads(dense(layer, states), num_heads) for layer in layers]
+    dtype = layers[0].compute_dtype
+    batch, length, width = ops.shape(states)
+    kernel = ops.concatenate([ops.cast(x.kernel, dtype) for x in layers], axis=-1)
+    rows = ops.reshape(ops.cast(states, dtype), (-1, width))
+    outputs = ops.matmul(rows, kernel)
+    if layers[0].use_bias:
+        bias = ops.concatenate([ops.cast(x.bias, dtype) for x in layers], axis=0)
+        # The gradient of TensorFlow's `add` is faster than that of its `+`.
+        outputs = ops.add(outputs, bias)
+    head_dim = layers[0].units // num_heads
+    outputs = ops.reshape(outputs, (batch, length, len(layers), num_heads, head_dim))
+    return ops.unstack(ops.transpose(outputs, (2, 0, 3, 1, 4)))

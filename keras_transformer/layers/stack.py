@@ -1,0 +1,94 @@
+"""What the stacks of encoders and decoders share: blocks, one after the other."""
+
+from keras_transformer.checks import check_positive_integers
+from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.kernels.layer_norm import LayerNormalization
+from keras_transformer.layers.block import TransformerBlock
+from keras_transformer.layers.positions import (
+    acts_on_inputs,
+    merge_positions_at,
+    position_layer,
+)
+
+
+class TransformerStack(TransformerBlock):
+    """Base class of stacks of blocks; pre-norm stacks end with a normalisation.
+
+    Positions that act inside attention are passed to the blocks. Other positions
+    are merged into the inputs of the stack, with dropout after that.
+
+    Args:
+        num_layers: Number of blocks.
+        num_heads: Number of attention heads; divides `hidden_dim`.
+        intermediate_dim: Inner width of the feed-forward networks.
+        positions: Besides the positions that a block takes: `"sinusoidal"`, or a
+            layer such as `LearnedPositionalEncoding(max_length=512)`.
+        **kwargs: The other arguments of `TransformerBlock`.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        positions=None,
+        **kwargs,
+    ):
+        super().__init__(num_heads, intermediate_dim, **kwargs)
+        check_positive_integers(num_layers=num_layers)
+        self.num_layers = num_layers
+        self.positions = position_layer(positions, self.dtype_policy)
+        self._merges_positions = acts_on_inputs(self.positions)
+
+    def _build_stack(self, block_class, inputs_shape, *other_shapes):
+        settings = self._block_settings()
+        if self._merges_positions:
+            settings["positions"] = None
+            self.positions.build(inputs_shape)
+            inputs_shape = self.positions.compute_output_shape(inputs_shape)
+            self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
+        self.blocks = [
+            block_class(**settings, name=f"block_{i}", dtype=self.dtype_policy)
+            for i in range(self.num_layers)
+        ]
+        for block in self.blocks:
+            block.build(inputs_shape, *other_shapes)
+        self._norm = None
+        if self.normalize_first:  # the last block leaves its sum unnormalised
+            self._norm = LayerNormalization(
+                self.epsilon, name="final_norm", dtype=self.dtype_policy
+            )
+            self._norm.build(inputs_shape)
+
+    def _merge_positions(self, inputs, training=None):
+        if not self._merges_positions:
+            return inputs
+        return self._dropout(self.positions(inputs), training=training)
+
+    def _merge_positions_at(self, inputs, index):
+        if not self._merges_positions:
+            return inputs
+        return merge_positions_at(self.positions, inputs, index)
+
+    def _normalize(self, states):
+        return states if self._norm is None else self._norm(states)
+
+    def _step_blocks(self, states, memory, memory_mask, cache, index, visible):
+        """Decodes one position through all blocks, by the `step` of each."""
+        new_cache = []
+        for block, block_memory, block_cache in zip(
+            self.blocks, memory, cache, strict=True
+        ):
+            states, block_cache = block.step(
+                states, block_memory, memory_mask, block_cache, index, visible
+            )
+            new_cache.append(block_cache)
+        return self._normalize(states), new_cache
+
+    def _output_shape(self, inputs_shape):
+        if not self._merges_positions:
+            return inputs_shape
+        return self.positions.compute_output_shape(inputs_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "num_layers": self.num_layers}

@@ -1,0 +1,21 @@
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.kernels.cache_rows import write_rows
+
+BATCH, HEADS, LENGTH, HYPOTHESES, DIM = 2, 3, 5, 2, 4
+RANDOM = np.random.default_rng(0)
+STATES = RANDOM.normal(size=(BATCH, HEADS, LENGTH, HYPOTHESES * DIM))
+NEW = RANDOM.normal(size=(BATCH, HEADS, HYPOTHESES, DIM))
+
+
+@pytest.mark.parametrize("index", [0, 3, LENGTH - 1])
+def test_writing_rows_equals_choosing_entries(index):
+    here = np.arange(LENGTH)[:, None] == index
+    expected = np.where(here, NEW.reshape(BATCH, HEADS, 1, -1), STATES)
+    states, new = (ops.convert_to_tensor(x, "float32") for x in (STATES, NEW))
+    written = write_rows(states, ops.convert_to_tensor(index), new)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(written), expected.astype("float32")
+    )

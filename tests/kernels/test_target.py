@@ -1,0 +1,53 @@
+import keras
+import pytest
+
+from keras_transformer.kernels import target
+
+pytestmark = pytest.mark.needs_tensorflow
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_a_trace_knows_whether_xla_compiles_it_for_the_cpu(jit_compile):
+    import tensorflow as tf
+
+    found = []
+
+    def function(x):
+        found.append(target.xla_compiles_for_cpu())
+
+        def body(x):
+            found.append(target.xla_compiles_for_cpu())
+            return (x + 1,)
+
+        return keras.ops.while_loop(lambda x: x < 3, body, (x,))
+
+    compiled = tf.function(function, jit_compile=jit_compile)
+    # The question is asked in functions that others call, too.
+    tf.function(lambda x: compiled(x))(tf.constant(0))
+    on_cpu = keras.distribution.list_devices() == ["cpu:0"]
+    assert set(found) == {jit_compile and on_cpu}
+    assert len(found) >= 2
+
+
+def test_a_model_compiled_with_xla_knows_it_in_its_trace():
+    found = []
+
+    class Model(keras.Model):
+        def call(self, inputs):
+            found.append(target.xla_compiles_for_cpu())
+            return inputs
+
+    for jit_compile in (True, False):
+        model = Model()
+        model.compile(jit_compile=jit_compile)
+        model.predict_on_batch(keras.ops.ones((2, 3)))
+    assert found[-1] is False
+    assert True in found
+    assert not target.xla_compiles_for_cpu()  # nor does eager code
+
+
+def test_what_needs_tensorflow_says_so_elsewhere(monkeypatch):
+    target.require_tensorflow("This")
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match=r"This needs .* KERAS_BACKEND=jax\."):
+        target.require_tensorflow("This")
