@@ -65,6 +65,6 @@ $(READY): setup.py pyproject.toml
 .venv-%/.ready: setup.py pyproject.toml
 	@echo "Setting up .venv-$*: this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear .venv-$*
-	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check $* 'keras>=3.12.4' 'wrapt>=1.16' \
+	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check $* 'keras>=3.12.4' \
 	    'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' 'sentencepiece>=0.2.1' 'scikit-learn>=1.5'
 	@touch $@

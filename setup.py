@@ -47,7 +47,6 @@ setup(
         'keras>=3.12.4,<3.13; python_version < "3.11"',
         'keras-hub>=0.32; python_version >= "3.11"',
         'keras-hub>=0.25; python_version < "3.11"',
-        "wrapt>=1.16",
         "tensorflow>=2.21",
         "tensorflow-text>=2.21",
         "tensorboard>=2.20",  # TensorFlow no longer brings it.

@@ -12,15 +12,14 @@ Names are spelled out. They correspond to the symbols of [Vaswani et al.,
 | `num_heads` | h | attention heads side by side |
 | `num_layers` | N | blocks of the encoder, and of the decoder |
 
-Importing the package is cheap: Keras, and with it its backend, loads when a part of
-the package is first used. As soon as Keras is imported, by whomever, every class of
-the package is registered with it, so that `import keras_transformer` is all that
-`keras.saving.load_model` needs.
+Importing the package registers all of its classes with Keras, so that
+`keras.saving.load_model` finds them. What needs TensorFlow Text or Matplotlib loads
+when it is first used.
 """
 
 import importlib
-
-import wrapt
+import sys
+from pathlib import Path
 
 from keras_transformer.version import __version__
 
@@ -38,22 +37,16 @@ __all__ = [
     "translator",
 ]
 
-_SUBMODULES = frozenset(__all__) - {"Translator", "__version__"}
-
-
-@wrapt.when_imported("keras")
-def _register_classes(keras):
-    """Imports the modules whose classes saved models name."""
-    for name in ("layers", "decoding", "models", "training"):
-        importlib.import_module(f"{__name__}.{name}")
+# The shell answers `--help` before it loads Keras; its commands import what they need.
+if Path(*sys.argv[:1]).stem != "keras-transformer":
+    from keras_transformer import decoding, layers, models, training
 
 
 def __getattr__(name):
-    if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
     if name == "Translator":
-        importlib.import_module(f"{__name__}.serving")  # registers its export format
         return importlib.import_module(f"{__name__}.translator").Translator
+    if name in __all__:
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

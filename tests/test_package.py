@@ -25,19 +25,51 @@ def run_python(*arguments):
     )
 
 
-def test_importing_the_package_loads_neither_keras_nor_tensorflow():
-    code = "import sys, keras_transformer; print(*sys.modules)"
-    process = run_python("-W", "error", "-c", code)
+def modules_after(code):
+    """The names of all modules that a fresh process has loaded after running code."""
+    process = run_python("-c", f"import sys; {code}; print(*sys.modules)")
     assert process.returncode == 0, process.stderr
-    roots = {name.partition(".")[0] for name in process.stdout.split()}
-    assert "keras_transformer" in roots
-    assert not roots & {"keras", "matplotlib", "numpy", "tensorflow"}
+    return set(process.stdout.split())
+
+
+def test_importing_the_package_loads_no_text_plots_or_shell():
+    modules = modules_after("import keras_transformer")
+    assert "keras_transformer.models.transformer" in modules
+    lazy = {"cli", "datasets", "plots", "runs", "serving", "text", "translator"}
+    assert not modules & {f"keras_transformer.{name}" for name in lazy}
+    assert not modules & {"sacrebleu", "tensorflow_text", "typer"}
+
+
+def test_the_shell_answers_before_it_loads_keras():
+    shell = "sys.argv = ['/bin/keras-transformer', '--help']"
+    modules = modules_after(f"{shell}; import keras_transformer.cli")
+    assert "keras_transformer.cli.translate" in modules
+    assert not modules & {"keras", "matplotlib", "numpy", "tensorflow"}
+
+
+def test_importing_the_package_registers_every_class():
+    # In a fresh process, as here other tests may have imported anything.
+    code = """
+import importlib, pkgutil, keras_transformer, keras
+before = set(keras.saving.get_custom_objects())
+for module in pkgutil.walk_packages(keras_transformer.__path__, "keras_transformer."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+added = set(keras.saving.get_custom_objects()) - before
+print(len(before), [name for name in added if name.startswith("keras_transformer>")])
+"""
+    process = run_python("-c", code)
+    assert process.returncode == 0, process.stderr
+    count, forgotten = process.stdout.split(maxsplit=1)
+    assert int(count) > 30
+    assert forgotten.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", SUBMODULES)
 def test_naming_a_submodule_loads_it(name, monkeypatch):
     module = importlib.import_module(f"keras_transformer.{name}")
-    monkeypatch.delattr(keras_transformer, name)  # as if it were not loaded yet
+    # As if it were not loaded yet.
+    monkeypatch.delattr(keras_transformer, name)
     assert getattr(keras_transformer, name) is module
 
 
