@@ -221,6 +221,6 @@ def check_position_range(positions, length: int, start_index: int = 0):
     if max_length is not None and start_index + length > max_length:
         raise ValueError(
             f"Positions end at `max_length`={max_length}: shorten the inputs "
-            "or create the layer with a larger `max_length`. "
+            "or build the layer with a larger one. "
             f"Received: length={length}, start_index={start_index}."
         )
