@@ -173,7 +173,7 @@ def test_bpe_dropout_of_nothing_and_of_everything():
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.5])
-def test_alpha_is_a_share(tokenizer, alpha):
+def test_alpha_is_a_probability(tokenizer, alpha):
     with pytest.raises(ValueError, match=r"`alpha` must be between 0 and 1\. Received"):
         tokenizer.sample(["ba"], alpha)
 
@@ -241,7 +241,7 @@ def test_training_is_silent(capfd):
             r"`vocabulary_size` must be at most \d+ for this text",
         ),
         (LINES, 5, "bpe", r"must be at least \d+ .* vocabulary_size=5\. Raise it"),
-        ([], 31, "bpe", r"`files_or_lines` holds no text\. Give at least one line"),
+        ([], 31, "bpe", r"`files_or_lines` holds no text\. Pass at least one line"),
         ([" ", ""], 31, "bpe", r"`files_or_lines` holds no text"),
         ([b"ba"], 31, "bpe", r"`files_or_lines` must be .* a line that is bytes"),
         (LINES, 31, "word", r"`model_type` must be .* model_type='word'"),
@@ -306,14 +306,14 @@ def test_a_damaged_file_is_named(tokenizer, tmp_path, content):
     path = tmp_path / "bad.model"
     path.write_bytes(proto[: len(proto) // 2] if content == "half" else content)
     with pytest.raises(
-        ValueError, match=r"bad\.model cannot be loaded\. .* that are none"
+        ValueError, match=r"bad\.model cannot be loaded\. .* that are not one"
     ):
         SubwordTokenizer.load(path)
 
 
 @pytest.mark.parametrize("name", ["missing.model", "."])
 def test_a_missing_file_is_named(tmp_path, name):
-    with pytest.raises(FileNotFoundError, match="is no file"):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
         SubwordTokenizer.load(tmp_path / name)
 
 
