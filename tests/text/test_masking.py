@@ -76,7 +76,7 @@ def test_every_pass_hides_other_tokens_of_the_same_text():
         ({"mask_id": 3}, "`mask_id` must .* not be special. Received: mask_id=3"),
         ({"share": 0.0}, "`share` must be above 0 .* share=0.0"),
         ({"share": 1.1}, "`share` must be .* at most 1. .* share=1.1"),
-        ({"vocabulary_size": 5}, "`special_ids` must leave some ids to hide"),
+        ({"vocabulary_size": 5}, "`special_ids` must leave some ids to mask"),
     ],
     ids=lambda x: "+".join(x) if isinstance(x, dict) else "",
 )
