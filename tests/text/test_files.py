@@ -96,5 +96,7 @@ def test_a_folder_is_no_file(write, tmp_path):
 
 @pytest.mark.parametrize("sides", [(["a"], ["b", "c"]), ([], [])])
 def test_sides_have_as_many_files(sides):
-    with pytest.raises(ValueError, match=r"must be as many.* Received: \d and \d"):
+    with pytest.raises(
+        ValueError, match=r"must name equally many files.* Received: \d and \d"
+    ):
         check_parallel_files(*sides)

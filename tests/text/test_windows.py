@@ -140,7 +140,7 @@ def test_faults_are_found_before_training(make, corpus, tmp_path, content, messa
     [
         ({"length": 0}, r"`length` must be a positive integer. Received: length=0"),
         ({"batch_size": -1}, "`batch_size` must be .* Received: batch_size=-1"),
-        ({"files": []}, "`files` must name a text file at least. Received: none"),
+        ({"files": []}, "`files` must name at least one text file. Received: none"),
     ],
     ids=["length", "batch_size", "files"],
 )
