@@ -14,18 +14,12 @@ import tensorflow as tf
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
 
 
-class Sentence(NamedTuple):
-    """A line of text and its location."""
+class SentencePair(NamedTuple):
+    """A sentence, its translation, and the location of the sentence."""
 
-    text: str
+    source: str
+    target: str
     location: str  # "file:line"
-
-
-class Pair(NamedTuple):
-    """A sentence and its translation."""
-
-    source: Sentence
-    target: Sentence
 
 
 def as_paths(files: Paths) -> list[Path]:
@@ -92,7 +86,7 @@ def text_lines(files: Paths) -> tf.data.Dataset:
     return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
 
-def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[Pair]:
+def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePair]:
     """Yields the sentence pairs of a parallel corpus, holding one pair in memory.
 
     Arguments and errors are those of `check_parallel_files`.
@@ -104,17 +98,20 @@ def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[Pair]:
             "translation of its counterpart. "
             f"Received: {len(sources)} and {len(targets)} files."
         )
-    for source_path, target_path in zip(sources, targets, strict=True):
-        lines = _sentences(source_path), _sentences(target_path)
-        for source, target in itertools.zip_longest(*lines):
-            if source is None:
-                raise _missing_counterpart(target, source_path)
-            if target is None:
-                raise _missing_counterpart(source, target_path)
-            yield Pair(source, target)
+    for paths in zip(sources, targets, strict=True):
+        lines = map(_sentences, paths)
+        for number, pair in enumerate(itertools.zip_longest(*lines), start=1):
+            if None in pair:
+                longer, shorter = paths if pair[1] is None else reversed(paths)
+                raise ValueError(
+                    f"{longer}:{number} has no counterpart: {shorter} ends before that "
+                    "line. Both sides must have the same number of lines, each the "
+                    "translation of the other."
+                )
+            yield SentencePair(*pair, location=f"{paths[0]}:{number}")
 
 
-def _sentences(path: Path) -> Iterator[Sentence]:
+def _sentences(path: Path) -> Iterator[str]:
     """Yields the lines of a file; raises `ValueError` if one is empty."""
     number = 0
     for number, text in enumerate(read_lines(path), start=1):
@@ -123,17 +120,9 @@ def _sentences(path: Path) -> Iterator[Sentence]:
                 f"{path}:{number} is an empty line. Remove line {number} here and in "
                 "the file that translates it."
             )
-        yield Sentence(text, f"{path}:{number}")
+        yield text
     if number == 0:
         raise ValueError(f"{path} is empty. It must hold one sentence a line.")
-
-
-def _missing_counterpart(sentence: Sentence, shorter: Path) -> ValueError:
-    return ValueError(
-        f"{sentence.location} has no counterpart: {shorter} ends before that line. "
-        "Both sides must have the same number of lines, each the translation of the "
-        "other."
-    )
 
 
 def check_parallel_files(source_files: Paths, target_files: Paths) -> int:

@@ -85,7 +85,7 @@ def masked_dataset(
         dataset: Batches of ids, int32 of shape `(batch, length)`.
         vocabulary_size: Number of tokens, `mask_id` included.
         mask_id: Id of the mask token.
-        special_ids: Ids that are never masked; see `mask_tokens`.
+        special_ids: Ids that are never masked.
         share: Probability that a token is selected.
         seed: Seed of all iterations: with equal seeds, the nth iterations over two
             datasets mask the same tokens.

@@ -50,8 +50,7 @@ def parallel_dataset(
     count the batches of an epoch.
 
     Each iteration over the dataset is the next epoch. An interrupted training
-    continues with the same batches from `initial_epoch` on, or from an epoch that is
-    assigned to the dataset's attribute `epoch`.
+    continues with the same batches from `initial_epoch` on.
 
     Args:
         source_files: One path or several, plain or gzipped, one sentence a line.
@@ -125,14 +124,12 @@ def _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling):
     max_length = buckets[-1]
     counts = np.zeros(len(buckets), dtype=np.int64)
     while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
-        texts = [
-            [sentence.text for sentence in side] for side in zip(*chunk, strict=True)
-        ]
+        *texts, locations = zip(*chunk, strict=True)
         lengths = _pair_lengths(*_tokenize(tokenizers, texts)).numpy()
         is_long = lengths > max_length
         if num_long == 0 and is_long.any():
             index = is_long.argmax()
-            first_long = f"{chunk[index].source.location}, {lengths[index]} long"
+            first_long = f"{locations[index]}, {lengths[index]} long"
         if sampling:
             sampled = _tokenize(tokenizers, texts, max_length, sampling, total)
             lengths = _pair_lengths(*sampled).numpy()

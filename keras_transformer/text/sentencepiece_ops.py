@@ -20,9 +20,6 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
 
     As equal names hold equal models, the tokenizers of a SavedModel cannot be
     mistaken for one another.
-
-    Args:
-        model_proto: A SentencePiece model as bytes.
     """
 
     def __init__(self, model_proto: bytes):
@@ -35,14 +32,7 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         return _ops.sentencepiece_op(model=self._model_proto, shared_name=self._name)
 
     def tokenize(self, texts):
-        """Returns the most probable subwords of texts.
-
-        Args:
-            texts: String tensor of shape `(batch,)`.
-
-        Returns:
-            Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
-        """
+        """Returns int32 ids, ragged `(batch, None)`, of texts of shape `(batch,)`."""
         ids, row_splits = _ops.sentencepiece_tokenize_op(
             self.resource_handle,
             texts,
@@ -56,11 +46,7 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def detokenize(self, ids):
-        """Returns the texts of rows of subwords, a string tensor of shape `(batch,)`.
-
-        Args:
-            ids: Int32 `tf.RaggedTensor` of shape `(batch, None)`.
-        """
+        """Returns texts of shape `(batch,)` of int32 ids, ragged `(batch, None)`."""
         return _ops.sentencepiece_detokenize_op(
             self.resource_handle,
             ids.values,

@@ -17,16 +17,10 @@ _MAX_SAMPLED_LINES = 2_000_000
 def train_model(
     files_or_lines: Paths | Iterable[str], vocab_size: int, model_type: str, **settings
 ) -> bytes:
-    """Trains a SentencePiece model; see `SubwordTokenizer.train`.
+    """Trains a SentencePiece model and returns it as bytes.
 
-    Args:
-        files_or_lines: Paths or lines.
-        vocab_size: Number of subwords.
-        model_type: `"bpe"` or `"unigram"`.
-        **settings: Further settings of SentencePiece's trainer, under its names.
-
-    Returns:
-        The serialized model.
+    Arguments and errors are those of `SubwordTokenizer.train`, under the names that
+    SentencePiece's trainer gives them.
     """
     if model_type not in ("bpe", "unigram"):
         raise ValueError(
