@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-MAX_PASSES_PER_EPOCH = 1 << 20
+_MAX_PASSES_PER_EPOCH = 1 << 20
 
 
 def numbered_epochs(
@@ -11,7 +11,7 @@ def numbered_epochs(
     num_batches: int,
     seed: int,
     initial_epoch: int,
-    max_passes: int = 1,
+    repeat: bool = False,
 ) -> tf.data.Dataset:
     """Returns a dataset of batches; each iteration over it is the next epoch.
 
@@ -25,14 +25,15 @@ def numbered_epochs(
         num_batches: Number of batches in an epoch.
         seed: Seed of all epochs.
         initial_epoch: Number of the first epoch.
-        max_passes: Maximum number of passes that an epoch takes to get `num_batches`.
+        repeat: Whether an epoch takes further passes if one has too few batches.
     """
     with tf.device("CPU:0"):  # where `tf.data` runs
         epoch = tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
 
     def pass_numbers(_):
-        first = (epoch.assign_add(1) - 1) * MAX_PASSES_PER_EPOCH
-        return tf.data.Dataset.range(first, first + max_passes)
+        first = (epoch.assign_add(1) - 1) * _MAX_PASSES_PER_EPOCH
+        count = _MAX_PASSES_PER_EPOCH if repeat else 1
+        return tf.data.Dataset.range(first, first + count)
 
     def read_numbered_pass(number):
         # Fixes this graph's seed, so that orders do not depend on the global seed.

@@ -14,11 +14,7 @@ from keras_transformer.text.buckets import (
     rows_per_batch,
 )
 from keras_transformer.text.encoding import add_symbols
-from keras_transformer.text.epochs import (
-    MAX_PASSES_PER_EPOCH,
-    numbered_epochs,
-    shuffled,
-)
+from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, read_pairs, text_lines
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
@@ -112,9 +108,9 @@ def parallel_dataset(
 
     # Sampled subwords may make fewer batches than were counted. The next pass over
     # the corpus then supplies the rest.
-    max_passes = MAX_PASSES_PER_EPOCH if sampling else 1
+    repeat = sampling > 0
     return numbered_epochs(
-        read_chunks, make_batches, num_batches, seed, initial_epoch, max_passes
+        read_chunks, make_batches, num_batches, seed, initial_epoch, repeat
     )
 
 
@@ -161,7 +157,7 @@ def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):
         tokenizer.sample(side, sampling, seed + i)
         for i, (tokenizer, side) in enumerate(sides)
     ]
-    # Sampling makes more subwords. Where they exceed `max_length`, take the best ones.
+    # Sampling yields more subwords. Pairs that then exceed `max_length` keep the best.
     fits = _pair_lengths(*sampled) <= max_length
     num_pairs = tf.size(fits)
     chosen = tf.range(num_pairs) + tf.where(fits, 0, num_pairs)
@@ -176,16 +172,13 @@ def _examples(source, target, max_length):
     lengths = _pair_lengths(source, target)
     fits = lengths <= max_length
     source, target = (tf.ragged.boolean_mask(side, fits) for side in (source, target))
-    source_ids, target_ids, labels = (
-        ids.to_tensor(shape=(None, max_length))
-        for ids in (
-            add_symbols(source, end=True),
-            add_symbols(target, start=True),
-            add_symbols(target, end=True),
-        )
-    )
+
+    def padded(ids, **symbols):
+        return add_symbols(ids, **symbols).to_tensor(shape=(None, max_length))
+
+    source_ids, target_ids = padded(source, end=True), padded(target, start=True)
     inputs = {"source_ids": source_ids, "target_ids": target_ids}
-    return lengths[fits], (inputs, labels)
+    return lengths[fits], (inputs, padded(target, end=True))
 
 
 def _pair_lengths(source, target):

@@ -73,8 +73,7 @@ class SubwordTokenizer(tf.Module):
         if ids != (0, 1, 2, 3):
             raise ValueError(
                 "`model_proto` must give padding, unknown, start and end the ids 0, 1, "
-                "2 and 3. "
-                f"Received: {', '.join(map(str, ids))}. Train it with "
+                f"2 and 3. Received: {', '.join(map(str, ids))}. Train it with "
                 "`SubwordTokenizer.train`, or with spm_train --pad_id=0 --unk_id=1 "
                 "--bos_id=2 --eos_id=3."
             )
@@ -183,11 +182,9 @@ class SubwordTokenizer(tf.Module):
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
             return ids, lengths
 
+        inputs = [_batch_of_texts(texts), seed]
         ids, lengths = tf.numpy_function(
-            sample_rows,
-            [_batch_of_texts(texts), seed],
-            [tf.int32, tf.int64],
-            stateful=False,
+            sample_rows, inputs, [tf.int32, tf.int64], stateful=False
         )
         ids, lengths = tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
         return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)

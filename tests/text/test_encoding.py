@@ -21,7 +21,7 @@ def test_texts_are_encoded_with_an_end_and_padding(source_tokenizer):
     assert not is_cut.numpy().any()
 
 
-def test_texts_too_long_are_cut_and_told(source_tokenizer):
+def test_long_texts_are_cut_and_reported(source_tokenizer):
     sentences = ["ba " * 17, "ba " * 6, "ba " * 5, "ba"]
     ids, is_cut = encode(sentences, source_tokenizer, max_length=6)
     assert is_cut.numpy().tolist() == [True, True, False, False]
@@ -40,7 +40,7 @@ def test_texts_are_encoded_within_a_function(source_tokenizer):
 
 
 @given(st.text(max_size=50), st.integers(2, 20))
-def test_short_texts_are_encoded_as_they_are(text, max_length):
+def test_short_texts_are_encoded_whole(text, max_length):
     texts = [text.encode()]
     ids, is_cut = encode_head(texts, TOKENIZER, max_length)
     expected, expected_is_cut = encode(texts, TOKENIZER, max_length)
@@ -49,7 +49,7 @@ def test_short_texts_are_encoded_as_they_are(text, max_length):
 
 
 @given(st.text(min_size=1), st.integers(2, 5))
-def test_of_a_long_text_the_head_is_encoded(text, max_length):
+def test_only_the_head_of_a_long_text_is_encoded(text, max_length):
     texts = [text.encode() * 999]
     ids, is_cut = encode_head(texts, TOKENIZER, max_length)
     assert ids.shape[1] <= max_length

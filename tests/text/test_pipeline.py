@@ -98,7 +98,7 @@ def test_batches_have_few_shapes_and_count_their_tokens(make, shuffle):
     assert all(count == 1 for count in part_filled.values())
 
 
-def test_an_epoch_holds_every_pair_once_in_an_order_of_its_own(
+def test_every_epoch_has_every_pair_once_in_its_own_order(
     make, pairs, source_tokenizer, target_tokenizer
 ):
     dataset = make(seed=11)
@@ -112,7 +112,7 @@ def test_an_epoch_holds_every_pair_once_in_an_order_of_its_own(
     assert lengths != sorted(lengths)
 
 
-def test_the_order_depends_on_seed_and_epoch_alone(make):
+def test_the_order_depends_only_on_seed_and_epoch(make):
     dataset = make(seed=11)
     epochs = [flat(as_numpy(dataset)) for _ in range(3)]
     keras.utils.set_random_seed(7)
@@ -131,7 +131,7 @@ def test_the_epoch_may_be_set(make):
     assert flat(as_numpy(dataset)) == epochs[1]
 
 
-def test_an_epoch_goes_on_where_it_stopped(make):
+def test_an_interrupted_epoch_continues_with_the_same_batches(make):
     rest = as_numpy(make(initial_epoch=3).skip(5))
     assert flat(rest) == flat(as_numpy(make(initial_epoch=3))[5:])
 
@@ -155,7 +155,7 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     assert num_pairs == [467, 934]
 
 
-def test_sentences_too_long_are_left_out_with_a_warning(
+def test_long_sentences_are_left_out_with_a_warning(
     make, pairs, source_tokenizer, target_tokenizer
 ):
     limit = 41
@@ -207,7 +207,7 @@ def test_sampling_changes_the_subwords_and_not_the_text(
     plain = as_numpy(make(max_length=151))
     found = [texts(epoch, source_tokenizer, target_tokenizer) for epoch in epochs]
     for epoch in found:
-        # The last batches of a bucket may not fit any more, or others come again.
+        # Sampled pairs may make more batches than an epoch has, or fewer.
         assert set(epoch) <= set(pairs)
         assert len(set(epoch)) > 0.9 * len(pairs)
     ids = [
@@ -219,7 +219,7 @@ def test_sampling_changes_the_subwords_and_not_the_text(
     assert dataset.cardinality() == len(epochs[0]) == len(epochs[1])
 
 
-def test_sampling_depends_on_seed_and_epoch_alone(make):
+def test_sampling_depends_only_on_seed_and_epoch(make):
     dataset = make(sampling=0.1, max_length=151)
     epochs = [flat(as_numpy(dataset)) for _ in range(2)]
     assert (
@@ -228,7 +228,7 @@ def test_sampling_depends_on_seed_and_epoch_alone(make):
     assert epochs[0] != epochs[1]
 
 
-def test_sampling_drops_no_sentence_that_fits_otherwise(
+def test_sampling_drops_no_sentence_that_fits_without_it(
     make, pairs, source_tokenizer, target_tokenizer
 ):
     longest = max(
@@ -242,11 +242,11 @@ def test_sampling_drops_no_sentence_that_fits_otherwise(
     assert set(found) == set(pairs)
 
 
-# At large
+# Many replicas, large files
 
 
 def run(script, *arguments):
-    """Returns what a program prints that must not fail."""
+    """Runs a program that must succeed; returns its output."""
     done = run_program(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -296,7 +296,7 @@ for pair in (files[:2], files[2:]):
 
 
 def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
-    # Blanks make text large that is quickly tokenized: 3 and 30 MB a side.
+    # Spaces make a text large but quick to tokenize: 3 and 30 MB a side.
     line = f"ba{' ' * 1000}ko\n".encode()
     files = []
     for name, count in (("small", 3001), ("large", 30011)):
@@ -314,7 +314,7 @@ def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
     tokens_per_batch=st.integers(61, 311),
     shuffle=st.booleans(),
 )
-def test_any_pair_comes_once_in_batches_of_no_more_tokens_than_asked(
+def test_every_pair_comes_once_in_batches_of_at_most_the_given_tokens(
     pairs,
     tokens_per_batch,
     shuffle,
