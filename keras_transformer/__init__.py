@@ -12,9 +12,9 @@ Names are spelled out. They correspond to the symbols of [Vaswani et al.,
 | `num_heads` | h | attention heads side by side |
 | `num_layers` | N | blocks of the encoder, and of the decoder |
 
-Importing the package is cheap: Keras, and with it its backend, loads when a part of
-the package is first used. As soon as Keras is imported, by whomever, every class of
-the package is registered with it, so that `import keras_transformer` is all that
+Importing the package is fast: Keras and its backend load when a part of the package is
+first used. As soon as Keras is imported, here or elsewhere, every class of the package
+is registered with it, so `import keras_transformer` is all that
 `keras.saving.load_model` needs.
 """
 
