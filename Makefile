@@ -1,5 +1,5 @@
-# Every target does its own set-up in .venv: `make demo` and `make test` work in
-# a fresh clone. Another Python: `make test PYTHON=python3.12`.
+# Every target sets up .venv if necessary: `make demo` and `make test` work in a
+# fresh clone. To use another Python: `make test PYTHON=python3.12`.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,8 +15,8 @@ help: ## Show these targets
 demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 	$(BIN)/keras-transformer demo
 
-# Three workers for two cores: tracing keeps no more than one core busy, and some tests
-# wait for processes. Each takes files in the order of tests/conftest.py.
+# Three workers suit two cores: tracing uses one core at most, and some tests wait for
+# other processes. Workers take files in the order of tests/conftest.py.
 test: $(READY) ## Check style and imports, then run the tests and the examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,35 +25,34 @@ test: $(READY) ## Check style and imports, then run the tests and the examples i
 
 BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models
 
-# Layers, decoding and models where there is no TensorFlow, and their numbers beside
-# those of TensorFlow. One core is kept busy for a good while by JAX, which compiles
-# each operation for each shape.
-test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Run what needs no TensorFlow on JAX and on PyTorch
+# Tests layers, decoding and models without TensorFlow, and compares their numbers with
+# those on TensorFlow. JAX compiles each operation for each shape, which takes long.
+test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Test layers, decoding and models on JAX and on PyTorch
 	PYTHONPATH=tests $(BIN)/python tests/backend_numbers.py .venv-jax/numbers.npz
 	@set -e; for backend in torch jax; do \
 	    echo "Keras on $$backend:"; \
 	    KERAS_BACKEND=$$backend KERAS_TRANSFORMER_NUMBERS=.venv-jax/numbers.npz \
 	    .venv-$$backend/bin/python -m pytest -q --no-header $(BACKEND_TESTS); done
 
-figures: $(READY) ## Run the tutorials in full and draw docs/figures again
+figures: $(READY) ## Run the tutorials in full and redraw docs/figures
 	@set -e; drawn=$$(mktemp -d); for tutorial in tutorials/*.py; do \
 	    echo $$tutorial; TUTORIAL_FOLDER=$$drawn $(BIN)/python $$tutorial > $$drawn/log; done; \
 	cd docs/figures; for figure in *.png; do cp $$drawn/$$figure .; done
 
-test-slow: $(READY) ## Run what `make test` leaves out: kill trainings and workers, see them go on
+test-slow: $(READY) ## Run the slow tests, which kill trainings and workers and resume them
 	$(BIN)/pytest -q -m slow tests
 
 clean: ## Remove the environment and the caches
 	rm -rf $(VENV) .venv-jax .venv-torch build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Made again when the dependencies change. TensorFlow comes without CUDA; for GPUs:
+# Created again when the dependencies change. TensorFlow comes without CUDA; for GPUs:
 # `.venv/bin/pip install -e ".[gpu]"`.
 $(READY): setup.py pyproject.toml
 	@command -v $(PYTHON) > /dev/null || \
-	    { echo "There is no $(PYTHON). Name a Python 3.10 to 3.13: make PYTHON=python3.12" >&2; exit 1; }
+	    { echo "$(PYTHON) is not installed. Pass a Python 3.10 to 3.13: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
-	    { echo "$(PYTHON) is $$($(PYTHON) --version). Name a Python 3.10 to 3.13: make PYTHON=python3.12" >&2; exit 1; }
+	    { echo "$(PYTHON) is $$($(PYTHON) --version). Pass a Python 3.10 to 3.13: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
 	    { echo "$(PYTHON) cannot make virtual environments. On Debian or Ubuntu: sudo apt install python3-venv" >&2; exit 1; }
 	@echo "Setting up $(VENV): this takes a few minutes, once."
@@ -61,7 +60,7 @@ $(READY): setup.py pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e ".[dev]"
 	@touch $@
 
-# No TensorFlow, and nothing that needs it: what imports it by mistake fails.
+# Without TensorFlow, so that importing it by mistake fails.
 .venv-%/.ready: setup.py pyproject.toml
 	@echo "Setting up .venv-$*: this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear .venv-$*

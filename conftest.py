@@ -1,4 +1,4 @@
-"""What tests and doctests share: a small machine, fixed seeds, doctest names."""
+"""Settings of all tests and doctests: threads, random seeds, names in doctests."""
 
 import gc
 import os
@@ -12,8 +12,8 @@ os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("MPLBACKEND", "agg")
-# Most tests trace and compile far more than they compute: to optimise costs more than
-# it saves, and so does looking for garbage among the many objects of a graph.
+# Most tests spend more time on tracing and compiling than on computing. Optimising
+# costs more than it saves, and so does garbage collection among a graph's many objects.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
@@ -35,8 +35,8 @@ hypothesis.settings.load_profile("repeatable")
 if keras.backend.backend() == "torch":
     import torch
 
-    # Tests compare tensors as arrays. PyTorch makes none of tensors that record
-    # gradients, nor of bfloat16.
+    # Tests compare tensors as arrays. PyTorch does not convert tensors that record
+    # gradients, nor tensors of bfloat16.
     def to_array(self, dtype=None, copy=None):
         array = self.detach().cpu()
         array = array.float() if array.dtype == torch.bfloat16 else array
@@ -47,34 +47,33 @@ if keras.backend.backend() == "torch":
 
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers", "needs_tensorflow: skipped where Keras has another backend"
+        "markers", "needs_tensorflow: skipped if Keras runs on another backend"
     )
-    # Once, before anything else: setting TensorFlow's seed drops the resources
-    # of every tokenizer made so far.
+    # Once, before all tests: setting TensorFlow's seed deletes unnamed resources.
     keras.utils.set_random_seed(SEED)
 
 
 def pytest_runtest_setup(item):
     backend = keras.backend.backend()
     if backend != "tensorflow" and item.get_closest_marker("needs_tensorflow"):
-        pytest.skip(f"TensorFlow is tested here, and Keras's backend is {backend}.")
+        pytest.skip(f"This test needs TensorFlow; Keras runs on {backend}.")
 
 
 @pytest.fixture(autouse=True)
 def fixed_seeds():
     """Starts each test from the same seeds, whichever tests ran before it.
 
-    Keras draws the seeds of initializers and of dropout from `random`, so
-    these two suffice. Only unseeded `keras.random` calls and `tf.data`
-    shuffles go on from the session's seed: give those a seed of their own.
+    Keras draws the seeds of initializers and of dropout from `random`, so these two
+    suffice. Only unseeded `keras.random` calls and `tf.data` shuffles continue from the
+    session's seed: pass them a seed.
     """
     random.seed(SEED)
     np.random.seed(SEED)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def room_for_what_is_compiled():
-    """Forgets what JAX has compiled, before LLVM runs out of memory maps."""
+def clear_jax_caches():
+    """Deletes JAX's compiled programs before LLVM runs out of memory maps."""
     yield
     if keras.backend.backend() == "jax":
         import jax
@@ -84,5 +83,5 @@ def room_for_what_is_compiled():
 
 @pytest.fixture(autouse=True)
 def names_for_doctests(doctest_namespace):
-    """Lets examples in docstrings go without import lines."""
+    """Provides the imports of examples in docstrings."""
     doctest_namespace.update(keras=keras, ops=keras.ops, np=np, kt=keras_transformer)

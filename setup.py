@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent
 
 
 def read_version() -> str:
-    """Reads `__version__` without importing the package, hence without Keras."""
+    """Reads `__version__` without importing the package, which needs Keras."""
     source = (ROOT / "keras_transformer" / "version.py").read_text("utf-8")
     return re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)[1]
 
@@ -49,7 +49,7 @@ setup(
         'keras-hub>=0.25; python_version < "3.11"',
         "tensorflow>=2.21",
         "tensorflow-text>=2.21",
-        "tensorboard>=2.20",  # TensorFlow no longer brings it.
+        "tensorboard>=2.20",  # TensorFlow no longer installs it.
         "sentencepiece>=0.2.1",
         "sacrebleu>=2.5",
         "sacremoses>=0.1.1",
@@ -68,7 +68,7 @@ setup(
             "pytest>=8.4",
             "pytest-xdist>=3.6",
             "ruff~=0.17.0",
-            "scikit-learn>=1.5",  # its handwritten digits
+            "scikit-learn>=1.5",  # for its handwritten digits
         ],
     },
     entry_points={

@@ -1,8 +1,8 @@
-"""What layers, searches, models and training compute, on the backend of Keras.
+"""Numbers that layers, searches, models and training compute on Keras's backend.
 
-The weights come from NumPy, so that every backend has the same ones.
-`python tests/backend_numbers.py FILE` writes all numbers down;
-`test_backend_numbers.py` compares those of another backend with them.
+NumPy draws the weights, so that they are equal on every backend.
+`python tests/backend_numbers.py FILE` saves all numbers;
+`test_backend_numbers.py` compares them with those of another backend.
 """
 
 import sys
@@ -76,13 +76,13 @@ SEARCHES = {
 }
 
 
-def fill(part):
-    """Gives every weight of a layer or model numbers of its own."""
+def fill(layer):
+    """Assigns random numbers to every weight of a layer or model; returns it."""
     draw = np.random.default_rng(7)
-    for weight in part.weights:
+    for weight in layer.weights:
         mean = float(weight.path.endswith("gamma"))
         weight.assign(draw.normal(mean, 0.4, weight.shape))
-    return part
+    return layer
 
 
 def of_layer(name):
@@ -113,7 +113,7 @@ def of_residual():
 
 
 def of_masked_attention():
-    """A mask of each kind, a row that sees nothing, and the scores."""
+    """Uses every kind of mask, a query that may attend to nothing, and the scores."""
     draw = np.random.default_rng(5)
     states, memory = (draw.normal(size=(2, n, 6)).astype("float32") for n in (5, 7))
     layer = layers.MultiHeadAttention(num_heads=3, key_dim=5)
@@ -147,7 +147,7 @@ def of_model(name):
 
 
 def of_search(name, search):
-    # The numbers of no more than 8 sentences are those of one batch.
+    # More than 8 sentences, so that they are searched in several batches.
     model = fill(MODELS[name][0]())
     prompts = TARGET_IDS if "language" in name else SOURCE_IDS
     ids, scores = model.generate(np.tile(prompts, (3, 1)), SEARCHES[search], 11)
@@ -155,11 +155,11 @@ def of_search(name, search):
 
 
 def of_training(name, gradient_accumulation_steps=1):
-    """Three epochs, with all that `fit` and `evaluate` show."""
+    """Trains for three epochs; returns what `fit` and `evaluate` report."""
     make, inputs = MODELS[name]
     model = fill(make())
     model.compile(
-        # Gradients that are zero but for rounding teach nothing.
+        # A large epsilon, so that gradients of rounding errors change no weight.
         training.Adam(
             training.InverseSquareRootSchedule.with_peak(1e-2, 8, warmup_steps=3),
             epsilon=1e-3,
@@ -212,7 +212,7 @@ NUMBERS = {
 
 
 def numbers(name):
-    """Returns the arrays of one entry of `NUMBERS`, by where they stand in it."""
+    """Returns the arrays of one entry of `NUMBERS`, under their paths in it."""
     compute, *arguments = NUMBERS[name]
     arrays = keras.tree.flatten_with_path(compute(*arguments))
     return {

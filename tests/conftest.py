@@ -1,39 +1,39 @@
-"""The order of the tests, and fixtures for those that want real data."""
+"""The order of the tests, and the fixture of a corpus of real text."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-# Run by tests as programs of their own; importing them here would act.
+# Programs that tests run in other processes; pytest must not import them.
 collect_ignore = ["serving/c_interface.py", "serving/fresh_process.py"]
 
 REPOSITORY = Path(__file__).parents[1]
 VARIABLE = "KERAS_TRANSFORMER_MULTI30K"
 
-# The files that take longest come first, so that workers end about together.
-LONG = [
+# These files run first, so that all workers finish at about the same time.
+SLOWEST_FILES = [
     "test_distribution.py",
     "test_multi_worker.py",
     "test_tutorials.py",
-    "test_export.py",
+    "test_saved_model.py",
     "test_shell.py",
     "test_language_model.py",
     "test_transformer.py",
     "test_transformer_positions.py",
-    "test_compiled_search.py",
+    "test_runner.py",
 ]
 
 
 def pytest_collection_modifyitems(items):
-    places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.name, len(LONG)))
+    order = {name: i for i, name in enumerate(SLOWEST_FILES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 @pytest.fixture(scope="session")
 def multi30k():
-    """Folder of the Multi30k corpus; skips the test where there is none."""
+    """Folder of the Multi30k corpus; skips the test if it is missing."""
     folder = Path(os.environ.get(VARIABLE, REPOSITORY / "../shared/data/multi30k"))
     if not folder.is_dir():
-        pytest.skip(f"No Multi30k in {folder}: name its folder in {VARIABLE}.")
+        pytest.skip(f"Multi30k is not in {folder}: set {VARIABLE} to its folder.")
     return folder.resolve()

@@ -1,6 +1,6 @@
-"""Programs in processes of their own, which find TensorFlow imported but not started.
+"""Programs in separate processes, forked after TensorFlow's import.
 
-To import it takes a process many seconds, and a fork of one that has, none.
+Importing TensorFlow takes many seconds in a new process, and none in a fork.
 """
 
 import multiprocessing
@@ -18,16 +18,16 @@ CONTEXT.set_forkserver_preload(
 
 
 def run_program(program, *arguments, cwd=None, **variables):
-    """Runs a program as `python program arguments` does.
+    """Runs a program like `python program arguments`.
 
     Args:
         program: Path of a file, or lines of source code.
-        arguments: What follows in `sys.argv`.
+        arguments: Its arguments, in `sys.argv`.
         cwd: Folder to run it in.
-        variables: Environment variables, beside those of this process.
+        variables: Environment variables, in addition to those of this process.
 
     Returns:
-        What `subprocess.run` returns: `returncode`, and `stdout` and `stderr` as text.
+        As `subprocess.run`: `returncode`, and `stdout` and `stderr` as text.
     """
     with tempfile.TemporaryDirectory() as folder:
         if "\n" in str(program):

@@ -1,4 +1,4 @@
-"""Gradients, whichever backend runs the tests."""
+"""Gradients on every Keras backend."""
 
 import keras
 import numpy as np
@@ -6,17 +6,17 @@ from keras import ops
 
 
 def gradients(function, tensors):
-    """Returns how a number changes with the tensors that it is computed from.
+    """Returns the gradients of a function's value with respect to its arguments.
 
     Args:
-        function: A function of as many tensors, which returns one number.
-        tensors: Where the slopes are taken: arrays or tensors of floats.
+        function: A function of tensors that returns a scalar.
+        tensors: The arguments: arrays or tensors of floats.
 
     Returns:
         A list of float64 arrays, of the shapes of `tensors`.
     """
     tensors = [ops.convert_to_tensor(x) for x in tensors]
-    if not tensors:  # where PyTorch raises an error
+    if not tensors:  # PyTorch would raise an error
         return []
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -24,24 +24,24 @@ def gradients(function, tensors):
         with tf.GradientTape() as tape:
             tape.watch(tensors)
             number = function(*tensors)
-        slopes = tape.gradient(number, tensors)
+        found = tape.gradient(number, tensors)
     elif keras.backend.backend() == "jax":
         import jax
 
-        # Compiled as one, which takes less time than operation by operation.
-        slopes = jax.jit(jax.grad(lambda every: function(*every)))(tensors)
+        # Compiling the whole is faster than compiling each operation.
+        found = jax.jit(jax.grad(lambda arguments: function(*arguments)))(tensors)
     else:
         import torch
 
         tensors = [x.detach().requires_grad_() for x in tensors]
-        slopes = torch.autograd.grad(function(*tensors), tensors)
-    return [np.asarray(ops.convert_to_numpy(x), "float64") for x in slopes]
+        found = torch.autograd.grad(function(*tensors), tensors)
+    return [np.asarray(ops.convert_to_numpy(x), "float64") for x in found]
 
 
 def weight_gradients(function, layer, *args, **kwargs):
-    """The same for the trainable weights of a layer that is called so.
+    """Returns the gradients of `function(layer(...))` with respect to the weights.
 
-    `function` takes what the call returns.
+    Only trainable weights count; the other arguments are those of the layer's call.
     """
     fixed = [weight.value for weight in layer.non_trainable_variables]
 

@@ -1,4 +1,4 @@
-"""What every layer of the package promises, checked by one call."""
+"""The contract of every layer of the package, checked by one call."""
 
 import inspect
 import json
@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-# How far each dtype policy may be from float32, as a share of the largest output.
+# Maximum error of each dtype policy against float32, relative to the largest output.
 TOLERANCES = {
     "float32": 1e-5,
     "mixed_bfloat16": 0.1,
@@ -29,27 +29,29 @@ def check_layer(
     expected_output_dtype=None,
     supports_masking=True,
 ):
-    """Checks that a layer keeps the contract of all layers.
+    """Checks that a layer fulfils the contract of all layers.
 
-    Its constructor and its config name the same arguments; it is registered,
-    and comes back from its config; it has no weights before it knows its
-    inputs, and `build` alone makes them all; symbolic, eager and compiled calls
-    agree; every dtype policy gives its dtype, and finite numbers near those of
-    float32; it trains; a saved model reloads to the same weights and outputs;
-    Keras masks pass through, and what they mask changes nothing.
+    - Its constructor and its config have the same arguments.
+    - It is registered, and can be restored from its config.
+    - It has no weights before it is built, and `build` alone creates all of them.
+    - Symbolic, eager and compiled calls agree.
+    - Every dtype policy gives its dtype, and finite numbers close to those of float32.
+    - It trains.
+    - A saved model reloads with the same weights and outputs.
+    - Keras masks pass through, and masked positions do not change the output.
 
     Args:
         layer_class: The class under test.
         init_kwargs: Constructor arguments. Pass values that are not the
-            defaults: a default cannot show that the config forgot it.
+            defaults: a default cannot show that it is missing from the config.
         inputs: The call arguments: one array, a tuple of positional arguments
             or a dict of keyword arguments, with NumPy arrays for tensors.
-            Prime sizes, all different, let no mix-up of dimensions hide.
+            With different prime sizes, no mix-up of dimensions stays hidden.
         expected_output_shape: A shape, or a list of shapes for several outputs.
         expected_output_dtype: Dtype under every policy, for layers that do not
             return their policy's compute dtype; a list for several outputs.
-        supports_masking: Whether Keras masks are to pass through. If so, every
-            float array of shape `(batch, length, width)` gets one.
+        supports_masking: Whether Keras masks must pass through. If so, every float
+            array of shape `(batch, length, width)` gets one.
     """
     call = Call(inputs)
     check_config(layer_class, init_kwargs)
@@ -63,7 +65,7 @@ def check_layer(
 
 
 class Call:
-    """The arguments of a layer's call, of which the arrays can be replaced."""
+    """The arguments of a layer's call, whose arrays can be replaced."""
 
     def __init__(self, inputs):
         if isinstance(inputs, dict):
@@ -74,7 +76,7 @@ class Call:
         self.arrays = [x for x in leaves if isinstance(x, np.ndarray)]
 
     def __call__(self, layer, tensors=None):
-        """Returns the list of the outputs, with `tensors` in the arrays' place."""
+        """Returns a list of outputs, computed from `tensors` instead of the arrays."""
         tensors = iter(self.arrays if tensors is None else tensors)
         args, kwargs = tree.map_structure(
             lambda x: next(tensors) if isinstance(x, np.ndarray) else x,
@@ -87,7 +89,7 @@ class Call:
         return self(layer, [keras.KerasTensor(x.shape, x.dtype) for x in self.arrays])
 
     def model(self, layer):
-        """Wraps `layer` in a functional model, whose batch size is open."""
+        """Wraps `layer` in a functional model of any batch size."""
         tensors = [keras.Input(x.shape[1:], dtype=x.dtype.name) for x in self.arrays]
         return keras.Model(tensors, self(layer, tensors))
 
@@ -99,7 +101,7 @@ def check_config(layer_class, init_kwargs):
 
     layer = layer_class(**init_kwargs)
     config = layer.get_config()
-    assert "name" in config, "the config forgets the base config"
+    assert "name" in config, "the config lacks the base config"
     own = set(config) - set(keras.layers.Layer().get_config())
     arguments = constructor_arguments(layer_class)
     assert own == arguments, f"config has the keys {own} for arguments {arguments}"
@@ -112,14 +114,14 @@ def check_config(layer_class, init_kwargs):
     stored = json.dumps(keras.saving.serialize_keras_object(layer))
     restored = keras.saving.deserialize_keras_object(json.loads(stored))
     assert type(restored) is layer_class
-    assert restored.get_config() == config, "the layer comes back otherwise"
+    assert restored.get_config() == config, "the restored layer has another config"
 
 
 def constructor_arguments(layer_class):
-    """Returns the arguments' names, those passed up in `**kwargs` included."""
+    """Returns the names of all arguments, base classes included."""
     names = set()
     for base in inspect.getmro(layer_class):
-        if base.__module__.startswith("keras."):  # Keras answers for its own
+        if base.__module__.startswith("keras."):  # arguments of Keras itself
             break
         if "__init__" in vars(base):
             parameters = inspect.signature(base.__init__).parameters.values()
@@ -131,12 +133,12 @@ def constructor_arguments(layer_class):
 
 def check_building(layer_class, init_kwargs, call):
     layer = layer_class(**init_kwargs)
-    assert not layer.weights, "weights are made before the inputs are known"
+    assert not layer.weights, "weights are created before the layer is built"
     call(layer)
     twin = layer_class(**init_kwargs)
     twin.build_from_config(layer.get_build_config())
     called, built = [[w.shape for w in x.weights] for x in (layer, twin)]
-    assert built == called, f"`build` makes weights {built}, and the call {called}"
+    assert built == called, f"`build` creates weights {built}, and the call {called}"
 
 
 def check_outputs(layer_class, init_kwargs, call, expected_shape, expected_dtype):
@@ -145,19 +147,19 @@ def check_outputs(layer_class, init_kwargs, call, expected_shape, expected_dtype
     reference_outputs = to_numpy(call(reference))
     for policy, tolerance in TOLERANCES.items():
         if policy == "float64" and keras.backend.backend() == "jax":
-            continue  # JAX has none, unless a user asks it to
+            continue  # JAX disables float64 by default
         layer = layer_class(**init_kwargs, dtype=policy)
         symbols = specifications(call.on_symbols(layer))
         layer.set_weights(reference.get_weights())
         outputs = call(layer)
         if keras.backend.backend() == "torch" and policy == "float64":
-            # What Keras multiplies and adds no bias to is float32.
+            # Keras multiplies in float32 there, if no bias is added.
             outputs = [ops.cast(x, expected_dtype or policy) for x in outputs]
         found = specifications(outputs)
         if keras.backend.backend() == "torch" and (
             policy.startswith("mixed") or policy == "float64"
         ):
-            # Keras takes the weights' dtype for that of the products, or float32.
+            # Keras promises the dtype of the weights or float32 there.
             symbols = [
                 (shape, dtype)
                 for (shape, _), (_, dtype) in zip(symbols, found, strict=True)
@@ -207,7 +209,7 @@ def check_saving(layer, call):
         model.save(path)
         reloaded = keras.models.load_model(path)
     for before, after in zip(model.get_weights(), reloaded.get_weights(), strict=True):
-        np.testing.assert_array_equal(after, before, "a weight reloads otherwise")
+        np.testing.assert_array_equal(after, before, "a reloaded weight differs")
     outputs = tree.flatten(reloaded.predict_on_batch(call.arrays))
     for after, before in zip(outputs, to_numpy(call(layer)), strict=True):
         message = "the reloaded model gives other outputs"
@@ -243,18 +245,22 @@ def check_masking(layer, call, supports_masking):
     output, output_mask = call_with_masks(call.arrays)
     other, _ = call_with_masks(changed)
     if is_sequence[0] and output.shape[:2] == masks[0].shape:
-        assert output_mask is not None, "the mask does not come out of the layer"
+        assert output_mask is not None, "the layer does not pass the mask on"
         output_mask = ops.convert_to_numpy(output_mask)
-        np.testing.assert_array_equal(output_mask, masks[0], "another mask comes out")
+        np.testing.assert_array_equal(
+            output_mask, masks[0], "the layer passes on another mask"
+        )
         output, other = output[output_mask], other[output_mask]
     elif is_sequence[0]:
-        assert output_mask is None, "a mask comes out of another shape than the output"
-    message = "what the mask hides changes the output"
+        assert output_mask is None, (
+            "the layer passes on a mask for an output of another shape"
+        )
+    message = "masked positions change the output"
     np.testing.assert_allclose(other, output, 1e-5, 1e-6, err_msg=message)
 
 
 class AttachMask(keras.layers.Layer):
-    """Gives a tensor the Keras mask that comes with it."""
+    """Attaches a Keras mask to a tensor."""
 
     def call(self, inputs):
         return inputs[0] + 0.0

@@ -1,4 +1,4 @@
-"""Phrases of several languages as ids, letter by letter or word by word."""
+"""Phrases of several languages as ids of letters or of words."""
 
 import functools
 import re
@@ -13,19 +13,19 @@ LANGUAGES = ("de", "fr", "es")
 
 @functools.cache
 def phrases(language):
-    """Dates, amounts and names in a language: lines to learn from, and others."""
+    """Returns phrases in a language, for training and for test."""
     data = locale_phrases("en", language, train=2000, test=300)
     return data.train.target, data.test.target
 
 
 def words(line):
-    """Splits at spaces; all digits become one, so that numbers are few words."""
+    """Splits at spaces; replaces digits by 0, so that numbers are few words."""
     return re.sub(r"\d", "0", line).split()
 
 
 @functools.cache
 def vocabulary(split):
-    """Ids of the tokens that `split`, `list` or `words`, makes of all phrases."""
+    """Returns the ids of all tokens that `split`, `list` or `words`, returns."""
     lines = [line for language in LANGUAGES for line in phrases(language)[0]]
     tokens = sorted({token for line in lines for token in split(line)})
     return {token: i for i, token in enumerate(tokens, start=MASK + 1)}
@@ -36,7 +36,7 @@ def vocabulary_size(split):
 
 
 def to_ids(lines, length, split):
-    """Returns an int32 array `(lines, length)`, cut or padded to that length."""
+    """Returns int32 ids of shape `(lines, length)`, cut or padded to that length."""
     table = vocabulary(split)
     ids = np.full((len(lines), length), PAD, "int32")
     for row, line in zip(ids, lines, strict=True):
@@ -46,21 +46,21 @@ def to_ids(lines, length, split):
 
 
 def to_text(ids, split=list):
-    """Returns the tokens of one row, without what is special."""
+    """Returns the text of one row, without special tokens."""
     tokens = {i: token for token, i in vocabulary(split).items()}
     return "".join(tokens.get(int(i), "") for i in ids)
 
 
 def labelled(part, length, limit=None):
-    """Words of phrases in every language, and which language each is in, mixed.
+    """Returns shuffled phrases of every language, as ids of words, and their languages.
 
-    Phrases of few letters, numbers above all, are alike in many languages: they
-    are left out.
+    Phrases of few letters, numbers above all, are the same in many languages. They are
+    left out.
 
     Args:
-        part: 0 for phrases to learn from, 1 for others.
-        length: Words of a phrase; it is cut or padded to that.
-        limit: Number of phrases; all unless given.
+        part: 0 for training phrases, 1 for test phrases.
+        length: Number of words that a phrase is cut or padded to.
+        limit: Number of phrases; by default all.
     """
     pairs = [
         (line, label)

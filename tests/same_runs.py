@@ -1,10 +1,10 @@
-"""What it means that a run which was killed ends where another does."""
+"""Comparison of a run that was killed and resumed with an uninterrupted one."""
 
 import numpy as np
 
 
 def assert_same_end(killed, whole, epochs):
-    """Compares two `Run`s of so many epochs: what they logged, and their last state."""
+    """Compares the logs and the last checkpoints of two `Run`s of `epochs` epochs."""
     found, wanted = (
         [{**row, "seconds": None} for row in run.log.rows()] for run in (killed, whole)
     )
@@ -16,4 +16,4 @@ def assert_same_end(killed, whole, epochs):
     variables = [[*model.variables, *model.optimizer.variables] for model in models]
     for mine, others in zip(*variables, strict=True):
         np.testing.assert_array_equal(mine.numpy(), others.numpy(), others.path)
-    assert not list(killed.folder.rglob(".*")), "something unfinished was left behind"
+    assert not list(killed.folder.rglob(".*")), "unfinished files are left"

@@ -1,4 +1,4 @@
-"""A small corpus on disk, and a recipe that learns from it in seconds."""
+"""A small corpus on disk, and a recipe that trains on it in seconds."""
 
 import random
 
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 def sentences(count, seed):
-    """Sentences of three to five words."""
+    """Returns random sentences of three to five words."""
     draw = random.Random(seed)
     return [" ".join(draw.choices(WORDS, k=draw.randint(3, 5))) for _ in range(count)]
 
@@ -48,7 +48,7 @@ def write_lines(path, lines):
 
 
 def write_corpus(folder):
-    """Writes text in three languages: one, it reversed, and it in capitals."""
+    """Writes text in three languages: random, the same reversed, and in capitals."""
     for name, count in (("train", 53), ("val", 7)):
         lines = sentences(count, seed=count)
         write_lines(folder / f"{name}.aa", lines)

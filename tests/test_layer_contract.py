@@ -11,7 +11,7 @@ register = keras.saving.register_keras_serializable(package="keras_transformer")
 
 @register
 class Projection(keras.layers.Layer):
-    """A layer that keeps the contract; each layer below breaks one promise."""
+    """A layer that fulfils the contract; each layer below violates it in one point."""
 
     def __init__(self, units, activation="relu", **kwargs):
         super().__init__(**kwargs)
@@ -36,7 +36,7 @@ class Projection(keras.layers.Layer):
 
 @register
 class WeightedMean(Projection):
-    """Reads two sequences, returns one vector, and heeds the second one's mask."""
+    """Reads two sequences; returns the masked mean of the second."""
 
     def build(self, inputs_shape, memory_shape):
         super().build(inputs_shape)
@@ -58,14 +58,14 @@ class Unregistered(Projection):
 
 
 @register
-class ForgetfulProjection(Projection):
+class IncompleteConfigProjection(Projection):
     def __init__(self, units, scale=1.0, **kwargs):
         super().__init__(units, **kwargs)
         self.scale = scale
 
 
 @register
-class ConfusedProjection(Projection):
+class WrongConfigProjection(Projection):
     def get_config(self):
         return {**super().get_config(), "units": 1}
 
@@ -81,32 +81,32 @@ class RenamingProjection(Projection):
 
 
 @register
-class HastyProjection(Projection):
+class EarlyBuildingProjection(Projection):
     def __init__(self, units, **kwargs):
         super().__init__(units, **kwargs)
         self.bias = self.add_weight(shape=(units,))
 
 
 @register
-class LateProjection(Projection):
+class LateBuildingProjection(Projection):
     def build(self, input_shape):
         self._dense = keras.layers.Dense(self.units, dtype=self.dtype_policy)
 
 
 @register
-class StubbornProjection(Projection):
+class Float32Projection(Projection):
     def call(self, inputs):
         return ops.cast(super().call(inputs), "float32")
 
 
 @register
-class BoastfulProjection(Projection):
+class WrongSpecProjection(Projection):
     def compute_output_spec(self, inputs):
         return keras.KerasTensor((*inputs.shape[:-1], 11), self.compute_dtype)
 
 
 @register
-class FragileProjection(Projection):
+class OverflowingProjection(Projection):
     def call(self, inputs):
         return super().call(inputs) + ops.cast(1e5, self.compute_dtype)
 
@@ -118,13 +118,13 @@ class ImpreciseProjection(Projection):
 
 
 @register
-class IdleProjection(Projection):
+class UntrainableProjection(Projection):
     def call(self, inputs):
         return ops.stop_gradient(super().call(inputs)) + ops.sum(self._dense.bias)
 
 
 @register
-class AbsentmindedProjection(Projection):
+class UnsavedProjection(Projection):
     def build(self, input_shape):
         super().build(input_shape)
         self._offset = self.add_weight(shape=(self.units,), initializer="normal")
@@ -140,24 +140,24 @@ class AbsentmindedProjection(Projection):
 
 
 @register
-class MaskEatingProjection(Projection):
+class MaskDroppingProjection(Projection):
     def compute_mask(self, inputs, previous_mask):
         return None
 
 
 @register
-class MaskInventingProjection(Projection):
+class MaskInvertingProjection(Projection):
     def compute_mask(self, inputs, previous_mask):
         return None if previous_mask is None else ops.logical_not(previous_mask)
 
 
 @register
-class PeekingProjection(Projection):
+class MaskIgnoringProjection(Projection):
     def call(self, inputs):
         return super().call(inputs + ops.mean(inputs, axis=1, keepdims=True))
 
 
-def test_layer_that_keeps_the_contract_passes():
+def test_layer_that_fulfils_the_contract_passes():
     check_layer(Projection, {"units": UNITS}, INPUTS, (BATCH, LENGTH, UNITS))
 
 
@@ -172,29 +172,31 @@ def test_layer_of_two_sequences_passes(as_kwargs):
     ("layer_class", "message"),
     [
         (Unregistered, "registered as Unregistered"),
-        (ForgetfulProjection, "config has the keys"),
-        (ConfusedProjection, "config has another value for `units`"),
+        (IncompleteConfigProjection, "config has the keys"),
+        (WrongConfigProjection, "config has another value for `units`"),
         (RenamingProjection, "`scale` is not stored"),
-        (HastyProjection, "weights are made before"),
-        (LateProjection, "`build` makes weights"),
-        (StubbornProjection, "mixed_bfloat16: expected"),
-        (BoastfulProjection, "float32: promised"),
-        (FragileProjection, "mixed_float16: not finite"),
+        (EarlyBuildingProjection, "weights are created before"),
+        (LateBuildingProjection, "`build` creates weights"),
+        (Float32Projection, "mixed_bfloat16: expected"),
+        (WrongSpecProjection, "float32: promised"),
+        (OverflowingProjection, "mixed_float16: not finite"),
         (ImpreciseProjection, "mixed_bfloat16: .* away from float32"),
-        (AbsentmindedProjection, "a weight reloads otherwise"),
-        (MaskEatingProjection, "the mask does not come out"),
-        (MaskInventingProjection, "another mask comes out"),
-        (PeekingProjection, "what the mask hides changes"),
+        (UnsavedProjection, "a reloaded weight differs"),
+        (MaskDroppingProjection, "does not pass the mask on"),
+        (MaskInvertingProjection, "passes on another mask"),
+        (MaskIgnoringProjection, "masked positions change"),
     ],
 )
-def test_layer_that_breaks_a_promise_fails(layer_class, message):
+def test_layer_that_violates_the_contract_fails(layer_class, message):
     with pytest.raises(AssertionError, match=message):
         check_layer(layer_class, {"units": UNITS}, INPUTS, (BATCH, LENGTH, UNITS))
 
 
 def test_layer_with_a_weight_that_no_gradient_reaches_fails():
     with pytest.raises(UserWarning, match="Gradients do not exist"):
-        check_layer(IdleProjection, {"units": UNITS}, INPUTS, (BATCH, LENGTH, UNITS))
+        check_layer(
+            UntrainableProjection, {"units": UNITS}, INPUTS, (BATCH, LENGTH, UNITS)
+        )
 
 
 def test_wrong_output_shape_fails():

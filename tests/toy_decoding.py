@@ -1,4 +1,4 @@
-"""A small model that takes cached steps, and the truth about it in NumPy."""
+"""Toy models with a cached step, and reference searches in NumPy."""
 
 import contextlib
 import itertools
@@ -12,7 +12,7 @@ PAD, START, END = 0, 1, 2
 
 @contextlib.contextmanager
 def step_by_step():
-    """Compiles nothing, so that a model's steps can be counted."""
+    """Turns off compilation, so that a model's steps can be counted."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
@@ -30,12 +30,12 @@ def step_by_step():
 
 
 class ToyModel:
-    """Logits that depend on the sentence and on every symbol so far.
+    """Returns logits that depend on the sentence and on every symbol so far.
 
-    Each symbol writes a vector, which depends on its position too, into the
-    cache at its slot. The state of a hypothesis is the sum of the entries that
-    it may see, so one entry too many, too few or of another hypothesis changes
-    all logits. The cache is made longer at the positions of `growth`.
+    Each symbol writes a vector, which also depends on its position, into its slot of
+    the cache. The state of a hypothesis is the sum of its visible entries, so one entry
+    too many, too few or of another hypothesis changes all logits. The cache is
+    lengthened at the positions in `growth`.
     """
 
     pad_id, start_id, end_id = PAD, START, END
@@ -61,12 +61,12 @@ class ToyModel:
         return {"entries": ops.pad(cache["entries"], padding)}
 
     def start(self, inputs, num_hypotheses, max_length):
-        # Ids beyond the table tell sentences apart and mean nothing.
-        means = (inputs != PAD) & (inputs < len(self.sources))
+        # Ids beyond the table make sentences differ without changing the logits.
+        is_known = (inputs != PAD) & (inputs < len(self.sources))
         sources = ops.take(
-            self.sources.astype("float32"), ops.where(means, inputs, 0), axis=0
+            self.sources.astype("float32"), ops.where(is_known, inputs, 0), axis=0
         )
-        sources = ops.where(means[..., None], sources, 0.0)
+        sources = ops.where(is_known[..., None], sources, 0.0)
         shape = (ops.shape(inputs)[0], max_length, num_hypotheses, sources.shape[-1])
         return {"sentence": ops.sum(sources, axis=1)}, {"entries": ops.zeros(shape)}
 
@@ -82,7 +82,7 @@ class ToyModel:
         return ops.add(logits, self.bias.astype("float32")), {"entries": entries}
 
     def logits_after(self, source, symbols):
-        """The same for one sentence, in float64 and without a cache."""
+        """Returns the next logits of one sentence, in float64 and without a cache."""
         state = sum(self.sources[one] for one in source if one != PAD)
         for position, symbol in enumerate([START, *symbols]):
             state = state + self.entries[position, symbol]
@@ -90,7 +90,7 @@ class ToyModel:
 
 
 class TableModel:
-    """Log-probabilities that depend on the position alone, of any dtype."""
+    """Returns logits that depend only on the position, in any dtype."""
 
     pad_id, start_id, end_id = PAD, START, END
 
@@ -110,9 +110,9 @@ class TableModel:
 
 
 def next_log_probabilities(model, source, symbols, processors=()):
-    """What the model thinks of each next symbol, after plain processors.
+    """Returns the log-probabilities of the next symbol after the processors.
 
-    A plain processor is a function of logits and symbols, in NumPy.
+    A processor is here a NumPy function of logits and symbols.
     """
     logits = model.logits_after(source, symbols)
     normalizer = np.log(np.sum(np.exp(logits)))
@@ -123,7 +123,7 @@ def next_log_probabilities(model, source, symbols, processors=()):
 
 
 def all_sequences(vocabulary_size, max_length):
-    """All that end by `max_length`, or are as long as it and do not end."""
+    """Yields all sequences that end by `max_length`, or reach it without ending."""
     ordinary = [one for one in range(vocabulary_size) if one not in (PAD, END)]
     for length in range(max_length):
         for body in itertools.product(ordinary, repeat=length):
@@ -132,7 +132,7 @@ def all_sequences(vocabulary_size, max_length):
 
 
 def ranked(model, source, max_length, length_penalty, processors=()):
-    """All allowed `(score, symbols)` of a sentence, the best first."""
+    """Returns all allowed `(score, symbols)` of a sentence, best first."""
     scored = []
     for symbols in all_sequences(model.vocabulary_size, max_length):
         total = sum(
@@ -144,7 +144,7 @@ def ranked(model, source, max_length, length_penalty, processors=()):
 
 
 def plain_greedy_search(model, source, max_length, processors=()):
-    """The docstring of `GreedySearch`, for one sentence."""
+    """Searches one sentence as the docstring of `GreedySearch` says."""
     score, symbols = 0.0, ()
     while len(symbols) < max_length and END not in symbols and score > -np.inf:
         gains = next_log_probabilities(model, source, symbols, processors)
@@ -154,7 +154,7 @@ def plain_greedy_search(model, source, max_length, processors=()):
 
 
 def plain_beam_search(model, source, max_length, width, length_penalty, processors=()):
-    """The docstring of `BeamSearch` word by word, for one sentence."""
+    """Searches one sentence exactly as the docstring of `BeamSearch` says."""
     live, finished = [(0.0, ())], []
     for length in range(1, max_length + 1):
         divisor = ((5 + length) / 6) ** length_penalty
@@ -187,7 +187,7 @@ def padded(symbols, max_length):
 
 
 def assert_same(hypotheses, expected, atol=1e-5):
-    """Compares hypotheses with the first of a ranking for each sentence."""
+    """Compares the hypotheses of each sentence with the best of its ranking."""
     ids, scores = map(ops.convert_to_numpy, hypotheses)
     assert (ids.dtype, scores.dtype) == ("int32", "float32")
     for row, row_scores, ranking in zip(ids, scores, expected, strict=True):

@@ -1,4 +1,4 @@
-"""Workers of one training, as processes of this machine."""
+"""Workers of a distributed training, as processes on this machine."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ TIMEOUT = 600  # seconds; they need about twenty
 
 @contextlib.contextmanager
 def workers(*arguments, count=2, **variables):
-    """Python processes that find each other, which are gone when the block ends."""
+    """Starts Python processes that know each other; kills them when the block ends."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with contextlib.ExitStack() as stack:
@@ -48,7 +48,7 @@ def outputs(processes):
 
 
 def free_ports(count):
-    """Ports that nobody listens on."""
+    """Returns ports that no process listens on."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for unbound in sockets:

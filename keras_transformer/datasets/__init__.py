@@ -1,4 +1,4 @@
-"""Parallel text to train on: one task built in, and a loader for Multi30k."""
+"""Parallel text to train on: a built-in task, and the files of Multi30k."""
 
 from keras_transformer.datasets.locale_phrases import locale_phrases
 from keras_transformer.datasets.multi30k import multi30k

@@ -1,8 +1,10 @@
-"""The built-in task: one locale's dates, money and names in another's words."""
+"""The built-in task: translating dates, money, units and names between locales."""
 
+import itertools
 import random
 import re
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.datasets.splits import ParallelText, Splits
 
 
@@ -14,25 +16,24 @@ def locale_phrases(
     test: int = 500,
     seed: int = 0,
 ) -> Splits:
-    """Writes dates, times, money, units and names in two locales.
+    """Generates a parallel corpus of dates, times, money, units and names.
 
-    Both sides come from Unicode CLDR, the data that operating systems and
-    browsers format with, as Babel ships it: nothing is downloaded, and every
-    phrase has one right answer. All phrases differ, within and across the
-    splits. What is held out is new only in its combination, such as a date or
-    an amount never seen: each of its words occurs in the training split.
+    Both sides come from Unicode CLDR, which operating systems and browsers use for
+    formatting. Babel contains it, so nothing is downloaded. Every phrase has one
+    correct translation. All phrases differ, within and across the splits. Each word of
+    the validation and test splits occurs in the training split; only its combination
+    with others is new, such as a date or an amount.
 
-    Text is normalised as SentencePiece does by default (`nmt_nfkc`), so that a
-    tokenizer gives back each phrase exactly; marks of writing direction are
-    left out.
+    Text is normalised by SentencePiece's default rule (`nmt_nfkc`), so that a tokenizer
+    restores each phrase exactly; marks of writing direction are removed.
 
     Args:
         source_locale: Locale to translate from, such as `"en"` or `"pt_BR"`.
         target_locale: Locale to translate into.
         train: Number of phrases to learn from.
         validation: Number of phrases to choose models and settings by.
-        test: Number of phrases to score a finished model on.
-        seed: Seed of the draw. Equal arguments give equal phrases.
+        test: Number of phrases to evaluate a finished model on.
+        seed: Random seed. Equal arguments give equal phrases.
 
     Returns:
         `Splits` whose `train`, `validation` and `test` hold lists of strings,
@@ -50,38 +51,33 @@ def locale_phrases(
     Reference:
         [Unicode CLDR](https://cldr.unicode.org)
     """
-    # Who wants Multi30k or nothing needs neither Babel nor SentencePiece.
+    # Babel and SentencePiece are loaded only for this task.
     from keras_transformer.datasets.phrase_kinds import PhraseKinds
 
-    sizes = {"train": train, "validation": validation, "test": test}
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(
-                f"`{name}` must be a positive integer. Received: {name}={size}."
-            )
+    check_positive_integers(train=train, validation=validation, test=test)
     kinds = PhraseKinds(source_locale, target_locale)
-    draw = _distinct(kinds, random.Random(seed))
-    learnt = [next(draw) for _ in range(train)]
-    words = {word for pair in learnt for word in _words(pair)}
-    held_out = (pair for pair in draw if _words(pair) <= words)
+    phrases = _distinct_phrases(kinds, random.Random(seed))
+    training = list(itertools.islice(phrases, train))
+    vocabulary = {word for phrase in training for word in _words(phrase)}
+    held_out = (phrase for phrase in phrases if _words(phrase) <= vocabulary)
     return Splits(
-        _parallel(learnt),
-        _parallel([next(held_out) for _ in range(validation)]),
-        _parallel([next(held_out) for _ in range(test)]),
+        _parallel_text(training),
+        _parallel_text(itertools.islice(held_out, validation)),
+        _parallel_text(itertools.islice(held_out, test)),
     )
 
 
-def _parallel(pairs):
-    return ParallelText(*(list(side) for side in zip(*pairs, strict=True)))
+def _parallel_text(phrases):
+    return ParallelText(*(list(side) for side in zip(*phrases, strict=True)))
 
 
-def _words(pair):
-    """Returns the runs of letters on both sides of a pair."""
-    return {word for text in pair for word in re.findall(r"[^\W\d_]+", text)}
+def _words(phrase):
+    """Returns the words, runs of letters, on both sides of a phrase."""
+    return {word for text in phrase for word in re.findall(r"[^\W\d_]+", text)}
 
 
-def _distinct(kinds, rng):
-    """Yields phrase pairs, none with a source that came before, without end."""
+def _distinct_phrases(kinds, rng):
+    """Yields phrases without end, each a `(source, target)` with a new source."""
     seen = set()
     while True:
         source, target = kinds.draw(rng)

@@ -6,9 +6,9 @@ from pathlib import Path
 from keras_transformer.datasets.splits import ParallelText, Splits
 
 _FORMS = ("raw", "tok")
-_NAMES = Splits(train="train", validation="val", test="test_2016_flickr")
-# The repository gzips what is raw and names what is tokenised after its making.
-_PATTERNS = ("{name}.{language}.gz", "{name}.lc.norm.tok.{language}")
+_SPLIT_NAMES = Splits(train="train", validation="val", test="test_2016_flickr")
+# Of the raw and of the tokenised files, as the repository names them.
+_PATTERNS = ("{split}.{language}.gz", "{split}.lc.norm.tok.{language}")
 
 
 def multi30k(
@@ -17,18 +17,18 @@ def multi30k(
     target: str = "de",
     form: str = "raw",
 ) -> Splits:
-    """Finds the files of Multi30k's first task, translation, in a folder.
+    """Returns the paths of Multi30k's files for its first task, translation.
 
-    The corpus is for non-commercial research and education only. It does not
-    come with this package, and nothing of it is read or copied here: the paths
-    are for `text.SubwordTokenizer.train` and `text.parallel_dataset`.
+    The corpus is for non-commercial research and education only. It is not part of
+    this package. Pass the paths to `text.SubwordTokenizer.train` and
+    `text.parallel_dataset`, for example.
 
     Args:
-        folder: Where the corpus lies, such as `data/task1` in a clone of its
-            repository: a folder that holds `raw` and `tok`.
+        folder: Folder of the corpus, with the subfolders `raw` and `tok`: `data/task1`
+            in a clone of its repository.
         source: Language to translate from, such as `"en"`, `"de"` or `"fr"`.
         target: Language to translate into.
-        form: `"raw"` for text as it was written, `"tok"` for text that is
+        form: `"raw"` for the original text, `"tok"` for text that is
             lower-cased and split into words by the Moses tokenizer.
 
     Returns:
@@ -47,17 +47,17 @@ def multi30k(
     return Splits(
         *(
             ParallelText(
-                source=_find(Path(folder, form), name, source),
-                target=_find(Path(folder, form), name, target),
+                source=_find(Path(folder, form), split, source),
+                target=_find(Path(folder, form), split, target),
             )
-            for name in _NAMES
+            for split in _SPLIT_NAMES
         )
     )
 
 
-def _find(folder, name, language):
+def _find(folder, split, language):
     paths = [
-        folder / pattern.format(name=name, language=language) for pattern in _PATTERNS
+        folder / pattern.format(split=split, language=language) for pattern in _PATTERNS
     ]
     for path in paths:
         if path.is_file():

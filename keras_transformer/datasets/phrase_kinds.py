@@ -1,20 +1,10 @@
-"""What CLDR can write in every locale, drawn at random and written in two."""
+"""The kinds of phrases of the built-in task, drawn at random."""
 
 import datetime
-import functools
-import re
 from collections import Counter
 from decimal import Decimal
 
-from babel import Locale, UnknownLocaleError
-from babel.dates import (
-    format_date,
-    format_interval,
-    format_skeleton,
-    format_time,
-    format_timedelta,
-)
-from babel.languages import get_official_languages
+from babel.dates import format_date, format_interval, format_time, format_timedelta
 from babel.lists import format_list
 from babel.numbers import (
     format_currency,
@@ -22,60 +12,15 @@ from babel.numbers import (
     format_percent,
     get_currency_precision,
     get_currency_symbol,
-    get_territory_currencies,
 )
-from babel.units import format_unit
 from sentencepiece import SentencePieceNormalizer
 
-# Currencies change; a fixed day keeps the phrases the same from year to year.
-_TODAY = datetime.date(2025, 1, 1)
+from keras_transformer.datasets import cldr
+
 _FIRST_DAY = datetime.date(1990, 1, 1).toordinal()
 _LAST_DAY = datetime.date(2039, 12, 31).toordinal()
-
-_UNITS = (
-    "area-acre",
-    "area-hectare",
-    "area-square-kilometer",
-    "area-square-meter",
-    "digital-gigabyte",
-    "digital-megabyte",
-    "duration-day",
-    "duration-hour",
-    "duration-minute",
-    "duration-month",
-    "duration-second",
-    "duration-week",
-    "duration-year",
-    "electric-volt",
-    "energy-kilocalorie",
-    "energy-kilowatt-hour",
-    "frequency-megahertz",
-    "length-centimeter",
-    "length-foot",
-    "length-inch",
-    "length-kilometer",
-    "length-light-year",
-    "length-meter",
-    "length-mile",
-    "length-millimeter",
-    "mass-gram",
-    "mass-kilogram",
-    "mass-ounce",
-    "mass-pound",
-    "power-kilowatt",
-    "power-watt",
-    "speed-kilometer-per-hour",
-    "speed-meter-per-second",
-    "speed-mile-per-hour",
-    "temperature-celsius",
-    "temperature-fahrenheit",
-    "volume-cubic-meter",
-    "volume-gallon",
-    "volume-liter",
-    "volume-milliliter",
-)
-_DURATIONS = ("year", "month", "week", "day", "hour", "minute", "second")
-_SECONDS = {
+_DURATION_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
+_SECONDS_OF_UNIT = {
     "minute": 60,
     "hour": 3600,
     "day": 86_400,
@@ -84,18 +29,18 @@ _SECONDS = {
     "year": 365 * 86_400,
 }
 
-# Marks of writing direction, which SentencePiece would turn into spaces.
-_DIRECTION_MARKS = dict.fromkeys((0x061C, 0x200E, 0x200F))
+# For `str.translate`: deletes them, where SentencePiece would turn them into spaces.
+_DELETE_DIRECTION_MARKS = dict.fromkeys((0x061C, 0x200E, 0x200F))
 
 
 class PhraseKinds:
-    """Draws phrases and writes them in a source and in a target locale.
+    """Draws random phrases and writes each in a source and in a target locale.
 
-    Every phrase has one answer. A name enters only if both locales have it
-    and the source locale gives it to one thing: "Tuvalu", both a country and a
-    language in English, stays out. Where the source locale writes one content
-    alike in two ways, such as "May 3, 2024" in full and abbreviated, the fuller
-    one is the answer.
+    Every source phrase has one translation. A name is used only if both locales have
+    it and it names one thing in the source locale: "Tuvalu", both a country and a
+    language in English, is not used. Where two forms look alike in the source locale,
+    such as "May 3, 2024" in long and in abbreviated form, the translation is the
+    longer form.
 
     Args:
         source_locale: Locale to translate from, such as `"en"` or `"pt_BR"`.
@@ -107,8 +52,8 @@ class PhraseKinds:
     """
 
     def __init__(self, source_locale: str, target_locale: str):
-        self._source = _locale("source_locale", source_locale)
-        self._target = _locale("target_locale", target_locale)
+        self._source = cldr.parse_locale("source_locale", source_locale)
+        self._target = cldr.parse_locale("target_locale", target_locale)
         received = f"source_locale={source_locale!r}, target_locale={target_locale!r}."
         if self._source == self._target:
             raise ValueError(
@@ -120,14 +65,17 @@ class PhraseKinds:
             escape_whitespaces=False,
             remove_extra_whitespaces=True,
         )
-        countries, languages, currencies = _codes()
-        named = self._named(countries | languages | currencies, _name)
+        countries, languages, currencies = cldr.country_codes()
+        named = self._translatable(countries | languages | currencies, cldr.name_of)
         self._countries = [code for code in named if code in countries]
         self._languages = [code for code in named if code in languages]
         self._currencies = [code for code in named if code in currencies]
-        self._symbols = self._named(currencies, get_currency_symbol)
-        self._units = self._named(
-            _UNITS, lambda unit, locale: _measure(Decimal(2), unit, locale)
+        self._currencies_with_symbol = self._translatable(
+            currencies, get_currency_symbol
+        )
+        self._units = self._translatable(
+            cldr.UNITS,
+            lambda unit, locale: cldr.write_quantity(Decimal(2), unit, locale),
         )
         if min(map(len, (self._countries, self._languages, self._currencies))) < 3:
             raise ValueError(
@@ -146,7 +94,7 @@ class PhraseKinds:
             self._duration: 3,
             self._money: 4,
             self._named_money: 5,
-            self._unit: 5,
+            self._quantity: 5,
             self._number: 1,
             self._percentage: 1,
             self._country_list: 4,
@@ -154,158 +102,111 @@ class PhraseKinds:
         }
 
     def draw(self, rng) -> tuple[str, str]:
-        """Draws one phrase with a `random.Random` and writes it twice."""
+        """Draws a phrase with a `random.Random`; returns it in both locales."""
         kinds, weights = zip(*self._weights.items(), strict=True)
         (kind,) = rng.choices(kinds, weights)
-        ways = kind(rng)
-        source = rng.choice(ways)(self._source)
-        first = next(write for write in ways if write(self._source) == source)
-        return self._normalize(source), self._normalize(first(self._target))
+        forms = list(kind(rng))
+        source = rng.choice(forms)(self._source)
+        longest = next(write for write in forms if write(self._source) == source)
+        return self._normalize(source), self._normalize(longest(self._target))
 
     def _normalize(self, text):
-        return self._normalizer.normalize(text.translate(_DIRECTION_MARKS))
+        return self._normalizer.normalize(text.translate(_DELETE_DIRECTION_MARKS))
 
-    def _named(self, codes, name):
-        """Returns the codes that both locales name, the source unmistakably."""
-        names = {code: name(code, self._source) for code in codes}
+    def _translatable(self, codes, write):
+        """Returns the codes with a unique name in the source, and one in the target."""
+        names = {code: write(code, self._source) for code in codes}
         uses = Counter(names.values())
         return [
             code
             for code in sorted(codes)
-            if names[code] and uses[names[code]] == 1 and name(code, self._target)
+            if names[code] and uses[names[code]] == 1 and write(code, self._target)
         ]
 
-    # Each method below draws what a phrase says and returns the ways to say it,
-    # functions of a locale, the fullest first.
+    # Each method below draws the content of a phrase and yields the forms that it can
+    # take, longest first: functions that write it in a locale.
 
     def _date(self, rng):
         day = _day(rng)
-        return [
-            lambda locale: format_date(day, "full", locale),
-            lambda locale: format_date(day, "long", locale),
-            lambda locale: _skeleton(day, "yMMMEd", locale),
-            lambda locale: format_date(day, "medium", locale),
-        ]
+        yield lambda locale: format_date(day, "full", locale)
+        yield lambda locale: format_date(day, "long", locale)
+        yield lambda locale: cldr.write_date(day, "yMMMEd", locale)
+        yield lambda locale: format_date(day, "medium", locale)
 
     def _part_of_date(self, rng):
         day, skeleton = _day(rng), rng.choice(["yMMMM", "MMMMd", "yQQQQ"])
-        return [lambda locale: _skeleton(day, skeleton, locale)]
+        yield lambda locale: cldr.write_date(day, skeleton, locale)
 
     def _date_and_time(self, rng):
         day, time = _day(rng), _time(rng)
-        return [
-            lambda locale: _date_and_time(day, time, "long", locale),
-            lambda locale: _date_and_time(day, time, "medium", locale),
-        ]
+        yield lambda locale: cldr.write_date_and_time(day, time, "long", locale)
+        yield lambda locale: cldr.write_date_and_time(day, time, "medium", locale)
 
     def _date_interval(self, rng):
         start = _day(rng)
         end = start + datetime.timedelta(days=rng.randint(1, 27))
-        return [lambda locale: format_interval(start, end, "yMMMd", locale=locale)]
+        yield lambda locale: format_interval(start, end, "yMMMd", locale=locale)
 
     def _time(self, rng):
         time = _time(rng)
-        return [lambda locale: format_time(time, "short", locale=locale)]
+        yield lambda locale: format_time(time, "short", locale=locale)
 
     def _time_interval(self, rng):
         start, end = sorted(rng.sample(range(0, 24 * 60, 5), 2))
         start, end = (datetime.time(*divmod(minutes, 60)) for minutes in (start, end))
-
-        def write(locale):
-            skeleton = "Hm" if "H" in str(locale.time_formats["short"]) else "hm"
-            return format_interval(start, end, skeleton, locale=locale)
-
-        return [write]
+        yield lambda locale: cldr.write_time_interval(start, end, locale)
 
     def _relative_time(self, rng):
-        unit = rng.choice(list(_SECONDS))
+        unit = rng.choice(list(_SECONDS_OF_UNIT))
         count = rng.choice([-1, 1]) * rng.randint(1, 365)
-        delta = datetime.timedelta(seconds=count * _SECONDS[unit])
-        # A threshold beyond every count: the unit stays as it was drawn.
-        return [
-            lambda locale: format_timedelta(
-                delta, unit, threshold=1e9, add_direction=True, locale=locale
-            )
-        ]
+        delta = datetime.timedelta(seconds=count * _SECONDS_OF_UNIT[unit])
+        # A threshold above every count, so that Babel keeps the unit.
+        yield lambda locale: format_timedelta(
+            delta, unit, threshold=1e9, add_direction=True, locale=locale
+        )
 
     def _duration(self, rng):
-        first = rng.randrange(len(_DURATIONS) - 1)
-        parts = [
+        first = rng.randrange(len(_DURATION_UNITS) - 1)
+        quantities = [
             (Decimal(rng.randint(1, 30)), f"duration-{unit}")
-            for unit in _DURATIONS[first : first + rng.randint(2, 3)]
+            for unit in _DURATION_UNITS[first : first + rng.randint(2, 3)]
         ]
-        return [
-            lambda locale: format_list(
-                [_measure(number, unit, locale) for number, unit in parts],
-                locale=locale,
-            )
-        ]
+        yield lambda locale: format_list(
+            [cldr.write_quantity(number, unit, locale) for number, unit in quantities],
+            locale=locale,
+        )
 
     def _money(self, rng):
-        currency = rng.choice(self._symbols)
+        currency = rng.choice(self._currencies_with_symbol)
         amount = _amount(rng, currency)
-        return [
-            lambda locale: _spaced(format_currency(amount, currency, locale=locale))
-        ]
+        yield lambda locale: cldr.write_money(amount, currency, locale)
 
     def _named_money(self, rng):
         currency = rng.choice(self._currencies)
         amount = _amount(rng, currency)
-        return [
-            lambda locale: format_currency(
-                amount, currency, locale=locale, format_type="name"
-            )
-        ]
+        yield lambda locale: format_currency(
+            amount, currency, locale=locale, format_type="name"
+        )
 
-    def _unit(self, rng):
+    def _quantity(self, rng):
         number, unit = _number(rng), rng.choice(self._units)
-        return [lambda locale: _measure(number, unit, locale)]
+        yield lambda locale: cldr.write_quantity(number, unit, locale)
 
     def _number(self, rng):
         number = _number(rng)
-        return [lambda locale: format_decimal(number, locale=locale)]
+        yield lambda locale: format_decimal(number, locale=locale)
 
     def _percentage(self, rng):
-        share = Decimal(rng.randint(1, 9999)).scaleb(-4)
-        return [
-            lambda locale: format_percent(
-                share, locale=locale, decimal_quantization=False
-            )
-        ]
+        fraction = Decimal(rng.randint(1, 9999)).scaleb(-4)
+        yield lambda locale: format_percent(
+            fraction, locale=locale, decimal_quantization=False
+        )
 
     def _country_list(self, rng):
-        return _lists(rng, self._countries)
+        return _name_list(rng, self._countries)
 
     def _language_list(self, rng):
-        return _lists(rng, self._languages)
-
-
-def _locale(argument, name):
-    try:
-        return Locale.parse(str(name).replace("-", "_"))
-    except (UnknownLocaleError, ValueError) as error:
-        raise ValueError(
-            f"`{argument}` must be a locale that CLDR knows, such as 'en' or "
-            f"'pt_BR'. Received: {argument}={name!r}."
-        ) from error
-
-
-def _codes():
-    """Returns the codes of countries, of their languages and their currencies."""
-    countries, languages, currencies = set(), set(), set()
-    for code in Locale("en").territories:
-        # Regions have longer codes, and what is no country has no currency.
-        money = get_territory_currencies(code, _TODAY, _TODAY) if len(code) == 2 else ()
-        if money:
-            countries.add(code)
-            languages.update(get_official_languages(code, de_facto=True))
-            currencies.update(money)
-    return countries, languages, currencies
-
-
-def _name(code, locale):
-    names = (locale.territories, locale.languages, locale.currencies)
-    return next((kind[code] for kind in names if code in kind), None)
+        return _name_list(rng, self._languages)
 
 
 def _day(rng):
@@ -317,7 +218,7 @@ def _time(rng):
 
 
 def _number(rng):
-    """Draws 1 to 99,999, or 1.1 to 999.9, small ones as often as large ones."""
+    """Draws 1 to 99,999 or 1.1 to 999.9, every number of digits equally often."""
     if rng.random() < 0.5:
         return Decimal(rng.randint(1, 10 ** rng.randint(1, 5) - 1))
     whole = rng.randint(1, 10 ** rng.randint(1, 3) - 1)
@@ -325,46 +226,13 @@ def _number(rng):
 
 
 def _amount(rng, currency):
-    """Draws an amount of a currency, with all of its decimals."""
+    """Draws an amount of money with the currency's number of decimals."""
     # From 2.00 on: 1.00 is singular in some formatters and plural in others.
     smallest_units = rng.randint(200, 10 ** rng.randint(3, 7) - 1)
     return Decimal(smallest_units).scaleb(-get_currency_precision(currency))
 
 
-def _skeleton(day, skeleton, locale):
-    midnight = datetime.datetime.combine(day, datetime.time())
-    return format_skeleton(skeleton, midnight, locale=locale)
-
-
-def _date_and_time(day, time, length, locale):
-    # `format_datetime` would write seconds and a time zone.
-    return (
-        str(locale.datetime_formats[length])
-        .replace("'", "")
-        .replace("{0}", format_time(time, "short", locale=locale))
-        .replace("{1}", format_date(day, length, locale))
-    )
-
-
-def _spaced(money):
-    """Parts digits and letters that touch: CLDR's rule, which Babel lacks."""
-    return re.sub(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])", " ", money)
-
-
-def _measure(number, unit, locale):
-    """Writes a number of units in the longest form that the locale has."""
-    # Where Babel has no pattern, it writes the unit's code.
-    forms = (
-        format_unit(number, unit, length, locale=locale)
-        for length in ("long", "short", "narrow")
-    )
-    return next((form for form in forms if unit not in form), None)
-
-
-def _lists(rng, codes):
-    items = rng.sample(codes, rng.randint(2, 3))
-
-    def write(style, locale):
-        return format_list([_name(code, locale) for code in items], style, locale)
-
-    return [functools.partial(write, style) for style in ("standard", "or")]
+def _name_list(rng, codes):
+    names = rng.sample(codes, rng.randint(2, 3))
+    yield lambda locale: cldr.write_names(names, "standard", locale)
+    yield lambda locale: cldr.write_names(names, "or", locale)

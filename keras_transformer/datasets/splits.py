@@ -1,13 +1,13 @@
-"""The shape that every data set here comes in."""
+"""The common form of all data sets: splits of parallel text."""
 
 from typing import NamedTuple
 
 
 class ParallelText(NamedTuple):
-    """Two sides of a text, line by line translations of each other.
+    """Two texts that are translations of each other, line by line.
 
     Attributes:
-        source: What to translate: a list of lines, or the path of a file.
+        source: Text to translate: a list of lines, or the path of a file.
         target: Its translation, in the same form and order.
     """
 
@@ -16,12 +16,12 @@ class ParallelText(NamedTuple):
 
 
 class Splits(NamedTuple):
-    """A data set: what to learn from, what to choose by, what to score on.
+    """A data set, split for training, validation and test.
 
     Attributes:
         train: `ParallelText` to learn from.
         validation: `ParallelText` to choose models and settings by.
-        test: `ParallelText` to score a finished model on, once.
+        test: `ParallelText` to evaluate a finished model on, once.
     """
 
     train: ParallelText

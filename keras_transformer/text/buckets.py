@@ -6,17 +6,17 @@ import tensorflow as tf
 def bucket_lengths(max_length: int) -> list[int]:
     """Returns the few lengths that batches are padded to.
 
-    Seven at most, multiples of four save for the last, and closest together between
-    a quarter and a half of `max_length`, where sentences are most frequent. On
-    Multi30k with 8,000 subwords and `max_length=64`, 17% of the target positions
-    are padding, and 5% would be with a bucket for every length: a source and its
-    translation are not equally long.
+    There are at most seven, all but the last multiples of four. They are closest
+    together between a quarter and a half of `max_length`, where most sentences lie.
+    On Multi30k with 8,000 subwords and `max_length=64`, 17% of the target positions
+    are padding. With a bucket for every length it would still be 5%, because a source
+    and its translation differ in length.
 
     Args:
-        max_length: The longest sentence, in subwords and its start or end symbol.
+        max_length: Length of the longest sentence, its start or end symbol included.
 
     Returns:
-        Rising lengths, the last of which is `max_length`.
+        Lengths in ascending order, the last of which is `max_length`.
 
     Example:
         >>> kt.text.bucket_lengths(64)
@@ -27,16 +27,16 @@ def bucket_lengths(max_length: int) -> list[int]:
             "`max_length` must be at least 2, a subword and its end symbol. "
             f"Received: max_length={max_length}."
         )
-    parts = (
+    lengths = (
         -(-max_length * sixteenths // 64) * 4 for sixteenths in (3, 4, 5, 6, 8, 12)
     )
-    return sorted({length for length in parts if length < max_length} | {max_length})
+    return sorted({length for length in lengths if length < max_length} | {max_length})
 
 
 def check_buckets(buckets: list[int], max_length: int, tokens_per_batch: int) -> None:
-    """Raises where batches of these buckets cannot hold every sentence."""
-    rising = all(a < b for a, b in zip([1, *buckets], buckets, strict=False))
-    if not rising or not buckets or buckets[-1] != max_length:
+    """Raises `ValueError` unless batches of these buckets can hold every sentence."""
+    is_rising = all(a < b for a, b in zip([1, *buckets], buckets, strict=False))
+    if not is_rising or not buckets or buckets[-1] != max_length:
         raise ValueError(
             "`buckets` must rise from at least 2 up to `max_length`. "
             f"Received: buckets={buckets}, max_length={max_length}."
@@ -54,22 +54,28 @@ def rows_per_batch(buckets: list[int], tokens_per_batch: int) -> list[int]:
     return [tokens_per_batch // length for length in buckets]
 
 
+def pad_rows(ids, num_rows):
+    """Appends rows of padding to a batch of ids until it has `num_rows` rows."""
+    missing = num_rows - tf.shape(ids, tf.int64)[0]
+    return tf.pad(ids, [[0, missing], [0, 0]])
+
+
 def batch_by_bucket(
     examples: tf.data.Dataset, buckets: list[int], tokens_per_batch: int
 ) -> tf.data.Dataset:
-    """Groups examples of about the same length into batches.
+    """Groups examples of similar length into batches.
 
-    A batch leaves as soon as it is full, so batches of different buckets arrive
-    mixed. The last of each bucket is filled up with rows of padding.
+    Each batch is emitted as soon as it is full, so batches of different buckets
+    alternate. The last batch of each bucket is filled up with rows of padding.
 
     Args:
-        examples: `(length, ids)` pairs: the scalar length that chooses the bucket,
+        examples: `(length, ids)` pairs: a scalar length, which selects the bucket,
             and nested int tensors padded to the longest bucket.
-        buckets: Rising lengths.
-        tokens_per_batch: Positions of a batch, at most.
+        buckets: Lengths in ascending order.
+        tokens_per_batch: Maximum number of positions in a batch.
 
     Returns:
-        A dataset of nested tensors `(rows, length)`.
+        A dataset of nested tensors of shape `(rows, length)`.
     """
     lengths = tf.constant(buckets, tf.int64)
     rows = tf.constant(rows_per_batch(buckets, tokens_per_batch), tf.int64)
@@ -77,15 +83,14 @@ def batch_by_bucket(
     def bucket_of(length, ids):
         return tf.searchsorted(lengths, [length], out_type=tf.int64)[0]
 
-    def batch_of(bucket, window):
+    def make_batch(bucket, examples):
         def cut_and_fill(ids):
-            missing = rows[bucket] - tf.shape(ids, tf.int64)[0]
-            return tf.pad(ids[:, : lengths[bucket]], [[0, missing], [0, 0]])
+            return pad_rows(ids[:, : lengths[bucket]], rows[bucket])
 
-        return window.batch(rows[bucket]).map(
+        return examples.batch(rows[bucket]).map(
             lambda _, ids: tf.nest.map_structure(cut_and_fill, ids)
         )
 
     return examples.group_by_window(
-        bucket_of, batch_of, window_size_func=lambda bucket: rows[bucket]
+        bucket_of, make_batch, window_size_func=lambda bucket: rows[bucket]
     )

@@ -1,22 +1,48 @@
-"""Texts as a model reads them, however long they are."""
+"""Texts as a model reads them: ids with start and end symbols, padded."""
 
 import tensorflow as tf
 
-from keras_transformer.text.pipeline import encode
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
-# SentencePiece's 16 characters of 4 bytes at most.
-_BYTES_PER_SUBWORD = 64
+# SentencePiece's subwords have at most 16 characters of at most 4 bytes.
+_MAX_BYTES_PER_SUBWORD = 64
+
+
+def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
+    """Returns texts as a model reads them: subwords, an end symbol, padding.
+
+    Args:
+        texts: A list of str, or a string tensor of shape `(batch,)`.
+        tokenizer: Tokenizer of the source language.
+        max_length: Maximum number of ids, the end symbol included. Longer texts are
+            cut before their end symbol.
+
+    Returns:
+        Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
+        a boolean tensor of shape `(batch,)`: which texts were cut.
+    """
+    ids = tokenizer(texts)
+    is_cut = ids.row_lengths() >= max_length
+    return add_symbols(ids[:, : max_length - 1], end=True).to_tensor(), is_cut
 
 
 def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
-    """Returns what `encode` does, in time that long texts do not add to.
+    """Returns what `encode` does, in a time that does not grow with long texts.
 
-    SentencePiece takes the square of the time for a run of unknown characters: 36
-    seconds for a megabyte. So it gets no more than a subword can be made of, times
-    `max_length`.
+    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
+    a megabyte. Therefore it gets only as many bytes as `max_length` subwords can have.
     """
-    num_bytes = _BYTES_PER_SUBWORD * max_length
+    num_bytes = _MAX_BYTES_PER_SUBWORD * max_length
     head = tf.strings.substr(texts, 0, num_bytes)
     ids, is_cut = encode(head, tokenizer, max_length)
     return ids, is_cut | (tf.strings.length(texts) > num_bytes)
+
+
+def add_symbols(ids: tf.RaggedTensor, start: bool = False, end: bool = False):
+    """Adds a start symbol, an end symbol or both to each row of ragged ids."""
+    columns = [ids]
+    if start:
+        columns.insert(0, tf.fill([ids.nrows(), 1], SubwordTokenizer.start_id))
+    if end:
+        columns.append(tf.fill([ids.nrows(), 1], SubwordTokenizer.end_id))
+    return tf.concat(columns, axis=1)

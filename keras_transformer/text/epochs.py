@@ -1,55 +1,59 @@
-"""Passes over a text that are numbered epochs, each in an order of its own."""
+"""Numbered epochs: training data that an interrupted run can continue."""
 
 import tensorflow as tf
 
-# More passes than an epoch can take.
-ENDLESS = 1 << 20
+_MAX_PASSES_PER_EPOCH = 1 << 20
 
 
-def epoch_number(initial_epoch: int) -> tf.Variable:
-    """Returns the variable that holds the number of the next epoch."""
-    with tf.device("CPU:0"):  # where `tf.data` runs
-        return tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
+def numbered_epochs(
+    read_pass,
+    make_batches,
+    num_batches: int,
+    seed: int,
+    initial_epoch: int,
+    repeat: bool = False,
+) -> tf.data.Dataset:
+    """Returns a dataset of batches; each iteration over it is the next epoch.
 
-
-def next_epoch(epoch: tf.Variable, seed: int, dataset_of_pass, num_passes: int = 1):
-    """Returns a dataset each pass over which is the next epoch.
+    Its attribute `epoch`, an int64 `tf.Variable`, holds the number of the next epoch.
 
     Args:
-        epoch: As `epoch_number` returned it.
+        read_pass: Function of a seed, a scalar int64 tensor, that returns the elements
+            of one pass over the text as a dataset.
+        make_batches: Function of the elements of an epoch that returns its batches;
+            both are datasets.
+        num_batches: Number of batches in an epoch.
         seed: Seed of all epochs.
-        dataset_of_pass: Function of the seed of a pass, a scalar int64 tensor, that
-            returns a dataset.
-        num_passes: Passes that an epoch may take.
+        initial_epoch: Number of the first epoch.
+        repeat: Whether an epoch takes further passes if one has too few batches.
     """
+    with tf.device("CPU:0"):  # where `tf.data` runs
+        epoch = tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
 
-    def passes(_):
-        first = (epoch.assign_add(1) - 1) * ENDLESS
-        return tf.data.Dataset.range(first, first + num_passes)
+    def pass_numbers(_):
+        first = (epoch.assign_add(1) - 1) * _MAX_PASSES_PER_EPOCH
+        count = _MAX_PASSES_PER_EPOCH if repeat else 1
+        return tf.data.Dataset.range(first, first + count)
 
-    def seeded(number):
-        # This graph's seed, lest the order depend on the global one too.
+    def read_numbered_pass(number):
+        # Fixes this graph's seed, so that orders do not depend on the global seed.
         tf.compat.v1.set_random_seed(1)
-        return dataset_of_pass(seed + number * 1_000_003)
+        return read_pass(seed + number * 1_000_003)
 
-    return tf.data.Dataset.range(1).flat_map(passes).flat_map(seeded)
-
-
-def shuffled(dataset: tf.data.Dataset, buffer_size: int, seed) -> tf.data.Dataset:
-    """Returns the elements of a pass in the order that its seed gives."""
-    return dataset.shuffle(buffer_size, seed=seed, reshuffle_each_iteration=False)
-
-
-def training_data(batches: tf.data.Dataset, num_batches: int, epoch: tf.Variable):
-    """Returns the batches of an epoch, so many, for one worker or for several."""
-    batches = batches.take(num_batches)
+    passes = tf.data.Dataset.range(1).flat_map(pass_numbers)
+    batches = make_batches(passes.flat_map(read_numbered_pass)).take(num_batches)
     batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
     options = tf.data.Options()
     options.deterministic = True
-    # Workers share every batch, so that many train on what one would train on.
+    # Workers split every batch between them, so many train on the batches of one.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.DATA
     )
     dataset = batches.with_options(options).prefetch(tf.data.AUTOTUNE)
     dataset.epoch = epoch
     return dataset
+
+
+def shuffled(dataset: tf.data.Dataset, buffer_size: int, seed) -> tf.data.Dataset:
+    """Shuffles a pass in the order that its seed determines."""
+    return dataset.shuffle(buffer_size, seed=seed, reshuffle_each_iteration=False)

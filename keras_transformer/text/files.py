@@ -1,5 +1,6 @@
 """Text files: plain or gzipped, read line by line and checked before training."""
 
+import functools
 import gzip
 import itertools
 import os
@@ -13,18 +14,12 @@ import tensorflow as tf
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
 
 
-class Sentence(NamedTuple):
-    """A line of text, and where it stands."""
+class SentencePair(NamedTuple):
+    """A sentence, its translation, and the location of the sentence."""
 
-    text: str
-    place: str  # "file:line"
-
-
-class Pair(NamedTuple):
-    """A sentence and its translation."""
-
-    source: Sentence
-    target: Sentence
+    source: str
+    target: str
+    location: str  # "file:line"
 
 
 def as_paths(files: Paths) -> list[Path]:
@@ -35,7 +30,7 @@ def as_paths(files: Paths) -> list[Path]:
 
 
 def is_gzipped(path: Path) -> bool:
-    """Tells by its first two bytes whether a file is gzipped, whatever its name."""
+    """Returns whether a file begins with gzip's two bytes, whatever its name."""
     with open(path, "rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
@@ -43,23 +38,25 @@ def is_gzipped(path: Path) -> bool:
 def read_lines(path: str | os.PathLike) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, plain or gzipped, one at a time.
 
-    A line ends at a line feed and at nothing else, and carriage returns are left
-    out: just as `tf.data.TextLineDataset` reads it.
+    As in `tf.data.TextLineDataset`, only a line feed ends a line, and carriage
+    returns are left out.
 
     Args:
-        path: The file; gzip is told by its first bytes.
+        path: The file; its first bytes, not its name, show whether it is gzipped.
 
     Yields:
         A `str` per line, without its end.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is a folder, if it is not UTF-8 (with the number of the
+        ValueError: If it is a folder, if it is not UTF-8 (the message names the
             line), or if its gzip data are damaged or cut short.
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a text file. Name the file in it.")
+        raise ValueError(
+            f"{path} is a folder, not a text file. Pass the path of a file."
+        )
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Check the path.")
     number = 0
@@ -76,46 +73,46 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(
                 f"{path}:{number + 1} cannot be read: the gzip data are damaged or "
-                f"cut short ({error}). Make or fetch the file again."
+                f"cut short ({error}). Create or download the file again."
             ) from None
 
 
 def text_lines(files: Paths) -> tf.data.Dataset:
-    """Returns the lines of all files, as a dataset of strings."""
+    """Returns the lines of all files, one after the other, as a dataset of strings."""
     datasets = (
         tf.data.TextLineDataset(str(path), "GZIP" if is_gzipped(path) else None)
         for path in as_paths(files)
     )
-    lines = next(datasets)
-    for more in datasets:
-        lines = lines.concatenate(more)
-    return lines
+    return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
 
-def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[Pair]:
-    """Yields the pairs of a parallel corpus, and raises where they are none.
+def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePair]:
+    """Yields the sentence pairs of a parallel corpus, holding one pair in memory.
 
-    The nth file of one side is translated by the nth of the other, line by line.
-    No more than a line of each is in memory.
+    Arguments and errors are those of `check_parallel_files`.
     """
     sources, targets = as_paths(source_files), as_paths(target_files)
     if not sources or len(sources) != len(targets):
         raise ValueError(
-            "`source_files` and `target_files` must be as many, each the translation "
-            f"of its opposite. Received: {len(sources)} and {len(targets)} files."
+            "`source_files` and `target_files` must name equally many files, each the "
+            "translation of its counterpart. "
+            f"Received: {len(sources)} and {len(targets)} files."
         )
-    for source_path, target_path in zip(sources, targets, strict=True):
-        lines = _sentences(source_path), _sentences(target_path)
-        for source, target in itertools.zip_longest(*lines):
-            if source is None:
-                raise _parted(target, source_path)
-            if target is None:
-                raise _parted(source, target_path)
-            yield Pair(source, target)
+    for paths in zip(sources, targets, strict=True):
+        lines = map(_sentences, paths)
+        for number, pair in enumerate(itertools.zip_longest(*lines), start=1):
+            if None in pair:
+                longer, shorter = paths if pair[1] is None else reversed(paths)
+                raise ValueError(
+                    f"{longer}:{number} has no counterpart: {shorter} ends before that "
+                    "line. Both sides must have the same number of lines, each the "
+                    "translation of the other."
+                )
+            yield SentencePair(*pair, location=f"{paths[0]}:{number}")
 
 
-def _sentences(path: Path) -> Iterator[Sentence]:
-    """Yields the lines of a file, none of which may be empty."""
+def _sentences(path: Path) -> Iterator[str]:
+    """Yields the lines of a file; raises `ValueError` if one is empty."""
     number = 0
     for number, text in enumerate(read_lines(path), start=1):
         if not text or text.isspace():
@@ -123,16 +120,9 @@ def _sentences(path: Path) -> Iterator[Sentence]:
                 f"{path}:{number} is an empty line. Remove line {number} here and in "
                 "the file that translates it."
             )
-        yield Sentence(text, f"{path}:{number}")
+        yield text
     if number == 0:
         raise ValueError(f"{path} is empty. It must hold one sentence a line.")
-
-
-def _parted(alone: Sentence, shorter: Path) -> ValueError:
-    return ValueError(
-        f"{alone.place} has no counterpart: {shorter} ends before that line. Both "
-        "sides must have the same number of lines, each the translation of the other."
-    )
 
 
 def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
@@ -140,8 +130,7 @@ def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
 
     Args:
         source_files: One path or several, plain or gzipped.
-        target_files: As many; the nth holds the translations of the nth, line by
-            line.
+        target_files: As many; the nth translates the nth, line by line.
 
     Returns:
         The number of sentence pairs.
@@ -149,7 +138,7 @@ def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
     Raises:
         FileNotFoundError: If a file is missing.
         ValueError: If a file is a folder, empty, not UTF-8 or damaged, if a line is
-            empty, or if the sides differ in length. The message names the file and
-            the line.
+            empty, or if the sides differ in their numbers of files or lines. The
+            message names file and line.
     """
     return sum(1 for _ in read_pairs(source_files, target_files))

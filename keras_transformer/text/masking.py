@@ -1,4 +1,4 @@
-"""Hiding tokens at random, for a masked language model to guess."""
+"""Random masking of tokens, to train masked language models."""
 
 from collections.abc import Sequence
 
@@ -14,28 +14,29 @@ def mask_tokens(
     special_ids: Sequence[int] = (0, 1, 2, 3),
     share: float = 0.15,
 ):
-    """Hides a share of the tokens, as BERT is trained.
+    """Masks random tokens, as in BERT's training.
 
-    Each token that is not special is chosen with the probability `share`. Of the
-    chosen ones 80% become `mask_id`, 10% any token that is not special, and 10%
-    stay: the model cannot tell which of those it sees is right.
+    Each token that is not special is selected with probability `share`. Of the
+    selected tokens, 80% become `mask_id`, 10% become a random token that is not
+    special, and 10% stay: the model cannot tell which of the tokens it sees are right.
 
     Args:
         ids: Int32 tensor of shape `(batch, length)`.
-        seed: Integer tensor of shape `(2,)`; equal seeds hide the same tokens.
-        vocabulary_size: Number of tokens, `mask_id` among them.
-        mask_id: Id of the token that stands for a hidden one.
-        special_ids: Ids that are neither chosen nor put in another's place; the
+        seed: Integer tensor of shape `(2,)`; equal seeds mask the same tokens.
+        vocabulary_size: Number of tokens, `mask_id` included.
+        mask_id: Id of the mask token.
+        special_ids: Ids that are neither selected nor used as random tokens; the
             first is the padding.
-        share: Probability that a token is chosen.
+        share: Probability that a token is selected.
 
     Returns:
-        The ids as the model is to see them, and the labels: the ids that were
-        chosen, and padding elsewhere; int32 of shape `(batch, length)` both.
+        The masked ids, which the model reads, and the labels: the original ids where
+        tokens were selected, and padding elsewhere; both int32 of shape
+        `(batch, length)`.
 
     Raises:
         ValueError: If `mask_id` lies outside the vocabulary or is special, if
-            `share` is no probability, or if every id is special.
+            `share` is not a probability above 0, or if every id is special.
 
     Example:
         >>> ids = np.arange(5, 17)[None]
@@ -50,9 +51,10 @@ def mask_tokens(
     ordinary = _ordinary_ids(vocabulary_size, mask_id, special_ids, share)
     ids = tf.cast(ids, tf.int32)
     shape = tf.shape(ids)
-    # One number chooses, another says what becomes of it, a third of the tokens.
-    numbers = tf.random.stateless_uniform(tf.concat([[2], shape], axis=0), seed)
-    places = tf.random.stateless_uniform(
+    # Which tokens are selected, what becomes of them, and the random tokens.
+    uniform = tf.random.stateless_uniform(tf.concat([[2], shape], axis=0), seed)
+    selection, fate = uniform[0], uniform[1]
+    indices = tf.random.stateless_uniform(
         shape,
         tf.cast(seed, tf.int64) + tf.constant([0, 1], tf.int64),
         0,
@@ -62,12 +64,11 @@ def mask_tokens(
     is_special = tf.reduce_any(
         ids[..., None] == tf.constant([*special_ids, mask_id]), axis=-1
     )
-    is_chosen = (numbers[0] < share) & ~is_special
-    others = tf.gather(ordinary, places)
-    hidden = tf.where(
-        numbers[1] < 0.8, mask_id, tf.where(numbers[1] < 0.9, others, ids)
-    )
-    return tf.where(is_chosen, hidden, ids), tf.where(is_chosen, ids, special_ids[0])
+    is_selected = (selection < share) & ~is_special
+    random_ids = tf.gather(ordinary, indices)
+    replaced = tf.where(fate < 0.8, mask_id, tf.where(fate < 0.9, random_ids, ids))
+    inputs = tf.where(is_selected, replaced, ids)
+    return inputs, tf.where(is_selected, ids, special_ids[0])
 
 
 def masked_dataset(
@@ -78,16 +79,16 @@ def masked_dataset(
     share: float = 0.15,
     seed: int = 0,
 ) -> tf.data.Dataset:
-    """Hides tokens of batches of text, others in each pass over them.
+    """Masks random tokens of a dataset, different ones in each iteration.
 
     Args:
         dataset: Batches of ids, int32 of shape `(batch, length)`.
-        vocabulary_size: Number of tokens, `mask_id` among them.
-        mask_id: Id of the token that stands for a hidden one.
-        special_ids: Ids that are never hidden; see `mask_tokens`.
-        share: Probability that a token is chosen.
-        seed: Seed of all passes: equal seeds hide the same tokens in the first,
-            and the same in the second.
+        vocabulary_size: Number of tokens, `mask_id` included.
+        mask_id: Id of the mask token.
+        special_ids: Ids that are never masked.
+        share: Probability that a token is selected.
+        seed: Seed of all iterations: with equal seeds, the nth iterations over two
+            datasets mask the same tokens.
 
     Returns:
         A dataset of `(ids, labels)`, for `model.fit` of a `MaskedLanguageModel`.
@@ -96,8 +97,8 @@ def masked_dataset(
         ValueError: As `mask_tokens` does.
 
     Reference:
-        [Liu et al., 2019](https://arxiv.org/abs/1907.11692), section 4.1, who
-        call it dynamic masking
+        [Liu et al., 2019](https://arxiv.org/abs/1907.11692), section 4.1
+        (dynamic masking)
     """
     _ordinary_ids(vocabulary_size, mask_id, special_ids, share)
     seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2, True)
@@ -109,13 +110,13 @@ def masked_dataset(
 
 
 def _ordinary_ids(vocabulary_size, mask_id, special_ids, share):
-    """Returns the ids that may be chosen, or raises if the arguments are wrong."""
+    """Checks the arguments; returns the ids that are not special."""
     if not 0 <= mask_id < vocabulary_size or mask_id in special_ids:
         raise ValueError(
             f"`mask_id` must lie in the vocabulary of {vocabulary_size} tokens, and "
             f"not be special. Received: mask_id={mask_id}, special_ids={special_ids}. "
-            "A tokenizer has none: give it the id after the last, and the model a "
-            "vocabulary larger by one."
+            "A tokenizer has no mask token: use its `vocabulary_size` as `mask_id`, "
+            "and a `vocabulary_size` larger by one."
         )
     if not 0 < share <= 1:
         raise ValueError(
@@ -124,7 +125,7 @@ def _ordinary_ids(vocabulary_size, mask_id, special_ids, share):
     ordinary = np.setdiff1d(np.arange(vocabulary_size), [*special_ids, mask_id])
     if not len(ordinary):
         raise ValueError(
-            "`special_ids` must leave some ids to hide. Received: "
+            "`special_ids` must leave some ids to mask. Received: "
             f"special_ids={special_ids}, vocabulary_size={vocabulary_size}."
         )
     return ordinary.astype("int32")

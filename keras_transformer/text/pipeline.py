@@ -1,4 +1,4 @@
-"""From two text files to the batches that a translation model trains on."""
+"""Training data of translation models: parallel text in batches of few shapes."""
 
 import itertools
 import warnings
@@ -13,19 +13,13 @@ from keras_transformer.text.buckets import (
     check_buckets,
     rows_per_batch,
 )
-from keras_transformer.text.epochs import (
-    ENDLESS,
-    epoch_number,
-    next_epoch,
-    shuffled,
-    training_data,
-)
+from keras_transformer.text.encoding import add_symbols
+from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, read_pairs, text_lines
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
-# Pairs tokenized in one go, and pairs held in memory to draw from when shuffling.
-_CHUNK_SIZE = 1024
-_SHUFFLE_BUFFER = 1 << 16
+_PAIRS_PER_CHUNK = 1024  # tokenized together
+_SHUFFLE_BUFFER_PAIRS = 1 << 16
 
 
 def parallel_dataset(
@@ -44,45 +38,48 @@ def parallel_dataset(
     """Reads parallel text as batches of a fixed, small set of shapes.
 
     Sentences are tokenized, grouped by length into buckets and padded to the
-    bucket's length, the same for source and target. Every batch of a bucket has one
-    shape: the last is filled up with rows of padding. A pass over the dataset is one
-    epoch. It is streamed from the files; what memory it takes does not depend on how
-    large they are.
+    bucket's length, the same for source and target. Every batch of a bucket has the
+    same shape: the last one is filled up with rows of padding.
 
-    Both files are read through once beforehand: to find faults before training
-    starts, and to count the batches of an epoch.
+    The sentences are streamed from the files: memory does not grow with the corpus.
+    Both sides are read once beforehand, to find faults before training starts and to
+    count the batches of an epoch.
+
+    Each iteration over the dataset is the next epoch. An interrupted training
+    continues with the same batches from `initial_epoch` on.
 
     Args:
         source_files: One path or several, plain or gzipped, one sentence a line.
         target_files: As many; the nth translates the nth, line by line.
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
-        tokens_per_batch: Positions of a batch, padding included, on each side.
-        max_length: Subwords of a sentence, with its start or end symbol, at most.
-            Longer pairs are left out, with a warning.
-        buckets: Lengths to pad to, up to `max_length`; by default those of
+        tokens_per_batch: Maximum number of positions in a batch on each side, padding
+            included.
+        max_length: Maximum number of subwords in a sentence, its start or end symbol
+            included. Longer pairs are left out, with a warning.
+        buckets: Lengths to pad to, up to `max_length`; by default
             `bucket_lengths(max_length)`.
-        shuffle: Whether each epoch has an order of its own. Up to 65,536 pairs are
-            held in memory to draw from.
+        shuffle: Whether each epoch has its own order, drawn from a buffer of up to
+            65,536 pairs.
         seed: Seed of the orders and of sampling.
-        initial_epoch: Number of the first epoch; every pass goes on to the next one.
-            What an epoch holds depends on its number and `seed` alone, unless subwords
-            are sampled; see `SubwordTokenizer.sample`.
+        initial_epoch: Number of the first epoch. The batches of an epoch depend only
+            on its number and `seed`, unless subwords are sampled; see
+            `SubwordTokenizer.sample`.
         sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1; 0
-            turns it off. An epoch has then as many batches as a pass takes on
-            average.
+            turns it off. An epoch then has as many batches as one pass over the corpus
+            makes on average.
 
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
         shape `(batch, length)`: source subwords and end symbol, start symbol and
         target subwords, target subwords and end symbol, padded with 0. Its attribute
-        `epoch`, an int64 `tf.Variable`, holds the number of the next pass, and may be
-        set to say which epoch that is, for instance by a callback's `on_epoch_begin`.
+        `epoch`, an int64 `tf.Variable`, holds the number of the next epoch. Assign to
+        it to choose another, for instance in a callback's `on_epoch_begin`.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is faulty (the message names file and line), no
-            sentence is left, or the sizes do not go together.
+        ValueError: If a file is faulty (the message names file and line), if every
+            sentence is too long, or if the sizes contradict each other.
     """
     buckets = list(buckets or bucket_lengths(max_length))
     check_buckets(buckets, max_length, tokens_per_batch)
@@ -96,116 +93,94 @@ def parallel_dataset(
     )
     lines = tf.data.Dataset.zip(text_lines(source_files), text_lines(target_files))
 
-    def chunks_of_pass(seed):
-        ordered = shuffled(lines, _SHUFFLE_BUFFER, seed) if shuffle else lines
-        chunks = ordered.batch(_CHUNK_SIZE).enumerate()
+    def read_chunks(seed):
+        pairs = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed) if shuffle else lines
+        chunks = pairs.batch(_PAIRS_PER_CHUNK).enumerate()
         return chunks.map(lambda i, texts: (texts, seed * 1_000_003 + i))
 
-    def tokenize(texts, seed):
+    def make_examples(texts, seed):
         ids = _tokenize(tokenizers, texts, max_length, sampling, seed)
         return _examples(*ids, max_length)
 
-    # Other subwords may make fewer batches than were counted: the next pass fills up.
-    num_passes = ENDLESS if sampling else 1
-    epoch = epoch_number(initial_epoch)
-    chunks = next_epoch(epoch, seed, chunks_of_pass, num_passes)
-    examples = chunks.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
-    batches = batch_by_bucket(examples, buckets, tokens_per_batch)
-    return training_data(batches, num_batches, epoch)
+    def make_batches(chunks):
+        examples = chunks.map(make_examples, num_parallel_calls=tf.data.AUTOTUNE)
+        return batch_by_bucket(examples.unbatch(), buckets, tokens_per_batch)
 
-
-def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
-    """Returns texts as a model reads them: subwords, an end symbol, padding.
-
-    Args:
-        texts: A list of str, or a string tensor of shape `(batch,)`.
-        tokenizer: Tokenizer of the source language.
-        max_length: Positions at most; what is longer is cut before its end symbol.
-
-    Returns:
-        Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
-        a boolean tensor `(batch,)`: which texts were cut.
-    """
-    ids = tokenizer(texts)
-    is_cut = ids.row_lengths() >= max_length
-    ids = ids[:, : max_length - 1]
-    return tf.concat([ids, _column(ids, tokenizer.end_id)], axis=1).to_tensor(), is_cut
+    # Sampled subwords may make fewer batches than were counted. The next pass over
+    # the corpus then supplies the rest.
+    repeat = sampling > 0
+    return numbered_epochs(
+        read_chunks, make_batches, num_batches, seed, initial_epoch, repeat
+    )
 
 
 def _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling):
-    """Reads a corpus once; returns the batches it makes, warns of what is too long."""
+    """Reads a corpus once; returns its number of batches, warns of long sentences."""
     total, num_long, first_long = 0, 0, None
+    max_length = buckets[-1]
     counts = np.zeros(len(buckets), dtype=np.int64)
-    while chunk := list(itertools.islice(pairs, _CHUNK_SIZE)):
-        texts = [
-            [sentence.text for sentence in side] for side in zip(*chunk, strict=True)
-        ]
-        lengths = _pair_lengths(*(map(SubwordTokenizer.__call__, tokenizers, texts)))
-        is_long = lengths.numpy() > buckets[-1]
+    while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
+        *texts, locations = zip(*chunk, strict=True)
+        lengths = _pair_lengths(*_tokenize(tokenizers, texts)).numpy()
+        is_long = lengths > max_length
         if num_long == 0 and is_long.any():
             index = is_long.argmax()
-            first_long = f"{chunk[index].source.place}, {lengths[index]} long"
+            first_long = f"{locations[index]}, {lengths[index]} long"
         if sampling:
-            lengths = _pair_lengths(
-                *_tokenize(tokenizers, texts, buckets[-1], sampling, total)
-            )
-        fitting = lengths.numpy()[~is_long]
-        counts += np.bincount(np.searchsorted(buckets, fitting), minlength=len(counts))
+            sampled = _tokenize(tokenizers, texts, max_length, sampling, total)
+            lengths = _pair_lengths(*sampled).numpy()
+        bucket_of_pair = np.searchsorted(buckets, lengths[~is_long])
+        counts += np.bincount(bucket_of_pair, minlength=len(counts))
         num_long += is_long.sum()
         total += len(chunk)
     if num_long == total:
         raise ValueError(
-            f"All {total} sentence pairs are longer than max_length={buckets[-1]}. "
+            f"All {total} sentence pairs are longer than max_length={max_length}. "
             "Raise `max_length`."
         )
     if num_long:
         warnings.warn(
             f"{num_long} of {total} sentence pairs are longer than "
-            f"max_length={buckets[-1]} and left out, first {first_long}.",
+            f"max_length={max_length} and left out, first {first_long}.",
             stacklevel=3,
         )
     return int(sum(-(-counts // rows_per_batch(buckets, tokens_per_batch))))
 
 
-def _tokenize(tokenizers, texts, max_length, sampling, seed):
-    """Returns the ragged subwords of both sides, sampled where that is asked for."""
-    plain = [tokenizer(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
+def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):
+    """Returns the ragged subwords of source and target, sampled on request."""
+    sides = tuple(zip(tokenizers, texts, strict=True))
+    best = [tokenizer(side) for tokenizer, side in sides]
     if not sampling:
-        return plain
+        return best
     sampled = [
-        tokenizer.sample(side, sampling, seed + salt)
-        for salt, (tokenizer, side) in enumerate(zip(tokenizers, texts, strict=True))
+        tokenizer.sample(side, sampling, seed + i)
+        for i, (tokenizer, side) in enumerate(sides)
     ]
-    # Sampled subwords are more; where they are too many, the plain ones stand in.
+    # Sampling yields more subwords. Pairs that then exceed `max_length` keep the best.
     fits = _pair_lengths(*sampled) <= max_length
     num_pairs = tf.size(fits)
     chosen = tf.range(num_pairs) + tf.where(fits, 0, num_pairs)
     return [
-        tf.gather(tf.concat(sides, axis=0), chosen)
-        for sides in zip(sampled, plain, strict=True)
+        tf.gather(tf.concat(choices, axis=0), chosen)
+        for choices in zip(sampled, best, strict=True)
     ]
 
 
 def _examples(source, target, max_length):
-    """Makes `(length, example)`, padded to `max_length`, of ragged subwords."""
+    """Returns `(lengths, examples)` of ragged subwords, padded to `max_length`."""
     lengths = _pair_lengths(source, target)
     fits = lengths <= max_length
     source, target = (tf.ragged.boolean_mask(side, fits) for side in (source, target))
-    start = _column(target, SubwordTokenizer.start_id)
-    end = _column(target, SubwordTokenizer.end_id)
-    source_ids, target_ids, labels = (
-        tf.concat(parts, axis=1).to_tensor(shape=(None, max_length))
-        for parts in ((source, end), (start, target), (target, end))
-    )
+
+    def padded(ids, **symbols):
+        return add_symbols(ids, **symbols).to_tensor(shape=(None, max_length))
+
+    source_ids, target_ids = padded(source, end=True), padded(target, start=True)
     inputs = {"source_ids": source_ids, "target_ids": target_ids}
-    return lengths[fits], (inputs, labels)
+    return lengths[fits], (inputs, padded(target, end=True))
 
 
 def _pair_lengths(source, target):
-    """Returns the positions that each pair needs, `(batch,)`."""
+    """Returns the positions that each pair needs with its symbols, `(batch,)`."""
     return tf.maximum(source.row_lengths(), target.row_lengths()) + 1
-
-
-def _column(ids, symbol):
-    """Returns `(batch, 1)`: the symbol, once for each row of `ids`."""
-    return tf.fill([ids.nrows(), 1], symbol)

@@ -1,6 +1,5 @@
-"""Subwords: text to ids and back, with SentencePiece as TensorFlow ops."""
+"""Subword tokenizer: text to ids and back, with SentencePiece as TensorFlow ops."""
 
-import hashlib
 import itertools
 import os
 import threading
@@ -10,23 +9,20 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 import tensorflow as tf
-from tensorflow_text.python.ops import sentencepiece_tokenizer
 
+from keras_transformer.storage import replace_file
 from keras_transformer.text.files import Paths
+from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer_training import train_model
 
-# TensorFlow Text's kernels, which it offers nowhere else by themselves. Its public
-# `SentencepieceTokenizer` cannot name its resource, and an unnamed one goes away with
-# the kernel that made it, whenever someone sets TensorFlow's global seed.
-_kernels = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
-
-_seeding = threading.Lock()
+# SentencePiece has one random generator for the whole process.
+_random_generator_lock = threading.Lock()
 
 
 class SubwordTokenizer(tf.Module):
     """Splits text into subwords, and joins subwords to text.
 
-    A vocabulary of subwords leaves no word out: frequent words are one id, rare ones
+    A vocabulary of subwords covers every word: a frequent word is one id, a rare word
     several. Tokenizing and detokenizing are TensorFlow ops: they work within
     `tf.data` and `tf.function`, and a SavedModel that holds the tokenizer as an
     attribute needs no other file.
@@ -44,8 +40,8 @@ class SubwordTokenizer(tf.Module):
         `(batch, None)`.
 
     Raises:
-        ValueError: If `model_proto` is no SentencePiece model, or one that numbers
-            the special symbols otherwise.
+        ValueError: If `model_proto` is not a SentencePiece model, or gives the
+            special symbols other ids.
 
     Example:
         >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
@@ -66,25 +62,25 @@ class SubwordTokenizer(tf.Module):
         super().__init__(name="subword_tokenizer")
         try:
             if not model_proto:
-                raise RuntimeError("SentencePiece takes no bytes for a model")
+                raise RuntimeError("SentencePiece accepts empty bytes as a model.")
             model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
         except RuntimeError:
             raise ValueError(
                 "`model_proto` must be a SentencePiece model. Received: "
-                f"{len(model_proto)} bytes that are none."
+                f"{len(model_proto)} bytes that are not one."
             ) from None
         ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
         if ids != (0, 1, 2, 3):
             raise ValueError(
-                "`model_proto` must number padding, unknown, start and end 0, 1, 2, 3. "
-                f"Received: {', '.join(map(str, ids))}. Train it with "
+                "`model_proto` must give padding, unknown, start and end the ids 0, 1, "
+                f"2 and 3. Received: {', '.join(map(str, ids))}. Train it with "
                 "`SubwordTokenizer.train`, or with spm_train --pad_id=0 --unk_id=1 "
                 "--bos_id=2 --eos_id=3."
             )
         self.model_proto = model_proto
         self.vocabulary_size = model.vocab_size()
         self._python_model = model
-        self._resource = _Model(model_proto)
+        self._resource = SentencePieceModel(model_proto)
 
     @classmethod
     def train(
@@ -96,28 +92,29 @@ class SubwordTokenizer(tf.Module):
         split_digits: bool = False,
         normalization: str = "nmt_nfkc",
     ) -> "SubwordTokenizer":
-        """Learns a vocabulary from text, the same one every time.
+        """Learns a vocabulary from text; equal text gives equal vocabularies.
 
-        The text is streamed to SentencePiece, which keeps up to two million lines of
-        it, drawn evenly, in memory.
+        The text is streamed to SentencePiece, which keeps a uniform sample of up to
+        two million lines in memory.
 
         Args:
             files_or_lines: One path, or an iterable of paths, of plain or gzipped
-                text files; or an iterable of lines. A `Path` is a file always, a
-                `str` in an iterable if the first of them names one.
+                text files; or an iterable of lines. In an iterable, every `Path` is a
+                file, and strings are paths if the first of them names a file.
             vocabulary_size: Number of subwords, the four special symbols included.
             model_type: `"bpe"` (byte-pair encoding) or `"unigram"`.
-            character_coverage: Share of the text's characters that get an id; the
-                rarest others are unknown. Below 1 for large scripts, such as 0.9995.
+            character_coverage: Fraction of the text's characters that get an id; the
+                rarest characters beyond it are unknown. Use a value below 1, such as
+                0.9995, for scripts with many characters.
             split_digits: Whether every digit is a subword of its own, which makes
                 numbers easy to copy.
             normalization: SentencePiece's rule: `"nmt_nfkc"` replaces compatibility
-                characters and odd spaces, `"identity"` keeps every character.
+                characters and unusual spaces, `"identity"` keeps every character.
 
         Raises:
             FileNotFoundError: If a file is missing.
-            ValueError: If the text does not go with `vocabulary_size`, there is no
-                text, or a file is faulty.
+            ValueError: If there is no text, if `vocabulary_size` does not suit the
+                text, or if a file is faulty.
 
         Reference:
             [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909) (BPE);
@@ -139,36 +136,25 @@ class SubwordTokenizer(tf.Module):
         )
 
     def __call__(self, texts):
-        nbest_size, alpha = 0, 1.0  # the best segmentation, no sampling
-        ids, row_splits = _kernels.sentencepiece_tokenize_op(
-            self._resource.resource_handle,
-            _batch_of_texts(texts),
-            nbest_size,
-            alpha,
-            add_bos=False,
-            add_eos=False,
-            reverse=False,
-            out_type=tf.int32,
-        )
-        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+        return self._resource.tokenize(_batch_of_texts(texts))
 
     def sample(self, texts, alpha: float = 0.1, seed=0):
-        """Segments texts at random: one text, many spellings, a regularized model.
+        """Segments texts into randomly sampled subwords, which regularizes training.
 
-        With a BPE model, every merge of subwords is left out with probability `alpha`
-        (BPE-dropout). With a unigram model, a segmentation is drawn by its probability
-        to the power of `alpha`: the smaller, the more even the odds (subword
-        regularization).
+        A BPE model skips every merge of subwords with probability `alpha`
+        (BPE-dropout). A unigram model samples a segmentation in proportion to its
+        probability to the power of `alpha`: the smaller `alpha`, the more uniform the
+        distribution (subword regularization).
 
-        This runs in Python, also within `tf.data`, since TensorFlow Text's op cannot
-        be seeded. It is for training; a SavedModel cannot hold it.
+        Sampling runs in Python, even within `tf.data`, because TensorFlow Text's op
+        cannot be seeded. A SavedModel cannot hold it.
 
         Args:
             texts: List of str, or string tensor of shape `(batch,)`.
             alpha: Strength, between 0 and 1.
-            seed: Integer or scalar integer tensor. The same seed gives the same
-                subwords, in one process: from version 0.2.2 on, SentencePiece draws
-                others in the next.
+            seed: Integer or scalar integer tensor. Equal seeds give equal subwords
+                within one process; from version 0.2.2 on, SentencePiece gives other
+                subwords in another process.
 
         Returns:
             Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
@@ -182,8 +168,8 @@ class SubwordTokenizer(tf.Module):
                 f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
             )
 
-        def encode(texts, seed):
-            with _seeding:
+        def sample_rows(texts, seed):
+            with _random_generator_lock:
                 sentencepiece.set_random_generator_seed(int(seed) % (1 << 31))
                 rows = self._python_model.encode(
                     texts.tolist(),
@@ -196,11 +182,9 @@ class SubwordTokenizer(tf.Module):
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
             return ids, lengths
 
+        inputs = [_batch_of_texts(texts), seed]
         ids, lengths = tf.numpy_function(
-            encode,
-            [_batch_of_texts(texts), seed],
-            [tf.int32, tf.int64],
-            stateful=False,
+            sample_rows, inputs, [tf.int32, tf.int64], stateful=False
         )
         ids, lengths = tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
         return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
@@ -229,18 +213,10 @@ class SubwordTokenizer(tf.Module):
         is_before_end = tf.cumsum(is_end, axis=1) == 0
         is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
         rows = tf.ragged.boolean_mask(rows, is_text)
-        texts = _kernels.sentencepiece_detokenize_op(
-            self._resource.resource_handle,
-            rows.values,
-            rows.row_splits,
-            add_bos=False,
-            add_eos=False,
-            reverse=False,
-        )
-        return tf.reshape(texts, shape[:-1])
+        return tf.reshape(self._resource.detokenize(rows), shape[:-1])
 
     def pieces(self, ids) -> list[str]:
-        """Returns the subwords as text, one for each id: labels for an attention map.
+        """Returns the text of each subword, for example to label an attention map.
 
         Args:
             ids: One row of ids, of shape `(length,)`.
@@ -251,21 +227,12 @@ class SubwordTokenizer(tf.Module):
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes one file in SentencePiece's own format, which its tools read too.
+        """Writes a file in SentencePiece's own format, which its tools read too.
 
-        The file is whole or, if writing fails, as it was before.
+        If writing fails, the previous file stays as it was.
         """
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with open(unfinished, "wb") as file:
-                file.write(self.model_proto)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with replace_file(path) as unfinished:
+            unfinished.write_bytes(self.model_proto)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "SubwordTokenizer":
@@ -273,38 +240,18 @@ class SubwordTokenizer(tf.Module):
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it holds no SentencePiece model, or one that numbers the
-                special symbols otherwise.
+            ValueError: If it is not a SentencePiece model, or gives the special
+                symbols other ids.
         """
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} is no file. Name a tokenizer's .model file."
+                f"{path} is not a file. Pass the path of a tokenizer's .model file."
             )
         try:
             return cls(path.read_bytes())
         except ValueError as error:
             raise ValueError(f"{path} cannot be loaded. {error}") from None
-
-
-class _Model(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model in TensorFlow's memory, named after what it holds.
-
-    A named resource stays when its kernel goes, so setting a global seed takes no
-    tokenizer away; and as equal names hold equal models, no two tokenizers of one
-    SavedModel can be taken for each other.
-    """
-
-    def __init__(self, model_proto: bytes):
-        super().__init__()
-        self._model_proto = model_proto
-        self._name = f"sentencepiece_{hashlib.sha256(model_proto).hexdigest()}"
-        _ = self.resource_handle  # creates it
-
-    def _create_resource(self):
-        return _kernels.sentencepiece_op(
-            model=self._model_proto, shared_name=self._name
-        )
 
 
 def _batch_of_texts(texts):
@@ -318,10 +265,10 @@ def _batch_of_texts(texts):
 
 
 def _batch_of_ids(ids, pad_id):
-    """Returns int32 ids of shape `(..., length)`; rows of a list may differ."""
+    """Returns int32 ids of shape `(..., length)`; pads ragged rows."""
     if isinstance(ids, (list, tuple)):
-        empty = not any(np.size(row) for row in ids)
-        ids = tf.ragged.constant(ids, tf.int32 if empty else None, ragged_rank=1)
+        is_empty = not any(np.size(row) for row in ids)
+        ids = tf.ragged.constant(ids, tf.int32 if is_empty else None, ragged_rank=1)
     if isinstance(ids, tf.RaggedTensor):
         ids = ids.to_tensor(pad_id)
     ids = tf.convert_to_tensor(ids)

@@ -1,4 +1,4 @@
-"""Learning a vocabulary of subwords from text."""
+"""Training of SentencePiece models: learning subwords from text."""
 
 import io
 import itertools
@@ -10,48 +10,42 @@ import sentencepiece
 
 from keras_transformer.text.files import Paths, as_paths, read_lines
 
-# What SentencePiece keeps in memory, drawn evenly from the text.
-_MAX_LINES = 2_000_000
+# SentencePiece keeps a uniform sample of this many lines in memory.
+_MAX_SAMPLED_LINES = 2_000_000
 
 
 def train_model(
     files_or_lines: Paths | Iterable[str], vocab_size: int, model_type: str, **settings
 ) -> bytes:
-    """Trains a SentencePiece model; see `SubwordTokenizer.train`.
+    """Trains a SentencePiece model and returns it as bytes.
 
-    Args:
-        files_or_lines: Paths or lines.
-        vocab_size: Number of subwords.
-        model_type: `"bpe"` or `"unigram"`.
-        **settings: Further settings of SentencePiece's trainer, by its names.
-
-    Returns:
-        The serialized model.
+    Arguments and errors are those of `SubwordTokenizer.train`, under the names that
+    SentencePiece's trainer gives them.
     """
     if model_type not in ("bpe", "unigram"):
         raise ValueError(
             '`model_type` must be "bpe" or "unigram". '
             f"Received: model_type={model_type!r}."
         )
-    model, faults = io.BytesIO(), []
+    model, input_errors = io.BytesIO(), []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_recording(_lines(files_or_lines), faults),
+            sentence_iterator=_record_errors(_lines(files_or_lines), input_errors),
             model_writer=model,
             vocab_size=vocab_size,
             model_type=model_type,
-            input_sentence_size=_MAX_LINES,
-            max_sentence_length=1 << 20,  # bytes; it skips longer ones
+            input_sentence_size=_MAX_SAMPLED_LINES,
+            max_sentence_length=1 << 20,  # bytes; longer lines are skipped
             minloglevel=2,
             **settings,
         )
     except RuntimeError as error:
-        raise (faults or [_explained(str(error), vocab_size)])[0] from None
+        raise (input_errors or [_explained(str(error), vocab_size)])[0] from None
     return model.getvalue()
 
 
 def _lines(files_or_lines) -> Iterator[str]:
-    """Returns the lines themselves or, if files are given, theirs."""
+    """Returns the given lines, or the lines of the given files."""
     if isinstance(files_or_lines, (str, os.PathLike)):
         return read_lines(files_or_lines)
     items = iter(files_or_lines)
@@ -62,8 +56,8 @@ def _lines(files_or_lines) -> Iterator[str]:
     return items
 
 
-def _recording(lines, faults: list) -> Iterator[str]:
-    """Yields lines; keeps the exception that SentencePiece turns into its own."""
+def _record_errors(lines, errors: list) -> Iterator[str]:
+    """Yields lines; records the exception that SentencePiece replaces by its own."""
     try:
         for line in lines:
             if not isinstance(line, str):
@@ -73,18 +67,18 @@ def _recording(lines, faults: list) -> Iterator[str]:
                 )
             yield line
     except (Exception, KeyboardInterrupt) as error:
-        faults.append(error)
+        errors.append(error)
         raise
 
 
 def _explained(message: str, vocabulary_size: int) -> ValueError:
-    """Says what SentencePiece's message means for the caller."""
+    """Translates a message of SentencePiece's into the arguments of `train`."""
     received = f"Received: vocabulary_size={vocabulary_size}."
     if most := re.search(r"size too high.* <= (\d+)", message):
         return ValueError(
             f"`vocabulary_size` must be at most {most[1]} for this text. {received} "
-            "Lower it, or give more text; names of files are told from lines only if "
-            "they are `pathlib.Path` or the first exists."
+            "Lower it, or give more text. If you passed file names, check that the "
+            "first exists: strings are lines of text unless the first names a file."
         )
     if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return ValueError(
@@ -92,5 +86,5 @@ def _explained(message: str, vocabulary_size: int) -> ValueError:
             f"text. {received} Raise it, or lower `character_coverage`."
         )
     if "sentences_.empty" in message or "all_chars_count" in message:
-        return ValueError("`files_or_lines` holds no text. Give at least one line.")
+        return ValueError("`files_or_lines` holds no text. Pass at least one line.")
     return ValueError(f"SentencePiece cannot train on these settings: {message}")

@@ -1,4 +1,4 @@
-"""Word vectors that others have trained, read from text and put to use."""
+"""Pretrained word vectors: loading them, and setting them in an embedding layer."""
 
 import math
 import os
@@ -12,25 +12,25 @@ from keras_transformer.text.files import read_lines
 
 
 def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndarray:
-    r"""Reads the vectors of some words from a file of many.
+    r"""Loads the pretrained vectors of a vocabulary's words.
 
-    The file is text, a word and its numbers on each line, as word2vec, GloVe and
-    fastText (`.vec`) publish them, plain or gzipped; a first line that counts words
-    and numbers is told by itself. It is streamed: no more is kept than the vectors
-    asked for.
+    The file is text, plain or gzipped, with a word and its vector on each line, as
+    word2vec, GloVe and fastText (`.vec`) publish them. A first line with the numbers
+    of words and dimensions is recognised automatically. The file is streamed: only
+    the requested vectors are kept in memory.
 
     Args:
         path: The file.
         tokens: The words, in the order of their ids.
 
     Returns:
-        A float32 array of shape `(tokens, width)`. Words that are not in the file
-        have zeros.
+        A float32 array of shape `(tokens, width)`. The vector of a word that is not in
+        the file is zero.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a line is not a word and as many numbers as the others have
-            (the message names file and line), or no word is in the file.
+        ValueError: If a line is not a word and a vector of the same width as the others
+            (the message names file and line), or if no word is in the file.
 
     Example:
         >>> from pathlib import Path
@@ -50,55 +50,55 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
     rows = {}
     for row, token in enumerate(tokens):
         rows.setdefault(token, []).append(row)
-    wanted, vectors, width = set(rows), None, None
+    missing, vectors, width = set(rows), None, None
     for number, line in enumerate(read_lines(path), start=1):
-        # A word may hold any space but this one, and in GloVe even this one.
+        location = f"{path}:{number}"
+        # A word may contain any space but this one, and in GloVe even this one.
         fields = line.rstrip(" ").split(" ")
         if number == 1 and len(fields) == 2 and all(x.isdecimal() for x in fields):
             width = int(fields[1])
             continue
-        width = width or len(fields) - 1
-        if vectors is None:
-            if width < 1:
-                raise ValueError(
-                    f"{path}:{number} has no numbers. Each line must be a word and its "
-                    "vector, parted by single spaces."
-                )
-            vectors = np.zeros((len(tokens), width), "float32")
-        if len(fields) - 1 < width or (
-            len(fields) - 1 > width and _is_number(fields[-width - 1])
-        ):
+        count = len(fields) - 1
+        width = width or count
+        if width < 1:
             raise ValueError(
-                f"{path}:{number} has {len(fields) - 1} numbers where others have "
-                f"{width}. The file may be cut short or damaged."
+                f"{location} has no numbers. Each line must be a word and its vector, "
+                "separated by single spaces."
             )
+        if count < width or (count > width and _is_number(fields[-width - 1])):
+            raise ValueError(
+                f"{location} has {count} numbers where others have {width}. The file "
+                "may be cut short or damaged."
+            )
+        if vectors is None:
+            vectors = np.zeros((len(tokens), width), "float32")
         word = " ".join(fields[:-width])
-        if word in wanted:
-            wanted.remove(word)  # the first counts, as it is the most frequent
-            vectors[rows[word]] = _vector(fields[-width:], f"{path}:{number}")
-    if len(wanted) == len(rows):
+        if word in missing:  # of a repeated word the first vector counts
+            missing.remove(word)
+            vectors[rows[word]] = _vector(fields[-width:], location)
+    if len(missing) == len(rows):
         raise ValueError(
-            f"{path} has a vector for none of the {len(rows)} words in `tokens`. "
-            "Check the language, and whether words are spelt and cased as there."
+            f"{path} has a vector for none of the {len(rows)} words in `tokens`. Check "
+            "the language, and that words are spelt and capitalised as in the file."
         )
     return vectors
 
 
 def set_word_vectors(embedding, vectors, trainable: bool = True) -> None:
-    """Puts word vectors into an embedding layer, to be kept or trained on.
+    """Sets the vectors of an embedding layer, and whether they are trained further.
 
-    Afterwards the layer gives `vectors[id]` for an id. Tokens whose vector is all
-    zeros, of which nothing is known, keep what they had.
+    Afterwards the layer returns `vectors[id]` for an id. Unknown tokens, those whose
+    vector is all zeros, keep the vectors they had.
 
     Args:
         embedding: A `keras.layers.Embedding`, or a layer like it, such as
-            `TokenEmbedding`; it is built if need be. A model compiled before must
-            be compiled again.
+            `TokenEmbedding`; it is built if necessary. Compile the model afterwards,
+            again if it was compiled before.
         vectors: Float array of shape `(tokens, width)`; see `load_word_vectors`.
-        trainable: Whether training is to change the table.
+        trainable: Whether training updates the table.
 
     Raises:
-        ValueError: If the shape of `vectors` is not that of the table.
+        ValueError: If `vectors` and the layer's table differ in shape.
     """
     if not embedding.built:
         embedding.build((None, None))
@@ -108,10 +108,10 @@ def set_word_vectors(embedding, vectors, trainable: bool = True) -> None:
         raise ValueError(
             "`vectors` must have the shape of the table, (tokens, width). Received: "
             f"vectors of shape {vectors.shape} for a table of {tuple(table.shape)}. "
-            "Make the layer with this vocabulary and width."
+            "Create the layer with this vocabulary and width."
         )
     if isinstance(embedding, TokenEmbedding):
-        vectors = vectors / math.sqrt(embedding.hidden_dim)  # which its call undoes
+        vectors = vectors / math.sqrt(embedding.hidden_dim)  # its call multiplies
     known = vectors.any(axis=1, keepdims=True)
     table.assign(np.where(known, vectors, keras.ops.convert_to_numpy(table)))
     embedding.trainable = trainable
@@ -125,13 +125,14 @@ def _is_number(text):
     return True
 
 
-def _vector(fields, place):
+def _vector(fields, location):
     try:
         vector = np.array(fields, "float32")
     except ValueError:
         wrong = next(x for x in fields if not _is_number(x))
-        raise ValueError(f"{place}: {wrong!r} is not a number.") from None
-    if not np.all(np.isfinite(vector)):
-        wrong = fields[int(np.argmin(np.isfinite(vector)))]
-        raise ValueError(f"{place}: {wrong!r} is not a finite number.")
+        raise ValueError(f"{location}: {wrong!r} is not a number.") from None
+    is_finite = np.isfinite(vector)
+    if not is_finite.all():
+        wrong = fields[is_finite.argmin()]
+        raise ValueError(f"{location}: {wrong!r} is not a finite number.")
     return vector

@@ -39,7 +39,7 @@ def english_to_german():
     return list(zip(*data.train, strict=True))
 
 
-def test_splits_have_the_sizes_asked_for():
+def test_splits_have_the_requested_sizes():
     data = locale_phrases("en", "de", train=211, validation=11, test=7)
     sizes = [[len(side) for side in split] for split in data]
     assert sizes == [[211, 211], [11, 11], [7, 7]]
@@ -59,8 +59,8 @@ def test_every_phrase_has_one_answer(locales):
         assert answers.setdefault(source, target) == target
 
 
-def test_a_name_of_two_things_stays_out(english_to_german):
-    # CLDR's English calls both the country and its language so.
+def test_ambiguous_names_are_not_used(english_to_german):
+    # In English, CLDR gives this name to a country and to its language.
     assert not any("Tuvalu" in source for source, _ in english_to_german)
 
 
@@ -71,7 +71,7 @@ def test_marks_of_writing_direction_leave_no_gaps():
     assert all(re.match(r"\d\d/\d\d/\d{4}", date) for date in dates)
 
 
-def test_held_out_phrases_are_made_of_words_of_the_training_phrases(data):
+def test_words_of_held_out_phrases_occur_in_training_phrases(data):
     def words(texts):
         return {word for text in texts for word in re.findall(r"[^\W\d_]+", text)}
 
@@ -89,7 +89,7 @@ def test_phrases_are_short_lines_of_text(data):
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_sentencepiece_gives_back_every_phrase(data, model_type):
+def test_sentencepiece_restores_every_phrase(data, model_type):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*data.train.source, *data.train.target]),
@@ -140,7 +140,7 @@ def test_numbers_swap_point_and_comma_in_german(english_to_german):
     assert found > 50
 
 
-def test_equal_seeds_give_equal_phrases_and_others_do_not():
+def test_equal_seeds_give_equal_phrases_and_other_seeds_do_not():
     sizes = {"train": 211, "validation": 5, "test": 7}
     data = locale_phrases("en", "de", **sizes, seed=3)
     assert locale_phrases("en", "de", **sizes, seed=3) == data

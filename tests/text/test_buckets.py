@@ -37,7 +37,7 @@ def test_a_batch_holds_the_longest_sentence():
 
 @hypothesis.settings(max_examples=7)
 @hypothesis.given(st.lists(st.integers(1, 11), max_size=41))
-def test_batches_hold_every_example_once_in_the_least_bucket(lengths):
+def test_batches_hold_every_example_once_in_the_smallest_bucket(lengths):
     buckets, tokens_per_batch = [3, 7, 11], 23
     ids = [[i + 1] * n + [0] * (11 - n) for i, n in enumerate(lengths)]
     examples = tf.data.Dataset.from_tensor_slices(

@@ -1,3 +1,4 @@
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,8 +9,38 @@ LINES = ["a man rides a bike", "a dog rides a man", "a bike"]
 TOKENIZER = SubwordTokenizer.train(LINES, vocabulary_size=25)
 
 
+def test_texts_are_encoded_with_an_end_and_padding(source_tokenizer):
+    sentences = ["kolu ba", "", "ba"]
+    subwords = source_tokenizer(sentences).to_list()
+    ids, is_cut = encode(sentences, source_tokenizer, max_length=41)
+    assert ids.dtype == tf.int32
+    assert ids.shape[1] == 1 + max(map(len, subwords))
+    for row, expected in zip(ids.numpy().tolist(), subwords, strict=True):
+        expected = [*expected, 3]
+        assert row == expected + [0] * (len(row) - len(expected))
+    assert not is_cut.numpy().any()
+
+
+def test_long_texts_are_cut_and_reported(source_tokenizer):
+    sentences = ["ba " * 17, "ba " * 6, "ba " * 5, "ba"]
+    ids, is_cut = encode(sentences, source_tokenizer, max_length=6)
+    assert is_cut.numpy().tolist() == [True, True, False, False]
+    first, second, third, _ = ids.numpy().tolist()
+    assert first == second == third
+    assert first[-1] == 3
+
+
+def test_texts_are_encoded_within_a_function(source_tokenizer):
+    function = tf.function(lambda texts: encode(texts, source_tokenizer, 7))
+    for sentences in (["kolu ba"], ["muri " * 11, "ba"], []):
+        live = encode(sentences, source_tokenizer, 7)
+        traced = function(tf.constant(sentences, tf.string))
+        for expected, found in zip(live, traced, strict=True):
+            assert expected.numpy().tolist() == found.numpy().tolist()
+
+
 @given(st.text(max_size=50), st.integers(2, 20))
-def test_short_texts_are_encoded_as_they_are(text, max_length):
+def test_short_texts_are_encoded_whole(text, max_length):
     texts = [text.encode()]
     ids, is_cut = encode_head(texts, TOKENIZER, max_length)
     expected, expected_is_cut = encode(texts, TOKENIZER, max_length)
@@ -18,7 +49,7 @@ def test_short_texts_are_encoded_as_they_are(text, max_length):
 
 
 @given(st.text(min_size=1), st.integers(2, 5))
-def test_of_a_long_text_the_head_is_encoded(text, max_length):
+def test_only_the_head_of_a_long_text_is_encoded(text, max_length):
     texts = [text.encode() * 999]
     ids, is_cut = encode_head(texts, TOKENIZER, max_length)
     assert ids.shape[1] <= max_length

@@ -6,7 +6,7 @@ import tensorflow as tf
 from keras_transformer.text import check_parallel_files, read_lines
 
 GOOD = b"Ein Hund.\nEine Katze.\nEin Pferd.\n"
-ZIPPED = gzip.compress(GOOD, mtime=0)  # the time of day would name tests anew
+ZIPPED = gzip.compress(GOOD, mtime=0)  # the time of day would change the names of tests
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_lines_are_those_that_tensorflow_reads(write, content, compress):
     assert list(read_lines(path)) == list(read_lines(str(path))) == expected
 
 
-def test_gzip_is_told_by_its_bytes_and_may_have_many_members(write):
+def test_gzip_is_detected_by_its_bytes_and_may_have_many_members(write):
     path = write("text.txt", gzip.compress(b"a\nb\n") + gzip.compress(b"c\n"))
     assert list(read_lines(path)) == ["a", "b", "c"]
 
@@ -77,7 +77,7 @@ def test_a_faulty_side_is_named_with_its_line(write, content, message, swap):
     assert "\n" not in str(caught.value)
 
 
-def test_the_second_file_is_named_where_it_is_at_fault(write):
+def test_a_faulty_second_file_is_named(write):
     good, bad = write("good", GOOD), write("bad", GOOD + b"d\n")
     with pytest.raises(ValueError, match=r"bad:4 has no counterpart: \S*good ends"):
         check_parallel_files([good, good], [good, bad])
@@ -89,12 +89,14 @@ def test_a_missing_file_is_named(write, tmp_path):
         check_parallel_files(missing, write("good", GOOD))
 
 
-def test_a_folder_is_no_file(write, tmp_path):
+def test_a_folder_is_refused(write, tmp_path):
     with pytest.raises(ValueError, match="is a folder, not a text file"):
         check_parallel_files(write("good", GOOD), tmp_path)
 
 
 @pytest.mark.parametrize("sides", [(["a"], ["b", "c"]), ([], [])])
-def test_sides_have_as_many_files(sides):
-    with pytest.raises(ValueError, match=r"must be as many.* Received: \d and \d"):
+def test_sides_have_equally_many_files(sides):
+    with pytest.raises(
+        ValueError, match=r"must name equally many files.* Received: \d and \d"
+    ):
         check_parallel_files(*sides)

@@ -16,7 +16,7 @@ def masked(seed=(1, 2), **settings):
     return [x.numpy() for x in found]
 
 
-def test_labels_are_what_was_chosen_and_padding_elsewhere():
+def test_labels_are_the_selected_tokens_and_padding_elsewhere():
     inputs, labels = masked()
     chosen = labels != 0
     np.testing.assert_array_equal(labels[chosen], IDS[chosen])
@@ -24,7 +24,7 @@ def test_labels_are_what_was_chosen_and_padding_elsewhere():
     assert inputs.dtype == labels.dtype == np.int32
 
 
-def test_special_ids_are_neither_hidden_nor_put_in_anothers_place():
+def test_special_ids_are_neither_masked_nor_used_as_random_tokens():
     inputs, labels = masked(share=1.0)
     assert not labels[SPECIAL].any()
     np.testing.assert_array_equal(inputs[SPECIAL], IDS[SPECIAL])
@@ -33,7 +33,7 @@ def test_special_ids_are_neither_hidden_nor_put_in_anothers_place():
 
 
 @pytest.mark.parametrize("share", [0.15, 0.4])
-def test_the_shares_are_those_of_the_paper(share):
+def test_the_probabilities_are_those_of_the_paper(share):
     inputs, labels = masked(share=share)
     chosen = labels != 0
     assert abs(chosen[~SPECIAL].mean() - share) < 0.01
@@ -43,7 +43,7 @@ def test_the_shares_are_those_of_the_paper(share):
     assert abs(stays.mean() - 0.1 - 0.1 / 24) < 0.03
 
 
-def test_equal_seeds_hide_the_same_and_others_do_not():
+def test_equal_seeds_mask_equal_tokens_and_other_seeds_do_not():
     first, again, other = masked((3, 5)), masked((3, 5)), masked((3, 7))
     for x, y, z in zip(first, again, other, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -59,7 +59,7 @@ def passes(count, **settings):
     ]
 
 
-def test_every_pass_hides_other_tokens_of_the_same_text():
+def test_every_pass_masks_other_tokens_of_the_same_text():
     first, second = passes(2, seed=3)
     for inputs, labels in (first, second):
         np.testing.assert_array_equal(np.where(labels, labels, inputs), IDS)
@@ -76,7 +76,7 @@ def test_every_pass_hides_other_tokens_of_the_same_text():
         ({"mask_id": 3}, "`mask_id` must .* not be special. Received: mask_id=3"),
         ({"share": 0.0}, "`share` must be above 0 .* share=0.0"),
         ({"share": 1.1}, "`share` must be .* at most 1. .* share=1.1"),
-        ({"vocabulary_size": 5}, "`special_ids` must leave some ids to hide"),
+        ({"vocabulary_size": 5}, "`special_ids` must leave some ids to mask"),
     ],
     ids=lambda x: "+".join(x) if isinstance(x, dict) else "",
 )

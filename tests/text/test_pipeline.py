@@ -9,7 +9,7 @@ from forked import run_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.text import encode, parallel_dataset
+from keras_transformer.text import parallel_dataset
 
 WORDS = st.text(
     st.characters(exclude_categories=["C", "Z"]) | st.just(" "),
@@ -98,7 +98,7 @@ def test_batches_have_few_shapes_and_count_their_tokens(make, shuffle):
     assert all(count == 1 for count in part_filled.values())
 
 
-def test_an_epoch_holds_every_pair_once_in_an_order_of_its_own(
+def test_every_epoch_has_every_pair_once_in_its_own_order(
     make, pairs, source_tokenizer, target_tokenizer
 ):
     dataset = make(seed=11)
@@ -112,7 +112,7 @@ def test_an_epoch_holds_every_pair_once_in_an_order_of_its_own(
     assert lengths != sorted(lengths)
 
 
-def test_the_order_depends_on_seed_and_epoch_alone(make):
+def test_the_order_depends_only_on_seed_and_epoch(make):
     dataset = make(seed=11)
     epochs = [flat(as_numpy(dataset)) for _ in range(3)]
     keras.utils.set_random_seed(7)
@@ -131,7 +131,7 @@ def test_the_epoch_may_be_set(make):
     assert flat(as_numpy(dataset)) == epochs[1]
 
 
-def test_an_epoch_goes_on_where_it_stopped(make):
+def test_an_interrupted_epoch_continues_with_the_same_batches(make):
     rest = as_numpy(make(initial_epoch=3).skip(5))
     assert flat(rest) == flat(as_numpy(make(initial_epoch=3))[5:])
 
@@ -155,7 +155,7 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     assert num_pairs == [467, 934]
 
 
-def test_sentences_too_long_are_left_out_with_a_warning(
+def test_long_sentences_are_left_out_with_a_warning(
     make, pairs, source_tokenizer, target_tokenizer
 ):
     limit = 41
@@ -207,7 +207,7 @@ def test_sampling_changes_the_subwords_and_not_the_text(
     plain = as_numpy(make(max_length=151))
     found = [texts(epoch, source_tokenizer, target_tokenizer) for epoch in epochs]
     for epoch in found:
-        # The last batches of a bucket may not fit any more, or others come again.
+        # Sampled pairs may make more batches than an epoch has, or fewer.
         assert set(epoch) <= set(pairs)
         assert len(set(epoch)) > 0.9 * len(pairs)
     ids = [
@@ -219,7 +219,7 @@ def test_sampling_changes_the_subwords_and_not_the_text(
     assert dataset.cardinality() == len(epochs[0]) == len(epochs[1])
 
 
-def test_sampling_depends_on_seed_and_epoch_alone(make):
+def test_sampling_depends_only_on_seed_and_epoch(make):
     dataset = make(sampling=0.1, max_length=151)
     epochs = [flat(as_numpy(dataset)) for _ in range(2)]
     assert (
@@ -228,7 +228,7 @@ def test_sampling_depends_on_seed_and_epoch_alone(make):
     assert epochs[0] != epochs[1]
 
 
-def test_sampling_drops_no_sentence_that_fits_otherwise(
+def test_sampling_drops_no_sentence_that_fits_without_it(
     make, pairs, source_tokenizer, target_tokenizer
 ):
     longest = max(
@@ -242,11 +242,11 @@ def test_sampling_drops_no_sentence_that_fits_otherwise(
     assert set(found) == set(pairs)
 
 
-# At large
+# Many replicas, large files
 
 
 def run(script, *arguments):
-    """Returns what a program prints that must not fail."""
+    """Runs a program that must succeed; returns its output."""
     done = run_program(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -296,7 +296,7 @@ for pair in (files[:2], files[2:]):
 
 
 def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
-    # Blanks make text large that is quickly tokenized: 3 and 30 MB a side.
+    # Spaces make a text large but quick to tokenize: 3 and 30 MB a side.
     line = f"ba{' ' * 1000}ko\n".encode()
     files = []
     for name, count in (("small", 3001), ("large", 30011)):
@@ -308,46 +308,13 @@ def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
     assert large - small < 15 * 1024
 
 
-# Inference
-
-
-def test_texts_are_encoded_with_an_end_and_padding(source_tokenizer):
-    sentences = ["kolu ba", "", "ba"]
-    subwords = source_tokenizer(sentences).to_list()
-    ids, is_cut = encode(sentences, source_tokenizer, max_length=41)
-    assert ids.dtype == tf.int32
-    assert ids.shape[1] == 1 + max(map(len, subwords))
-    for row, expected in zip(ids.numpy().tolist(), subwords, strict=True):
-        expected = [*expected, 3]
-        assert row == expected + [0] * (len(row) - len(expected))
-    assert not is_cut.numpy().any()
-
-
-def test_texts_too_long_are_cut_and_told(source_tokenizer):
-    sentences = ["ba " * 17, "ba " * 6, "ba " * 5, "ba"]
-    ids, is_cut = encode(sentences, source_tokenizer, max_length=6)
-    assert is_cut.numpy().tolist() == [True, True, False, False]
-    first, second, third, _ = ids.numpy().tolist()
-    assert first == second == third
-    assert first[-1] == 3
-
-
-def test_texts_are_encoded_within_a_function(source_tokenizer):
-    function = tf.function(lambda texts: encode(texts, source_tokenizer, 7))
-    for sentences in (["kolu ba"], ["muri " * 11, "ba"], []):
-        live = encode(sentences, source_tokenizer, 7)
-        traced = function(tf.constant(sentences, tf.string))
-        for expected, found in zip(live, traced, strict=True):
-            assert expected.numpy().tolist() == found.numpy().tolist()
-
-
 @settings(max_examples=15)
 @given(
     pairs=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=13),
     tokens_per_batch=st.integers(61, 311),
     shuffle=st.booleans(),
 )
-def test_any_pair_comes_once_in_batches_of_no_more_tokens_than_asked(
+def test_every_pair_comes_once_in_batches_of_at_most_the_given_tokens(
     pairs,
     tokens_per_batch,
     shuffle,

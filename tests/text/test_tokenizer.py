@@ -140,7 +140,7 @@ def test_pieces_spell_the_text(tokenizer):
 
 
 @pytest.mark.parametrize("seed", [7, tf.constant(7, tf.int64), -7, 1 << 40])
-def test_sampling_varies_with_the_seed_alone(tokenizer, pairs, seed):
+def test_sampling_depends_only_on_the_seed(tokenizer, pairs, seed):
     texts = [source for source, _ in pairs]
     sampled = tokenizer.sample(texts, 0.2, seed).to_list()
     assert sampled == tokenizer.sample(texts, 0.2, seed).to_list()
@@ -164,7 +164,7 @@ def test_sampling_runs_within_datasets(tokenizer):
     assert dataset.element_spec.shape.as_list() == [None, None]
 
 
-def test_bpe_dropout_of_nothing_and_of_everything():
+def test_bpe_dropout_of_no_merge_and_of_every_merge():
     tokenizer = SubwordTokenizer.train(LINES, 41)
     assert tokenizer.sample(LINES, 0.0).to_list() == tokenizer(LINES).to_list()
     letters = [["\u2581", *line.replace(" ", "\u2581")] for line in LINES]
@@ -173,7 +173,7 @@ def test_bpe_dropout_of_nothing_and_of_everything():
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.5])
-def test_alpha_is_a_share(tokenizer, alpha):
+def test_alpha_is_a_probability(tokenizer, alpha):
     with pytest.raises(ValueError, match=r"`alpha` must be between 0 and 1\. Received"):
         tokenizer.sample(["ba"], alpha)
 
@@ -214,7 +214,7 @@ def test_special_ids_and_vocabulary_size(tokenizer):
     assert tokenizer(["\u4e2d"]).to_list()[0][-1] == tokenizer.unknown_id
 
 
-def test_digits_are_split_where_asked():
+def test_digits_are_split_on_request():
     lines = ["2026 2026 2026 year", "2025 2025 2025"]
     whole = SubwordTokenizer.train(lines, 21)
     split = SubwordTokenizer.train(lines, 17, split_digits=True)
@@ -241,7 +241,7 @@ def test_training_is_silent(capfd):
             r"`vocabulary_size` must be at most \d+ for this text",
         ),
         (LINES, 5, "bpe", r"must be at least \d+ .* vocabulary_size=5\. Raise it"),
-        ([], 31, "bpe", r"`files_or_lines` holds no text\. Give at least one line"),
+        ([], 31, "bpe", r"`files_or_lines` holds no text\. Pass at least one line"),
         ([" ", ""], 31, "bpe", r"`files_or_lines` holds no text"),
         ([b"ba"], 31, "bpe", r"`files_or_lines` must be .* a line that is bytes"),
         (LINES, 31, "word", r"`model_type` must be .* model_type='word'"),
@@ -253,7 +253,7 @@ def test_training_says_what_is_wrong(text, size, model_type, message):
     assert "\n" not in str(caught.value)
 
 
-def test_the_most_and_the_least_that_training_names_are_possible():
+def test_training_succeeds_with_the_limits_that_its_errors_name():
     most = r"must be at most (\d+)"
     with pytest.raises(ValueError, match=most) as caught:
         SubwordTokenizer.train(LINES, 8000)
@@ -281,7 +281,7 @@ def test_a_faulty_training_file_is_named(tmp_path):
 # Saving
 
 
-def test_a_saved_tokenizer_is_sentencepiece_s_own(tokenizer, tmp_path):
+def test_sentencepiece_reads_a_saved_tokenizer(tokenizer, tmp_path):
     path = tmp_path / "new" / "subwords.model"
     tokenizer.save(path)
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -291,7 +291,7 @@ def test_a_saved_tokenizer_is_sentencepiece_s_own(tokenizer, tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["subwords.model"]
 
 
-def test_saving_leaves_the_old_file_where_it_fails(tokenizer, tmp_path):
+def test_failed_saving_keeps_the_old_file(tokenizer, tmp_path):
     folder = tmp_path / "subwords.model"
     folder.mkdir()
     (folder / "kept").write_text("old")
@@ -306,14 +306,14 @@ def test_a_damaged_file_is_named(tokenizer, tmp_path, content):
     path = tmp_path / "bad.model"
     path.write_bytes(proto[: len(proto) // 2] if content == "half" else content)
     with pytest.raises(
-        ValueError, match=r"bad\.model cannot be loaded\. .* that are none"
+        ValueError, match=r"bad\.model cannot be loaded\. .* that are not one"
     ):
         SubwordTokenizer.load(path)
 
 
 @pytest.mark.parametrize("name", ["missing.model", "."])
 def test_a_missing_file_is_named(tmp_path, name):
-    with pytest.raises(FileNotFoundError, match="is no file"):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
         SubwordTokenizer.load(tmp_path / name)
 
 
@@ -329,7 +329,7 @@ def test_a_model_with_other_symbols_is_refused(tmp_path):
 # What TensorFlow Text's own tokenizer gets wrong
 
 
-def test_setting_a_seed_takes_no_tokenizer_away(source_tokenizer, target_tokenizer):
+def test_setting_a_seed_leaves_tokenizers_working(source_tokenizer, target_tokenizer):
     tokenizers = source_tokenizer, target_tokenizer
     texts = ["kolu ba", "muri zu7"]
     dataset = tf.data.Dataset.from_tensors(texts)
@@ -338,7 +338,7 @@ def test_setting_a_seed_takes_no_tokenizer_away(source_tokenizer, target_tokeniz
     expected = [function(tf.constant(texts)).to_list() for function in functions]
     running = [iter(mapped.repeat()) for mapped in before]
     assert [next(iterator).to_list() for iterator in running] == expected
-    # An equal tokenizer that comes and goes must not take the model with it either.
+    # Nor may the deletion of an equal tokenizer delete the model.
     SubwordTokenizer(source_tokenizer.model_proto)
 
     keras.utils.set_random_seed(1729)
@@ -395,7 +395,7 @@ def saved_model(source_tokenizer, target_tokenizer, tmp_path):
     return tmp_path / "model"
 
 
-def test_two_tokenizers_live_in_one_saved_model(
+def test_one_saved_model_holds_two_tokenizers(
     source_tokenizer, target_tokenizer, saved_model
 ):
     texts = ["kolu ba", "muri"]

@@ -46,7 +46,7 @@ def in_order(windows):
     length=st.integers(1, 41),
     batch_size=st.integers(1, 7),
 )
-def test_windows_are_a_row_of_documents_and_labels_stand_one_place_on(
+def test_windows_are_concatenated_documents_and_labels_are_shifted_by_one(
     documents, length, batch_size, source_tokenizer, tmp_path_factory
 ):
     documents = [*documents, "ba"]
@@ -60,7 +60,7 @@ def test_windows_are_a_row_of_documents_and_labels_stand_one_place_on(
     ids, labels = as_numpy(dataset)
     row = row_of(documents, source_tokenizer)
     assert labels[labels != 0].tolist() == row[1:]
-    # Only the end of the row may be shown with nothing to ask for.
+    # Only the last subword of the text may be an input without a label.
     shown = ids[ids != 0].tolist()
     assert shown[: len(row) - 1] == row[:-1]
     assert shown[len(row) - 1 :] in ([], [END])
@@ -70,7 +70,7 @@ def test_windows_are_a_row_of_documents_and_labels_stand_one_place_on(
     assert len(dataset) * batch_size == len(ids)
 
 
-def test_an_epoch_holds_the_same_windows_in_an_order_of_its_own(make):
+def test_every_epoch_has_the_same_windows_in_its_own_order(make):
     plain = as_numpy(make(shuffle=False))
     dataset = make(seed=11)
     epochs = [as_numpy(dataset) for _ in range(3)]
@@ -81,7 +81,7 @@ def test_an_epoch_holds_the_same_windows_in_an_order_of_its_own(make):
     np.testing.assert_array_equal(as_numpy(make(shuffle=False)), plain)
 
 
-def test_the_order_depends_on_seed_and_epoch_alone(make):
+def test_the_order_depends_only_on_seed_and_epoch(make):
     dataset = make(seed=11)
     epochs = [as_numpy(dataset) for _ in range(3)]
     keras.utils.set_random_seed(7)
@@ -140,7 +140,7 @@ def test_faults_are_found_before_training(make, corpus, tmp_path, content, messa
     [
         ({"length": 0}, r"`length` must be a positive integer. Received: length=0"),
         ({"batch_size": -1}, "`batch_size` must be .* Received: batch_size=-1"),
-        ({"files": []}, "`files` must name a text file at least. Received: none"),
+        ({"files": []}, "`files` must name at least one text file. Received: none"),
     ],
     ids=["length", "batch_size", "files"],
 )
@@ -150,7 +150,7 @@ def test_bad_settings_are_refused(make, options, message):
 
 
 def run(script, *arguments):
-    """Returns what a program prints that must not fail."""
+    """Runs a program that must succeed; returns its output."""
     done = run_program(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -197,7 +197,7 @@ for path in (small, large):
 
 
 def test_memory_does_not_grow_with_the_text(source_tokenizer, tmp_path):
-    # Blanks make text large that is quickly tokenized: 3 and 30 MB.
+    # Spaces make a text large but quick to tokenize: 3 and 30 MB.
     line, files = f"ba{' ' * 1000}ko\n".encode(), []
     for count in (3001, 30011):
         files.append(tmp_path / f"{count}.gz")

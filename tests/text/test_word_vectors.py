@@ -56,7 +56,7 @@ def test_words_may_hold_spaces(write):
     np.testing.assert_array_equal(vectors, [[5, 7, 11], [1, 0, 0]])
 
 
-def test_of_a_word_that_comes_twice_the_first_counts(write):
+def test_a_repeated_word_gets_its_first_vector(write):
     path = write(["a 1 2", "a 3 4"])
     np.testing.assert_array_equal(load_word_vectors(path, ["a"]), [[1, 2]])
 

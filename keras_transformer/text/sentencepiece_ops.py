@@ -1,0 +1,57 @@
+"""SentencePiece as TensorFlow ops, on a model that outlives TensorFlow's kernels.
+
+The ops are TensorFlow Text's, imported from a private module. Its public
+`SentencepieceTokenizer` leaves its resource unnamed. TensorFlow deletes an unnamed
+resource with the kernel that created it, and setting the global seed deletes all
+kernels: from then on every tokenizer raises `NotFoundError`. Only the private op
+takes a name for the resource. A test fails when TensorFlow Text changes either.
+"""
+
+import hashlib
+
+import tensorflow as tf
+from tensorflow_text.python.ops import sentencepiece_tokenizer
+
+_ops = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
+
+
+class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model in TensorFlow's memory, named after its contents.
+
+    As equal names hold equal models, the tokenizers of a SavedModel cannot be
+    mistaken for one another.
+    """
+
+    def __init__(self, model_proto: bytes):
+        super().__init__()
+        self._model_proto = model_proto
+        self._name = f"sentencepiece_{hashlib.sha256(model_proto).hexdigest()}"
+        _ = self.resource_handle  # creates the resource
+
+    def _create_resource(self):
+        return _ops.sentencepiece_op(model=self._model_proto, shared_name=self._name)
+
+    def tokenize(self, texts):
+        """Returns int32 ids, ragged `(batch, None)`, of texts of shape `(batch,)`."""
+        ids, row_splits = _ops.sentencepiece_tokenize_op(
+            self.resource_handle,
+            texts,
+            nbest_size=0,  # no sampling
+            alpha=1.0,
+            add_bos=False,
+            add_eos=False,
+            reverse=False,
+            out_type=tf.int32,
+        )
+        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+
+    def detokenize(self, ids):
+        """Returns texts of shape `(batch,)` of int32 ids, ragged `(batch, None)`."""
+        return _ops.sentencepiece_detokenize_op(
+            self.resource_handle,
+            ids.values,
+            ids.row_splits,
+            add_bos=False,
+            add_eos=False,
+            reverse=False,
+        )
