@@ -45,7 +45,7 @@ class DecodingOptions:
     max_length_ratio: _option(
         float,
         0,
-        "Maximum length as a multiple of the source's, such as 1.5; there a "
+        "Maximum length as a multiple of the source's, such as 1.5, at which a "
         "translation has to end.",
     ) = None
     no_repeat_ngram_size: _option(

@@ -37,8 +37,7 @@ def demo(
     and the percentage that is exactly right, and exports a SavedModel for TensorFlow
     Serving.
 
-    The trained model stays in the folder of the run: run again, the demo does not
-    train again.
+    The demo trains only once: the trained model stays in the folder of the run.
     """
     from keras_transformer.datasets import locale_phrases
 
