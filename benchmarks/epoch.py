@@ -60,7 +60,7 @@ def train_ours(folder, path, steps):
     import keras
 
     import keras_transformer as kt
-    from keras_transformer.recipe import Recipe
+    from keras_transformer.runs import Recipe
 
     recipe = Recipe.load("multi30k", {"data.folder": str(folder)})
     raw = [folder / "raw" / f"train.{side}.gz" for side in ("en", "de")]

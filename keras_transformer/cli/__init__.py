@@ -1,4 +1,4 @@
-"""The shell: `keras-transformer`."""
+"""The command line: `keras-transformer`."""
 
 import typer
 
@@ -33,5 +33,5 @@ def shell(debug: Debug = False):
 
 
 def main() -> None:
-    """Runs the shell; the entry point of `keras-transformer`."""
+    """Runs the command line; the entry point of `keras-transformer`."""
     app()

@@ -1,4 +1,4 @@
-"""Runs the shell where it is not installed: `python -m keras_transformer.cli`."""
+"""Runs the command line without its installed script: `python -m ...cli`."""
 
 from keras_transformer.cli import main
 

@@ -9,29 +9,26 @@ from keras_transformer.cli.loading import load_tensorflow
 
 
 def average(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Folder of a run.", show_default=False)
-    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
     last: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="How many checkpoints, the last ones. [default: the run's]",
-            show_default=False,
+            min=1, help="Number of last checkpoints to average. [default: the run's]"
         ),
     ] = None,
 ):
-    """Make a run's translator of the mean weights of its last checkpoints.
+    """Average the last checkpoints of a run into its translator.
 
-    `train` ends with this. By itself it serves to try another number, or to have a
-    translator of a training that is not at its end.
+    `train` does this at its end. Use the command to average another number of
+    checkpoints, or to get a translator before the training has finished.
 
     Example: `keras-transformer average runs/en-de --last 5`
     """
     load_tensorflow()
     from keras_transformer.runs import Run
+    from keras_transformer.runs.training import save_average
 
     opened = Run(run)
-    paths = opened.average(last or opened.recipe().decoding.average)
+    paths = save_average(opened, last or opened.recipe().decoding.average)
     names = ", ".join(path.name for path in paths)
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")

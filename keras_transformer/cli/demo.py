@@ -7,11 +7,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keras_transformer.cli.export import next_version
-from keras_transformer.cli.models import choose_search
+from keras_transformer.cli.decoding import DecodingOptions
+from keras_transformer.cli.export import export_next_version
 from keras_transformer.cli.options import Settings
 from keras_transformer.cli.train import parse_settings, train_recipe
-from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs import Recipe
 
 _NUM_SHOWN = 10
 
@@ -30,13 +30,14 @@ def demo(
     ] = Path("saved_models/demo"),
     settings: Settings = None,
 ):
-    """Train, translate and export, with data that are built in.
+    """Train, translate and export on built-in data.
 
-    Learns to turn English dates, times, amounts, units and names into German ones,
-    which takes a few minutes; shows held-out phrases with their translations and the
-    share that is exactly right; and exports a SavedModel for TensorFlow Serving.
+    Learns to translate English dates, times, amounts, units and names into German,
+    which takes a few minutes. Then it shows held-out phrases with their translations
+    and the percentage that is exactly right, and exports a SavedModel for TensorFlow
+    Serving.
 
-    What it trained stays in the folder of the run, and the demo does not train again.
+    The demo trains only once: the trained model stays in the folder of the run.
     """
     from keras_transformer.datasets import locale_phrases
 
@@ -52,21 +53,20 @@ def demo(
             path = data / f"{name}.{language}"
             path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     translator = train_recipe(recipe, run).translator()
-    search = choose_search(run, None, None)
+    search = DecodingOptions().search(run)
     translations = translator.translate(splits.test.source, search)
     _show(splits.test, translations)
-    path = next_version(folder)
-    translator.export(path, search=search)
+    path = export_next_version(translator, folder, search)
     typer.echo(f"The SavedModel is in {path}, for TensorFlow Serving.")
 
 
 def _show(text, translations):
-    """Prints the first phrases and the share gone right."""
+    """Prints the first phrases, and how many of all are exactly right."""
     rows = list(zip(*text, translations, strict=True))
-    num_right = sum(wanted == found for _, wanted, found in rows)
+    num_right = sum(expected == found for _, expected, found in rows)
     table = Table("Phrase never seen before", "Translation", "Exactly right")
-    for phrase, wanted, found in rows[:_NUM_SHOWN]:
-        table.add_row(phrase, found, "yes" if found == wanted else f"no: {wanted}")
+    for phrase, expected, found in rows[:_NUM_SHOWN]:
+        table.add_row(phrase, found, "yes" if found == expected else f"no: {expected}")
     Console().print(table)
     typer.echo(
         f"{num_right} of {len(rows)} held-out phrases ({num_right / len(rows):.1%}) "

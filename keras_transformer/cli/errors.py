@@ -1,4 +1,4 @@
-"""What can go wrong in the shell, each told in one line."""
+"""Errors and warnings of the command line, each in one line."""
 
 import sys
 import warnings
@@ -7,10 +7,10 @@ import typer
 
 
 class OneLineErrors(typer.core.TyperGroup):
-    """Commands that tell a user's mistake in one line and exit with status 1.
+    """Commands that report a user's mistake in one line and exit with status 1.
 
-    `--debug` shows where it came from instead. What is no user's mistake comes with
-    a traceback always.
+    With `--debug` they show its traceback instead. Errors of any other kind always come
+    with a traceback.
     """
 
     def invoke(self, ctx):
@@ -20,17 +20,12 @@ class OneLineErrors(typer.core.TyperGroup):
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
-                raise  # whoever read the output has had enough
+                raise  # the reader of the output has closed it, which is no error
             except (ValueError, OSError, FloatingPointError) as error:
                 if ctx.params.get("debug"):
                     raise
-                say(f"Error: {_in_one_line(error)}")
+                typer.echo(f"Error: {_in_one_line(error)}", err=True)
                 raise typer.Exit(1) from None
-
-
-def say(line: str) -> None:
-    """Prints a line on standard error, where it is in nobody's way."""
-    typer.echo(line, err=True)
 
 
 def _in_one_line(error):
@@ -43,4 +38,4 @@ def _in_one_line(error):
 def _show_warning(message, category, filename, lineno, file=None, line=None):
     if issubclass(category, UserWarning):
         sys.stdout.flush()
-        say(f"Warning: {' '.join(str(message).split())}")
+        typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)

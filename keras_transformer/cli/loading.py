@@ -1,20 +1,21 @@
-"""Loading TensorFlow, which takes seconds and talks."""
+"""Loading TensorFlow, without its log lines, and translators."""
 
 import contextlib
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 
 def load_tensorflow(devices: bool = True) -> None:
-    """Imports what most commands need, without the lines that TensorFlow logs.
+    """Imports TensorFlow and Keras without the lines that they log.
 
-    Commands call this first, once the arguments are known to be well-formed: `--help`
-    is there at once.
+    That takes seconds, so commands call it only after their arguments are checked:
+    `--help` and errors of usage appear at once.
 
     Args:
-        devices: Whether to wake the devices, too, which log when they are first used.
-            A worker has to meet the others before that.
+        devices: Whether to initialise the devices too, which log when they are first
+            used. A worker has to connect to the others before that.
     """
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -28,20 +29,36 @@ def load_tensorflow(devices: bool = True) -> None:
             keras.random.uniform(())
 
 
+def load_translator(folder: Path):
+    """Returns the `Translator` of a run, or one saved by itself.
+
+    Raises:
+        FileNotFoundError: If the folder holds none.
+    """
+    load_tensorflow()
+    from keras_transformer.runs import Run
+    from keras_transformer.translator import Translator
+
+    run = Run(folder)
+    if run.settings_path.is_file():
+        return run.translator()
+    return Translator.load(folder)
+
+
 @contextlib.contextmanager
 def _silent():
-    """Swallows standard error, of C++ too; shows it if something is raised."""
+    """Hides standard error, also that of C++, unless the block raises."""
     sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as swallowed:
-        os.dup2(swallowed.fileno(), 2)
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as hidden:
+        os.dup2(hidden.fileno(), 2)
         try:
             yield
         except BaseException:
-            swallowed.seek(0)
-            os.write(kept, swallowed.read())
+            hidden.seek(0)
+            os.write(stderr, hidden.read())
             raise
         finally:
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)

@@ -1,40 +1,40 @@
-"""Pictures that the shell draws."""
+"""Checking and writing the pictures that commands draw."""
 
 from pathlib import Path
 
-PAGE = ".html"
+_PAGE = ".html"
 
 
 def check_picture(path: Path, page: bool = False) -> None:
-    """Finds a name that no picture can have, before anything is computed for it.
+    """Checks the name of a picture before anything is computed for it.
 
     Args:
-        path: Name of the file to write.
-        page: Whether it may be a page of HTML, too.
+        path: The file to write.
+        page: Whether it may also be an HTML page.
 
     Raises:
-        ValueError: If Matplotlib writes no such kind of file.
+        ValueError: If Matplotlib cannot write this type of file.
     """
     from matplotlib.figure import Figure
 
-    kind = path.suffix.lower()
-    if page and kind == PAGE:
+    suffix = path.suffix.lower()
+    if page and suffix == _PAGE:
         return
-    if kind[1:] not in Figure().canvas.get_supported_filetypes():
-        known = f".png, .pdf or {PAGE}" if page else ".png or .pdf"
-        raise ValueError(f"{path} is no name of a picture. End it in {known}.")
+    if suffix[1:] not in Figure().canvas.get_supported_filetypes():
+        known = f".png, .pdf or {_PAGE}" if page else ".png or .pdf"
+        raise ValueError(f"{path} is not the name of a picture. End it in {known}.")
 
 
 def write_attention(translator, text: str, search, path: Path) -> None:
-    """Writes a picture of the attention of a translation, or a page to explore it."""
+    """Writes the attention of a translation as a picture or an HTML page."""
     from keras_transformer.plots import (
         attention_html,
         translate_with_attention,
         translation_attention,
     )
 
-    if path.suffix.lower() == PAGE:
-        seen = translate_with_attention(translator, text, search)
-        path.write_text(attention_html(seen), "ascii")
+    if path.suffix.lower() == _PAGE:
+        translated = translate_with_attention(translator, text, search)
+        path.write_text(attention_html(translated), "ascii")
     else:
         translation_attention(translator, text, search).savefig(path, dpi=150)

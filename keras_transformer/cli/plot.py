@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.loading import load_tensorflow
-from keras_transformer.cli.models import choose_search, load_translator
-from keras_transformer.cli.options import BeamWidth, LengthPenalty, Model
+from keras_transformer.cli.decoding import BeamWidth, DecodingOptions, LengthPenalty
+from keras_transformer.cli.loading import load_tensorflow, load_translator
+from keras_transformer.cli.options import Model
 from keras_transformer.cli.pictures import check_picture, write_attention
 
 Output = Annotated[
@@ -17,7 +17,6 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         help="Picture to write, such as out.png, out.svg or out.pdf.",
-        show_default=False,
     ),
 ]
 
@@ -26,39 +25,33 @@ plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
 @plot.callback()
 def about():
-    """Draw attention, trainings, positions and learning rates."""
+    """Draw attention, training curves, positional encodings and learning rates."""
 
 
 @plot.command()
 def attention(
     model: Model,
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT", help="Sentence to translate.", show_default=False
-        ),
-    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence to translate.")],
     output: Annotated[
         Path,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="Picture to write, such as out.png or out.pdf; or out.html, a page "
-            "on which to see every layer, head and word.",
-            show_default=False,
+            help="Picture to write, such as out.png or out.pdf; or out.html, an "
+            "interactive page with every layer, head and word.",
         ),
     ],
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
 ):
-    """Draw which parts of a sentence its translation comes from.
+    """Draw the attention from a translation to its source.
 
     Example: `keras-transformer plot attention runs/en-de "A man rides." -o out.html`
     """
     check_picture(output, page=True)
     translator = load_translator(model)
-    search = choose_search(model, beam_width, length_penalty)
+    search = DecodingOptions(beam_width, length_penalty).search(model)
     write_attention(translator, text, search, output)
 
 
@@ -68,13 +61,12 @@ def training(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="Folder of a run, or a log of Keras's CSVLogger.",
-            show_default=False,
+            help="Folder of a run, or a file that Keras's CSVLogger wrote.",
         ),
     ],
     output: Output,
 ):
-    """Draw the loss and every metric of a training, epoch by epoch.
+    """Draw the loss and every metric of a training run by epoch.
 
     Example: `keras-transformer plot training runs/en-de -o curves.png`
     """
@@ -90,9 +82,9 @@ def training(
 def positions(
     output: Output,
     length: Annotated[int, typer.Option(min=1, help="Number of positions.")] = 64,
-    dim: Annotated[int, typer.Option(min=1, help="Width of the encoding.")] = 128,
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the encoding.")] = 128,
 ):
-    """Draw the table of sinusoids that tells positions apart.
+    """Draw the sinusoidal positional encoding.
 
     Example: `keras-transformer plot positions -o positions.png`
     """
@@ -110,11 +102,13 @@ def positions(
 @plot.command()
 def schedule(
     output: Output,
-    learning_rate: Annotated[float, typer.Option(help="The highest rate.")] = 1e-3,
-    warmup_steps: Annotated[int, typer.Option(help="Steps until that.")] = 4000,
+    learning_rate: Annotated[
+        float, typer.Option(help="Peak of the learning rate.")
+    ] = 1e-3,
+    warmup_steps: Annotated[int, typer.Option(help="Steps until the peak.")] = 4000,
     steps: Annotated[int, typer.Option(help="Steps to draw.")] = 20000,
 ):
-    """Draw the learning rate over the steps of a training.
+    """Draw the learning rate by training step.
 
     Example: `keras-transformer plot schedule --warmup-steps 1000 -o schedule.png`
     """
@@ -123,6 +117,6 @@ def schedule(
     from keras_transformer.plots import learning_rate as draw
     from keras_transformer.training import InverseSquareRootSchedule
 
-    # The width scales the paper's rates only; with a peak given, it cancels out.
+    # With the peak given, the width (1 here) cancels out.
     rates = InverseSquareRootSchedule.with_peak(learning_rate, 1, warmup_steps)
     draw(rates, steps).savefig(output, dpi=150)

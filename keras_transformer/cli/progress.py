@@ -1,4 +1,4 @@
-"""A progress bar that is in nobody's way."""
+"""A progress bar on standard error."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,12 +15,12 @@ from rich.progress import (
 
 
 def track(items: Iterable, total: int | None, shown: bool = True) -> Iterator:
-    """Yields items, with a progress bar on standard error if that is a terminal.
+    """Yields items, with a progress bar if standard error is a terminal.
 
     Args:
-        items: What to yield.
-        total: How many there are; None if that is not known.
-        shown: Whether to show the bar on a terminal.
+        items: The items.
+        total: Their number, None if unknown.
+        shown: False to show no progress bar at all.
     """
     progress = Progress(
         TextColumn("Translating"),

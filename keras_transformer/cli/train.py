@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from keras_transformer.cli.errors import say
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings
-from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs import Recipe
 
 
 def train(
@@ -18,54 +17,50 @@ def train(
         str,
         typer.Argument(
             metavar="RECIPE",
-            help="A YAML file, or `multi30k`, which comes with the program.",
-            show_default=False,
+            help="A YAML file, or `multi30k`, which comes with the package.",
         ),
     ],
     run: Annotated[
         Path,
         typer.Option(
-            metavar="DIR",
-            help="Folder of the run: a new one, or one to go on with.",
-            show_default=False,
+            metavar="DIR", help="Folder of the run: a new one, or one to resume."
         ),
     ],
     data: Data = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="LANGUAGE", help="To translate from, such as en."),
+        typer.Option(metavar="LANGUAGE", help="Source language, such as en."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="LANGUAGE", help="To translate into, such as de."),
+        typer.Option(metavar="LANGUAGE", help="Target language, such as de."),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training text.")
     ] = None,
     tokens_per_batch: Annotated[
-        int | None, typer.Option(help="Positions of a batch, padding included.")
+        int | None, typer.Option(help="Tokens of a batch on each side, with padding.")
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="The highest learning rate.")
+        float | None, typer.Option(help="Peak of the learning rate.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of weights, dropout and order.")
+        int | None, typer.Option(help="Seed of weights, dropout and sentence order.")
     ] = None,
     settings: Settings = None,
 ):
-    """Train a translator on parallel text, or go on with its training.
+    """Train a translator on parallel text, or resume its training.
 
-    Options take the place of what the recipe says. The folder of the run holds all
-    that made the translator: settings.yaml with every setting, the tokenizers, the
-    last checkpoints, log.csv with a row an epoch, tensorboard, and at the end the
-    translator itself.
+    Options override the recipe. The folder of the run holds everything about the
+    translator: settings.yaml with every setting, the tokenizers, the last checkpoints,
+    log.csv with one row per epoch, tensorboard, and at the end the translator.
 
-    The same command goes on after the last epoch that was saved.
+    To resume an interrupted training after its last saved epoch, repeat the command.
 
     Example: `keras-transformer train multi30k --data multi30k/data --run runs/en-de`
 
-    A recipe of your own needs no more than the lines below. Any other setting has a
-    default; settings.yaml of a run shows them all.
+    A recipe of your own needs only the lines below. Every other setting has a default;
+    the settings.yaml of a run shows them all.
 
         data:
           source: en
@@ -73,7 +68,7 @@ def train(
           train: {source: "train.{source}", target: "train.{target}"}
           validation: {source: "val.{source}", target: "val.{target}"}
     """
-    named = {
+    options = {
         "data.folder": str(data.resolve()) if data else None,
         "data.source": source,
         "data.target": target,
@@ -82,14 +77,13 @@ def train(
         "training.learning_rate": learning_rate,
         "training.seed": seed,
     }
-    overrides = {name: value for name, value in named.items() if value is not None}
-    settled = Recipe.load(recipe, overrides | parse_settings(settings))
-    train_recipe(settled, run)
+    overrides = {name: value for name, value in options.items() if value is not None}
+    train_recipe(Recipe.load(recipe, overrides | parse_settings(settings)), run)
     typer.echo(f"The translator is in {run / 'translator'}.")
 
 
 def train_recipe(recipe: Recipe, folder: Path):
-    """Trains; when the user stops it, says how to go on, and exits.
+    """Trains a run; if the user interrupts it, says how to resume, and exits.
 
     Returns:
         The `Run`.
@@ -105,12 +99,12 @@ def train_recipe(recipe: Recipe, folder: Path):
         run = Run(folder)
         paths = run.checkpoints().paths() if run.has_trained() else []
         saved = f"{paths[-1].name} is saved" if paths else "No epoch is saved yet"
-        say(f"Stopped. {saved}: the same command goes on from there.")
+        typer.echo(f"Stopped. {saved}. Repeat the command to resume.", err=True)
         raise typer.Exit(130) from None
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, Any]:
-    """Reads what `--set` is given, values as YAML has them."""
+    """Parses the arguments of `--set`, whose values are YAML."""
     return dict(map(_parse_setting, settings or []))
 
 

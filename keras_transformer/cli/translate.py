@@ -10,36 +10,25 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.errors import say
-from keras_transformer.cli.models import (
-    choose_processors,
-    choose_search,
-    load_translator,
-)
-from keras_transformer.cli.options import (
-    BatchSize,
-    BeamWidth,
-    LengthPenalty,
-    MaxLength,
-    MaxLengthRatio,
-    MinLength,
-    Model,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
-)
+from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
+from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.options import BatchSize, Model
 from keras_transformer.cli.pictures import check_picture, write_attention
 from keras_transformer.cli.progress import track
 
+_BATCHES_PER_CHUNK = 32
 
+
+@takes_decoding_options
 def translate(
     model: Model,
+    decoding: DecodingOptions,
     text: Annotated[
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="Text to translate, a sentence a line, plain or gzipped; standard "
-            "input if left out.",
-            show_default=False,
+            help="Text to translate, one sentence per line, plain or gzipped. "
+            "[default: standard input]",
         ),
     ] = None,
     output: Annotated[
@@ -48,49 +37,38 @@ def translate(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to write; standard output if left out.",
-            show_default=False,
+            help="File to write to. [default: standard output]",
         ),
     ] = None,
     attention: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Picture to draw, such as out.png or out.pdf: which parts of a line "
-            "its translation comes from; or out.html, a page to explore that. Line 2 "
-            "is drawn in out-2.png, and so on.",
-            show_default=False,
+            help="Also draw the attention to each source: as a picture, out.png or "
+            "out.pdf, or as an interactive page, out.html. Line 2 gets out-2.png.",
         ),
     ] = None,
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
-    max_length: MaxLength = None,
-    max_length_ratio: MaxLengthRatio = None,
-    no_repeat_ngram_size: NoRepeatNgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
     batch_size: BatchSize = 32,
     jit_compile: Annotated[
         bool,
         typer.Option(
             "--jit-compile",
-            help="Let XLA compile the search: some seconds for every new length of "
-            "sentences, and about twice as fast afterwards. It pays from some 10,000 "
-            "lines on.",
+            help="Let XLA compile the search: some seconds for every new sentence "
+            "length, then about twice as fast. Worth it from about 10,000 lines.",
         ),
     ] = False,
 ):
     """Translate a file or standard input, line by line.
 
-    A line of the output is the translation of the same line of the input; an empty
-    line stays empty. Text of any size can be piped through: 32 batches are read,
-    sorted by length and translated at a time. With `--batch-size 1` every line is
-    answered at once, and so is what is typed in.
+    Line n of the output translates line n of the input; an empty line stays empty.
+    Text of any size can be piped through: 32 batches are read, sorted by length and
+    translated at a time. With `--batch-size 1`, or if the input is typed in, every line
+    is translated as soon as it is read.
 
     Example: `echo "A man rides a bike." | keras-transformer translate runs/en-de`
     """
     if text is not None and output is not None and output.resolve() == text.resolve():
-        raise ValueError(f"{output} is the text itself. Name another file to write to.")
+        raise ValueError(f"{output} is the input. Name another file to write to.")
     if attention is not None:
         check_picture(attention, page=True)
     translator = load_translator(model)
@@ -98,29 +76,26 @@ def translate(
         translator.model.compile(jit_compile=True)
     from keras_transformer.text import read_lines
 
-    place = "standard input" if text is None else str(text)
+    name = "standard input" if text is None else str(text)
     lines = _standard_input() if text is None else read_lines(text)
-    # A faulty file is found before anything is written.
+    # Counting the lines finds a faulty one before anything is written.
     total = None if text is None else sum(1 for _ in read_lines(text))
-    at_once = batch_size == 1 or (text is None and sys.stdin.isatty())
-    processors = choose_processors(
-        min_length, max_length_ratio, no_repeat_ngram_size, repetition_penalty
-    )
-    search = choose_search(model, beam_width, length_penalty, processors)
+    line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
+    search = decoding.search(model)
     translated = _translated(
         translator,
         lines,
-        place,
-        chunk_size=1 if at_once else 32 * batch_size,
+        name,
+        chunk_size=1 if line_by_line else _BATCHES_PER_CHUNK * batch_size,
         search=search,
         batch_size=batch_size,
-        max_length=max_length,
+        max_length=decoding.max_length,
     )
-    # Both on one terminal would be in each other's way.
-    alone = output is not None or not sys.stdout.isatty()
+    # On one terminal, the bar and the translations would overwrite each other.
+    shows_progress = output is not None or not sys.stdout.isatty()
     with _open(output) as file:
-        shown = track(translated, total, shown=alone)
-        for number, (line, translation) in enumerate(shown, start=1):
+        tracked = track(translated, total, shows_progress)
+        for number, (line, translation) in enumerate(tracked, start=1):
             file.write(f"{translation}\n".encode())
             file.flush()
             if attention is not None and translation:
@@ -128,21 +103,22 @@ def translate(
 
 
 def _translated(
-    translator, lines: Iterable[str], place: str, chunk_size: int, **settings
+    translator, lines: Iterable[str], name: str, chunk_size: int, **settings
 ) -> Iterator[tuple[str, str]]:
-    """Yields each line and its translation, and tells which lines had to be cut."""
+    """Yields each line and its translation, and warns of lines that had to be cut."""
     lines = iter(lines)
     number = 0
     while chunk := list(itertools.islice(lines, chunk_size)):
         _, is_cut = translator.encode(chunk)
         for index in is_cut.numpy().nonzero()[0]:
-            say(
-                f"Warning: {place}:{number + index + 1} is cut: it is longer than the "
+            typer.echo(
+                f"Warning: {name}:{number + index + 1} is cut: it is longer than the "
                 f"{translator.max_source_length} subwords that the model reads. Split "
-                "it."
+                "it.",
+                err=True,
             )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # says that without the line
+            warnings.simplefilter("ignore", UserWarning)  # the same, without the line
             translations = translator.translate(chunk, **settings)
         yield from zip(chunk, translations, strict=True)
         number += len(chunk)
@@ -160,7 +136,7 @@ def _standard_input():
 
 
 def _open(output):
-    """Returns a binary file to write to, as a context manager."""
+    """Opens the output, a binary file, as a context manager."""
     if output is None:
         return contextlib.nullcontext(sys.stdout.buffer)
     return open(output, "wb")
@@ -172,5 +148,5 @@ def _numbered(path, number):
 
 def _draw(translator, line, search, path):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a line that is cut was told
+        warnings.simplefilter("ignore", UserWarning)  # of cut lines, as above
         write_attention(translator, line, search, path)

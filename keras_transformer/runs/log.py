@@ -1,4 +1,4 @@
-"""The log of a run: what every epoch came to, in a CSV file."""
+"""The log of a run: the metrics of every epoch, in a CSV file."""
 
 import csv
 import io
@@ -26,13 +26,13 @@ COLUMNS = (
 
 
 class Log:
-    """A table of a run's epochs, one row each, counted from 1.
+    """The metrics of a run in a CSV file, one row per epoch, counted from 1.
 
-    The file is replaced as a whole whenever a row is added, so a kill leaves the
-    rows before.
+    Adding a row replaces the whole file at once: if the process is killed meanwhile,
+    the earlier rows stay.
 
     Args:
-        path: The CSV file; it need not exist.
+        path: The CSV file, which may not exist yet.
 
     Example:
         >>> import tempfile
@@ -40,7 +40,7 @@ class Log:
         ...     log = Log(f"{folder}/log.csv")
         ...     for epoch, loss in enumerate((0.5, 0.3, 0.4), start=1):
         ...         log.add({"epoch": epoch, "val_loss": loss})
-        ...     log.epochs_without_gain()
+        ...     log.epochs_without_improvement()
         1
     """
 
@@ -55,17 +55,21 @@ class Log:
             return list(csv.DictReader(file))
 
     def add(self, row: dict) -> None:
-        """Adds a row; columns that it lacks stay empty."""
+        """Appends a row; columns missing in it stay empty."""
         self._write([*self.rows(), row])
 
-    def cut(self, epochs: int) -> None:
-        """Keeps the first epochs only, after which training goes on."""
+    def truncate(self, epochs: int) -> None:
+        """Keeps the first epochs only, so that training can resume after them."""
         self._write([row for row in self.rows() if int(row["epoch"]) <= epochs])
 
-    def epochs_without_gain(self) -> int:
-        """Returns how many epochs ago the validation loss was at its lowest."""
+    def epochs_without_improvement(self) -> int:
+        """Returns the number of epochs since the lowest validation loss."""
         losses = [float(row["val_loss"]) for row in self.rows()]
         return len(losses) - 1 - losses.index(min(losses)) if losses else 0
+
+    def has_stalled(self, patience: int | None) -> bool:
+        """Returns whether the last `patience` epochs brought no improvement."""
+        return bool(patience) and self.epochs_without_improvement() >= patience
 
     def _write(self, rows):
         text = io.StringIO()
@@ -76,14 +80,13 @@ class Log:
 
 
 class WriteLog(keras.callbacks.Callback):
-    """Writes every epoch into a `Log`, and ends a training that gains no more.
+    """Appends every epoch to a `Log`, and stops a training that no longer improves.
 
-    What has come before is read from the log, so a training that was interrupted
-    waits no longer than one that was not.
+    Epochs are counted in the log, so those before an interruption count as well.
 
     Args:
         log: The `Log`.
-        patience: Epochs without a lower validation loss after which training ends;
+        patience: Epochs without a lower validation loss after which training stops;
             None for never.
     """
 
@@ -105,9 +108,9 @@ class WriteLog(keras.callbacks.Callback):
             self.log.add(row)
         except OSError as error:
             warnings.warn(
-                f"{self.log.path}: epoch {epoch + 1} is not logged ({error}). Make "
-                "room on the disk.",
+                f"{self.log.path}: epoch {epoch + 1} is not logged ({error}). Free "
+                "space on the disk.",
                 stacklevel=2,
             )
-        if self.patience and self.log.epochs_without_gain() >= self.patience:
+        if self.log.has_stalled(self.patience):
             self.model.stop_training = True

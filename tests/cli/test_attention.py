@@ -90,11 +90,11 @@ def test_a_sentence_without_a_word_is_refused_in_a_line(translator, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["out", "out.txt"])
-def test_a_name_that_no_picture_can_have_is_refused(translator, tmp_path, name):
+def test_a_file_that_is_not_a_picture_is_refused(translator, tmp_path, name):
     path = tmp_path / name
     result = translate(translator, "--attention", path, stdin="a dog\n")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {path} is no name of a picture. End it in .png, .pdf or .html.\n"
+        f"Error: {path} is not the name of a picture. End it in .png, .pdf or .html.\n"
     )
     assert not result.stdout

@@ -41,23 +41,23 @@ def test_a_picture_is_drawn(run, monkeypatch, arguments):
 @pytest.mark.parametrize(
     "arguments", [("training", "run"), ("positions",), ("schedule",)], ids="-".join
 )
-def test_a_name_that_no_picture_can_have_is_refused(run, arguments):
+def test_a_file_that_is_not_a_picture_is_refused(run, arguments):
     path = run / "out.html"
     result = plot(*arguments, "--output", path)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {path} is no name of a picture. End it in .png or .pdf.\n"
+        f"Error: {path} is not the name of a picture. End it in .png or .pdf.\n"
     )
 
 
-def test_a_run_without_a_log_is_told_in_a_line(tmp_path):
+def test_a_run_without_a_log_is_reported_in_one_line(tmp_path):
     result = plot("training", tmp_path, "-o", tmp_path / "out.png")
     assert result.exit_code == 1
     assert result.stderr == f"Error: {tmp_path}/log.csv: No such file or directory.\n"
 
 
 @pytest.mark.parametrize("steps", [0, -7])
-def test_a_schedule_of_no_steps_is_told_in_a_line(tmp_path, steps):
+def test_a_schedule_of_no_steps_is_reported_in_one_line(tmp_path, steps):
     result = plot("schedule", "--steps", steps, "-o", tmp_path / "out.png")
     assert result.exit_code == 1
     assert result.stderr == (

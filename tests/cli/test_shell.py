@@ -58,8 +58,8 @@ def process(*arguments):
 
 
 @pytest.fixture
-def heeded_ctrl_c():
-    """Has processes heed Ctrl-C, even if the tests run in the background."""
+def default_ctrl_c():
+    """Lets Ctrl-C stop processes, even if the tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -102,7 +102,7 @@ def test_the_same_command_goes_on_after_the_last_epoch(text, recipe, run, tmp_pa
 
 
 def test_ctrl_c_leaves_the_last_epoch_and_says_how_to_go_on(
-    text, recipe, tmp_path, heeded_ctrl_c
+    text, recipe, tmp_path, default_ctrl_c
 ):
     arguments = ("train", recipe, "--data", text, "--run", tmp_path / "run")
     with process("-m", "keras_transformer.cli", *arguments, "--epochs", 999) as train:
@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_the_last_epoch_and_says_how_to_go_on(
         _, stderr = train.communicate()
     assert train.returncode == 130
     assert len(stderr.splitlines()) == 1, stderr
-    assert "is saved: the same command goes on from there" in stderr
+    assert "is saved. Repeat the command to resume" in stderr
     assert (tmp_path / "run" / "checkpoints" / "epoch-0001.keras").is_file()
 
 
@@ -186,14 +186,14 @@ def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     assert compiled == [False, True]
 
 
-def test_a_sentence_that_is_too_long_is_told_by_its_line(run):
+def test_a_sentence_that_is_too_long_is_reported_by_its_line(run):
     result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
     assert "standard input:2 is cut: it is longer than the 32" in in_one_line(result)
 
 
-def test_both_bleu_figures_come_with_their_signatures(run, tmp_path):
+def test_both_kinds_of_bleu_come_with_their_signatures(run, tmp_path):
     output = tmp_path / "output"
     options = ("--split", "test", "--output", output, "--repetition-penalty", 1.2)
     result = shell("evaluate", run, *options)
@@ -207,7 +207,7 @@ def test_both_bleu_figures_come_with_their_signatures(run, tmp_path):
     assert len(output.read_text().splitlines()) == 7
 
 
-def test_a_saved_translator_is_scored_by_a_recipe(run, recipe, text):
+def test_a_saved_translator_is_evaluated_by_a_recipe(run, recipe, text):
     arguments = ("evaluate", run / "translator", "--data", text)
     result = shell(*arguments, "--split", "validation", "--recipe", recipe)
     assert result.exit_code == 0, result.stderr
@@ -271,7 +271,7 @@ def test_the_demo_trains_translates_and_exports(tmp_path):
         ({"train.aa": [b"ba", b"b\xe4"]}, "train.aa:2 is not UTF-8"),
     ],
 )
-def test_faulty_text_is_told_by_file_and_line(tmp_path, files, message):
+def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
     write_corpus(tmp_path)
     for name, lines in files.items():
         if lines is None:
@@ -302,7 +302,7 @@ def test_faulty_text_is_told_by_file_and_line(tmp_path, files, message):
         (["--target", "dd"], "train.dd: No such file"),
     ],
 )
-def test_settings_that_do_not_go_are_told(recipe, text, tmp_path, options, message):
+def test_invalid_settings_are_reported(recipe, text, tmp_path, options, message):
     result = shell(
         *("train", recipe, "--data", text, "--run", tmp_path / "run", *options)
     )
@@ -310,14 +310,14 @@ def test_settings_that_do_not_go_are_told(recipe, text, tmp_path, options, messa
     assert message in in_one_line(result)
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(recipe, text):
+def test_a_folder_that_cannot_be_written_to_is_reported(recipe, text):
     # Nobody may make a folder there, not even root.
     result = shell("train", recipe, "--data", text, "--run", "/sys/run")
     assert result.exit_code == 1
     assert "/sys/run: " in in_one_line(result)
 
 
-def test_a_run_of_another_model_is_told(recipe, text, run):
+def test_a_run_of_another_model_is_reported(recipe, text, run):
     result = shell("train", recipe, "--data", text, "--run", run, "--seed", 7)
     assert result.exit_code == 1
     assert "training.seed was 1 and is 7. Name another run" in in_one_line(result)
@@ -326,14 +326,16 @@ def test_a_run_of_another_model_is_told(recipe, text, run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "nothing", "--run", "run"], "nothing is no recipe. Name a YAML"),
+        (["train", "nothing", "--run", "run"], "nothing is not a recipe. Name a YAML"),
         (["translate", "nothing"], "nothing holds no translator"),
         (["evaluate", "nothing"], "nothing holds no run"),
         (["export", "nothing", "served"], "nothing holds no translator"),
         (["average", "nothing"], "nothing holds no run"),
     ],
 )
-def test_what_is_not_there_is_told(arguments, message, tmp_path, monkeypatch):
+def test_a_missing_file_or_folder_is_reported(
+    arguments, message, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     result = shell(*arguments)
     assert result.exit_code == 1

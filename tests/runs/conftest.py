@@ -1,10 +1,11 @@
 """A run that is trained once, for all tests that look at one."""
 
+import shutil
+
 import pytest
 from small_corpus import write_corpus, write_recipe
 
-from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs import train
+from keras_transformer.runs import Recipe, Run, train
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +31,10 @@ def trained(load, tmp_path_factory):
     return train(
         load(**{"training.epochs": 3}), tmp_path_factory.mktemp("runs") / "trained"
     )
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    """A copy of the trained run, to change."""
+    shutil.copytree(trained.folder, tmp_path / "copy")
+    return Run(tmp_path / "copy")

@@ -27,7 +27,7 @@ def small_disk():
 
 def test_a_log_that_is_not_there_has_no_rows(log):
     assert log.rows() == []
-    assert log.epochs_without_gain() == 0
+    assert log.epochs_without_improvement() == 0
 
 
 def test_rows_come_back_in_order_under_their_columns(log):
@@ -45,9 +45,9 @@ def test_an_unknown_column_is_refused(log):
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 3, 5])
-def test_cutting_keeps_the_first_epochs(log, epochs):
+def test_truncating_keeps_the_first_epochs(log, epochs):
     fill(log, [0.5, 0.3, 0.2])
-    log.cut(epochs)
+    log.truncate(epochs)
     assert [int(row["epoch"]) for row in log.rows()] == [1, 2, 3][:epochs]
 
 
@@ -55,9 +55,9 @@ def test_cutting_keeps_the_first_epochs(log, epochs):
     ("losses", "epochs"),
     [([3], 0), ([3, 2, 1], 0), ([1, 2, 3], 2), ([2, 1, 3, 2], 2), ([2, 1, 1], 1)],
 )
-def test_gain_is_counted_from_the_lowest_loss(log, losses, epochs):
+def test_improvement_is_counted_from_the_lowest_loss(log, losses, epochs):
     fill(log, losses)
-    assert log.epochs_without_gain() == epochs
+    assert log.epochs_without_improvement() == epochs
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, small_disk):

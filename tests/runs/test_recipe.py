@@ -4,12 +4,8 @@ import pytest
 import yaml
 from small_corpus import SETTINGS, write_recipe
 
-from keras_transformer.runs.recipe import (
-    DecodingSettings,
-    Recipe,
-    TrainingSettings,
-    shipped_recipes,
-)
+from keras_transformer.runs.recipe import Recipe, shipped_recipes
+from keras_transformer.runs.settings import DecodingSettings, TrainingSettings
 
 
 @pytest.fixture
@@ -113,27 +109,33 @@ def test_a_setting_without_default_must_be_there(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"data: [\n", "small.yaml:2 is no YAML"),
-        (b"data: {a: b: c}\n", "small.yaml:1 is no YAML"),
+        (b"data: [\n", "small.yaml:2 is not valid YAML"),
+        (b"data: {a: b: c}\n", "small.yaml:1 is not valid YAML"),
         (b"\xff\xfe\xfa", "small.yaml is not UTF-8"),
         (b"", "small.yaml must hold settings"),
         (b"- a\n- b\n", "small.yaml must hold settings"),
     ],
 )
-def test_what_is_no_yaml_is_told_with_its_line(path, text, message):
+def test_invalid_yaml_is_reported_with_its_line(path, text, message):
     path.write_bytes(text)
     with pytest.raises(ValueError, match=message):
         Recipe.load(path)
 
 
-def test_an_unknown_recipe_is_told_which_there_are(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no recipe. .*: demo, multi30k"):
+def test_an_unknown_recipe_is_reported_with_those_that_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match="not a recipe. .*: demo, multi30k"):
         Recipe.load(tmp_path / "none.yaml")
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("training.epochs", 7), ("decoding.average", 1), ("data.folder", "elsewhere")],
+    [
+        ("training.epochs", 7),
+        ("decoding.average", 1),
+        ("data.folder", "elsewhere"),
+        ("data.test.source", "another"),
+        ("data.test", None),
+    ],
 )
 def test_some_settings_may_change_when_a_run_goes_on(path, name, value):
     assert Recipe.load(path).differences(Recipe.load(path, {name: value})) == []

@@ -3,7 +3,8 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_transformer.runs import Run, train
+from keras_transformer.runs import train
+from keras_transformer.runs.training import save_average
 
 
 def last_weights(run):
@@ -33,43 +34,37 @@ def test_the_learning_rate_rises_while_warming_up(trained):
     assert 0 < rates[0] < rates[1] < rates[2] < 1e-3
 
 
-def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not(trained, load, tmp_path):
-    shutil.copytree(trained.folder, tmp_path / "cut")
-    run = Run(tmp_path / "cut")
-    last = run.checkpoints().paths()[-1]
+def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not(trained, copy, load):
+    last = copy.checkpoints().paths()[-1]
     last.write_bytes(last.read_bytes()[:1000])
     with pytest.warns(UserWarning, match="epoch-0003.keras: skipped"):
-        train(load(**{"training.epochs": 3}), run.folder)
-    assert rows_without_time(run) == rows_without_time(trained)
-    for weight, wanted in zip(last_weights(run), last_weights(trained), strict=True):
+        train(load(**{"training.epochs": 3}), copy.folder)
+    assert rows_without_time(copy) == rows_without_time(trained)
+    for weight, wanted in zip(last_weights(copy), last_weights(trained), strict=True):
         np.testing.assert_array_equal(weight, wanted)
 
 
-def test_a_run_that_goes_on_cools_down_where_it_ends_now(trained, load, tmp_path):
-    shutil.copytree(trained.folder, tmp_path / "copy")
+def test_a_run_that_goes_on_cools_down_where_it_ends_now(trained, copy, load):
     longer = {"training.epochs": 4, "training.cooldown_epochs": 1}
-    rows = rows_without_time(train(load(**longer), tmp_path / "copy"))
+    rows = rows_without_time(train(load(**longer), copy.folder))
     assert rows[:3] == rows_without_time(trained)
     assert float(rows[3]["learning_rate"]) == 0
 
 
-def test_a_finished_run_is_not_trained_again(trained, load, tmp_path):
-    shutil.copytree(trained.folder, tmp_path / "copy")
-    run = train(load(**{"training.epochs": 3}), tmp_path / "copy")
+def test_a_finished_run_is_not_trained_again(trained, copy, load):
+    run = train(load(**{"training.epochs": 3}), copy.folder)
     assert run.log.rows() == trained.log.rows()
 
 
-def test_without_a_whole_checkpoint_nothing_is_overwritten(trained, load, tmp_path):
-    shutil.copytree(trained.folder, tmp_path / "copy")
-    run = Run(tmp_path / "copy")
-    for path in run.checkpoints().paths():
+def test_without_a_whole_checkpoint_nothing_is_overwritten(trained, copy, load):
+    for path in copy.checkpoints().paths():
         path.write_bytes(b"")
     with (
         pytest.warns(UserWarning, match="skipped"),
-        pytest.raises(ValueError, match="no whole checkpoint to go on from"),
+        pytest.raises(ValueError, match="no complete checkpoint to resume from"),
     ):
-        train(load(**{"training.epochs": 3}), run.folder)
-    assert run.log.rows() == trained.log.rows()
+        train(load(**{"training.epochs": 3}), copy.folder)
+    assert copy.log.rows() == trained.log.rows()
 
 
 def test_two_vocabularies_and_a_training_that_ends_without_gain(load, tmp_path):
@@ -88,3 +83,27 @@ def test_two_vocabularies_and_a_training_that_ends_without_gain(load, tmp_path):
     config = run.translator().model.get_config()
     assert config["target_vocabulary_size"] == 29
     assert len(train(recipe, run.folder).log.rows()) == 2
+
+
+@pytest.mark.parametrize("last", [1, 2, 7])
+def test_the_translator_is_the_mean_of_the_last_checkpoints(copy, last):
+    checkpoints = copy.checkpoints()
+    paths = checkpoints.paths()[-last:]
+    assert save_average(copy, last) == paths
+    models = [checkpoints.load(path).get_weights() for path in paths]
+    means = [np.mean(weights, axis=0) for weights in zip(*models, strict=True)]
+    for weight, mean in zip(copy.translator().model.get_weights(), means, strict=True):
+        np.testing.assert_allclose(weight, mean, rtol=1e-6, atol=1e-7)
+
+
+def test_a_damaged_checkpoint_is_left_out_of_the_mean(copy):
+    *whole, damaged = copy.checkpoints().paths()
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    with pytest.warns(UserWarning, match="epoch-0003.keras: skipped"):
+        assert save_average(copy, 2) == whole
+
+
+def test_without_a_checkpoint_there_is_nothing_to_average(copy):
+    shutil.rmtree(copy.folder / "checkpoints")
+    with pytest.raises(FileNotFoundError, match="no complete checkpoint. Train first"):
+        save_average(copy, 2)

@@ -1,0 +1,101 @@
+"""The options that control decoding, shared by several commands."""
+
+import functools
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keras_transformer.runs import Recipe
+from keras_transformer.runs.settings import DecodingSettings
+
+
+def _option(kind, least, text):
+    return Annotated[kind | None, typer.Option(min=least, help=text)]
+
+
+BeamWidth = _option(
+    int, 1, "Beam width; 1 is greedy search. [default: the run's, else 4]"
+)
+LengthPenalty = _option(
+    float,
+    0,
+    "Exponent of the length penalty; larger values favour longer translations. "
+    "[default: the run's, else 0.6]",
+)
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """The options that choose a search; None where an option is not given."""
+
+    beam_width: BeamWidth = None
+    length_penalty: LengthPenalty = None
+    min_length: _option(
+        int, 1, "Minimum length of a translation in subwords, end symbol included."
+    ) = None
+    max_length: _option(
+        int,
+        1,
+        "Maximum length, beyond which a translation is cut. [default: twice the padded "
+        "length of its source]",
+    ) = None
+    max_length_ratio: _option(
+        float,
+        0,
+        "Maximum length as a multiple of the source's, such as 1.5, at which a "
+        "translation has to end.",
+    ) = None
+    no_repeat_ngram_size: _option(
+        int, 1, "Never repeat a sequence of this many subwords, such as 3."
+    ) = None
+    repetition_penalty: _option(
+        float,
+        1,
+        "Make subwords less likely that a translation already contains; 1 has no "
+        "effect, 1.2 is usual.",
+    ) = None
+
+    def search(self, folder: Path):
+        """Returns a search; the recipe of the run in `folder` gives the defaults.
+
+        Call `load_tensorflow` first.
+        """
+        from keras_transformer import decoding
+
+        path = folder / "settings.yaml"
+        defaults = Recipe.load(path).decoding if path.is_file() else DecodingSettings()
+        options = {
+            decoding.MinimumLength: self.min_length,
+            decoding.MaximumLength: self.max_length_ratio,
+            decoding.NoRepeatNgram: self.no_repeat_ngram_size,
+            decoding.RepetitionPenalty: self.repetition_penalty,
+        }
+        processors = [
+            kind(value) for kind, value in options.items() if value is not None
+        ]
+        beam_width = self.beam_width or defaults.beam_width
+        if beam_width == 1:
+            return decoding.GreedySearch(processors)
+        length_penalty = self.length_penalty
+        if length_penalty is None:
+            length_penalty = defaults.length_penalty
+        return decoding.BeamSearch(beam_width, length_penalty, processors=processors)
+
+
+def takes_decoding_options(command):
+    """Replaces the parameter `decoding` of a command by the `DecodingOptions`."""
+    signature = inspect.signature(command)
+    options = inspect.signature(DecodingOptions).parameters
+    others = [one for one in signature.parameters.values() if one.name != "decoding"]
+
+    @functools.wraps(command)
+    def run(**arguments):
+        decoding = DecodingOptions(**{name: arguments.pop(name) for name in options})
+        command(**arguments, decoding=decoding)
+
+    # Typer reads the options of a command from its signature.
+    run.__signature__ = signature.replace(parameters=[*others, *options.values()])
+    return run

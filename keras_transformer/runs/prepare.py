@@ -1,0 +1,177 @@
+"""What happens before training: the folder, the tokenizers and the datasets."""
+
+import importlib.metadata
+import platform
+import shutil
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+import yaml
+
+from keras_transformer.runs.folder import Run
+from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs.settings import SIDES
+from keras_transformer.storage import write_text
+from keras_transformer.text import SubwordTokenizer, parallel_dataset
+from keras_transformer.training import Workers
+from keras_transformer.version import __version__
+
+_LIBRARIES = ("keras", "tensorflow", "tensorflow-text", "sentencepiece", "numpy")
+
+
+class TrainingData(NamedTuple):
+    """The tokenizers of a run, and its text as batches."""
+
+    tokenizers: tuple[SubwordTokenizer, SubwordTokenizer]
+    train: tf.data.Dataset
+    validation: tf.data.Dataset
+
+
+def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
+    """Prepares a run for training: its folder, its tokenizers and the datasets.
+
+    The chief writes the folder and the tokenizers; the other workers only read them.
+
+    Args:
+        recipe: The settings.
+        run: The run, new or interrupted.
+        workers: The workers that train it together.
+
+    Raises:
+        FileNotFoundError: If a text file is missing, or the workers do not share the
+            folder.
+        ValueError: If a text file or a setting is invalid, or the folder holds
+            something else.
+    """
+    sampling = recipe.tokenizer.sampling
+    if workers.count > 1 and sampling:
+        raise ValueError(
+            "`tokenizer.sampling` must be 0 with several workers: they need the same "
+            "batches, and SentencePiece samples other subwords in every process. "
+            f"Received: tokenizer.sampling={sampling}."
+        )
+    if workers.is_chief:
+        begin_run(recipe, run)
+    workers.wait()
+    if not workers.is_chief:
+        join_run(recipe, run)
+    tokenizers = run.tokenizers()
+    validation = _dataset(recipe, tokenizers, "validation", shuffle=False)
+    train = _dataset(
+        recipe, tokenizers, "train", seed=recipe.training.seed, sampling=sampling
+    )
+    return TrainingData(tokenizers, train, validation)
+
+
+def begin_run(recipe: Recipe, run: Run) -> None:
+    """Writes the settings and the tokenizers of a new run, or checks an existing one.
+
+    Args:
+        recipe: The settings. In a run that has trained, only some of them may change,
+            such as `training.epochs`.
+        run: The run.
+
+    Raises:
+        FileNotFoundError: If a file of training text is missing.
+        ValueError: If the folder holds something else. It stays as it is.
+    """
+    checksum = _text_checksum(recipe)
+    has_trained = run.has_trained()
+    if has_trained:
+        _check_same(recipe, run, checksum)
+    elif _holds_something_else(run):
+        raise ValueError(
+            f"{run.folder} holds something other than a run. Name a new folder."
+        )
+    run.folder.mkdir(parents=True, exist_ok=True)
+    settings = {"versions": _versions(checksum), **recipe.to_dict()}
+    settings["data"]["folder"] = str(Path(recipe.data.folder).resolve())
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    write_text(run.settings_path, text)
+    if not has_trained:
+        _train_tokenizers(recipe, run)
+
+
+def join_run(recipe: Recipe, run: Run) -> None:
+    """Checks that the chief has begun a run with the same settings and text.
+
+    Raises:
+        FileNotFoundError: If the folder holds no run.
+        ValueError: If its settings or its training text differ.
+    """
+    if not run.settings_path.is_file():
+        raise FileNotFoundError(
+            f"{run.folder} holds no run that another worker has begun. All workers "
+            "must share the folder: name one on a disk that all of them can read."
+        )
+    _check_same(recipe, run, _text_checksum(recipe))
+
+
+def _train_tokenizers(recipe, run):
+    # An interrupted start may have left tokenizers of other settings.
+    shutil.rmtree(run.tokenizers_path, ignore_errors=True)
+    settings = recipe.tokenizer
+    files = {side: recipe.data.paths("train", side) for side in SIDES}
+    if settings.shared:
+        files = {"shared": [*files["source"], *files["target"]]}
+    for name, paths in files.items():
+        SubwordTokenizer.train(
+            paths,
+            vocabulary_size=settings.vocabulary_size,
+            model_type=settings.model_type,
+            character_coverage=settings.character_coverage,
+            split_digits=settings.split_digits,
+        ).save(run.tokenizer_path(name))
+
+
+def _dataset(recipe, tokenizers, split, **options):
+    return parallel_dataset(
+        *(recipe.data.paths(split, side) for side in SIDES),
+        *tokenizers,
+        tokens_per_batch=recipe.training.tokens_per_batch,
+        max_length=recipe.training.max_length,
+        **options,
+    )
+
+
+def _holds_something_else(run):
+    if run.settings_path.is_file() or not run.folder.exists():
+        return False
+    return not run.folder.is_dir() or any(run.folder.iterdir())
+
+
+def _check_same(recipe, run, checksum):
+    """Checks that a run was begun with these settings and this training text."""
+    differences = run.recipe().differences(recipe)
+    settings = yaml.safe_load(run.settings_path.read_text("utf-8"))
+    before = settings["versions"].get("training_text", checksum)
+    if before != checksum:
+        differences.append(f"its training text was {before} and is {checksum}")
+    if differences:
+        raise ValueError(
+            f"{run.folder} holds another model: {'; '.join(differences)}. Name another "
+            "run folder, or train with the settings that this run began with."
+        )
+
+
+def _versions(checksum):
+    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return {
+        "keras-transformer": __version__,
+        "python": platform.python_version(),
+        **libraries,
+        "training_text": checksum,
+    }
+
+
+def _text_checksum(recipe):
+    """Returns a checksum of the training text that ignores the names of its files."""
+    checksum = 0
+    for side in SIDES:
+        for path in recipe.data.paths("train", side):
+            with open(path, "rb") as file:
+                while block := file.read(1 << 20):
+                    checksum = zlib.crc32(block, checksum)
+    return f"crc32:{checksum:08x}"

@@ -1,0 +1,184 @@
+"""The settings that a recipe holds, section by section, with their defaults."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SIDES = ("source", "target")
+
+
+def setting(default, least=None, fixed=True):
+    """A setting with a default.
+
+    Args:
+        default: Its value if the recipe does not give one.
+        least: The smallest value allowed.
+        fixed: Whether a resumed run must keep the value that it began with.
+    """
+    return field(default=default, metadata={"least": least, "fixed": fixed})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFiles:
+    """Parallel text: each side in one file or several.
+
+    `{source}` and `{target}` in a file name stand for the two languages.
+
+    Attributes:
+        source: Files to translate from.
+        target: As many files; line by line, the nth translates the nth of `source`.
+        tokenized: `target` as papers compute BLEU on it: lower-cased, split by the
+            Moses tokenizer.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    tokenized: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """The text for training, validation and testing.
+
+    Attributes:
+        source: Language to translate from, such as `"en"`.
+        target: Language to translate into, such as `"de"`.
+        folder: Folder that file names are relative to.
+        train: Text to train on.
+        validation: Text for the validation loss, and to choose settings by.
+        test: Text to evaluate a finished model on.
+    """
+
+    source: str
+    target: str
+    train: TextFiles
+    validation: TextFiles
+    test: TextFiles | None = field(default=None, metadata={"fixed": False})
+    folder: str = setting(".", fixed=False)
+
+    def paths(self, split: str, side: str) -> list[Path]:
+        """Returns the files of one side of a split.
+
+        Args:
+            split: `"train"`, `"validation"` or `"test"`.
+            side: `"source"`, `"target"` or `"tokenized"`.
+
+        Raises:
+            ValueError: If the recipe names none.
+        """
+        names = getattr(getattr(self, split), side, ())
+        if not names:
+            raise ValueError(
+                f"`data.{split}.{side}` must name files for this. Add it to the recipe."
+            )
+        languages = {"{source}": self.source, "{target}": self.target}
+        for placeholder, language in languages.items():
+            names = [name.replace(placeholder, language) for name in names]
+        return [Path(self.folder, name) for name in names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerSettings:
+    """How text is split into subwords; see `text.SubwordTokenizer.train`.
+
+    Attributes:
+        vocabulary_size: Number of subwords, for each language unless shared.
+        model_type: `"bpe"` or `"unigram"`.
+        shared: Whether both languages share one vocabulary and its embeddings.
+        split_digits: Whether every digit is a subword of its own.
+        character_coverage: Fraction of the text's characters that get an id.
+        sampling: Strength of BPE-dropout or subword regularization in training.
+    """
+
+    vocabulary_size: int = setting(8000, least=5)
+    model_type: str = "bpe"
+    shared: bool = True
+    split_digits: bool = False
+    character_coverage: float = setting(1.0, least=0)
+    sampling: float = setting(0.0, least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """A preset of `models.Transformer`, and the arguments that override it.
+
+    An argument that is left out or null keeps the preset's value.
+    """
+
+    preset: str = "base"
+    num_layers: int | None = setting(None, least=1)
+    hidden_dim: int | None = setting(None, least=1)
+    num_heads: int | None = setting(None, least=1)
+    intermediate_dim: int | None = setting(None, least=1)
+    dropout: float | None = setting(None, least=0)
+    normalize_first: bool | None = None
+    activation: str | None = None
+
+    def overrides(self) -> dict[str, Any]:
+        """Returns the arguments that override the preset."""
+        return {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if name != "preset" and value is not None
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """How the model is trained.
+
+    Attributes:
+        epochs: Passes over the training text.
+        tokens_per_batch: Tokens of a batch on each side, padding included.
+        max_length: Subwords of a sentence, end symbol included; longer pairs are left
+            out.
+        learning_rate: Peak of the learning rate, reached after `warmup_steps`.
+        warmup_steps: Steps of linear warm-up; afterwards the learning rate falls as
+            1 / sqrt(step).
+        cooldown_epochs: Last epochs, over which the learning rate is scaled down to 0.
+        label_smoothing: Probability that the target distribution spreads over the
+            vocabulary.
+        seed: Seed of the weights, dropout and the order of the sentences.
+        jit_compile: Whether XLA compiles the training step, if there is one device.
+        precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
+        strategy: Devices to train on; see `training.pick_strategy`.
+        keep: Number of checkpoints to keep.
+        early_stopping: Epochs without a lower validation loss after which training
+            stops; null for never.
+        bleu_every: Epochs between two measurements of validation BLEU; null for
+            never.
+        bleu_sentences: Sentences translated for it, from the start of the text.
+    """
+
+    epochs: int = setting(30, least=1, fixed=False)
+    tokens_per_batch: int = setting(4096, least=1)
+    max_length: int = setting(64, least=2)
+    learning_rate: float = setting(1e-3, least=0)
+    warmup_steps: int = setting(4000, least=1)
+    cooldown_epochs: int = setting(0, least=0, fixed=False)
+    label_smoothing: float = setting(0.1, least=0)
+    seed: int = setting(1, least=0)
+    jit_compile: bool = setting(True, fixed=False)
+    precision: str = "float32"
+    strategy: str = setting("auto", fixed=False)
+    keep: int = setting(10, least=1, fixed=False)
+    early_stopping: int | None = setting(None, least=1, fixed=False)
+    bleu_every: int | None = setting(None, least=1, fixed=False)
+    bleu_sentences: int = setting(500, least=1, fixed=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingSettings:
+    """How the trained model translates.
+
+    Attributes:
+        beam_width: Hypotheses that beam search keeps; 1 is greedy search.
+        length_penalty: Exponent of the length penalty; larger favours longer
+            translations.
+        average: Number of last checkpoints whose weights are averaged.
+    """
+
+    beam_width: int = setting(4, least=1, fixed=False)
+    length_penalty: float = setting(0.6, least=0, fixed=False)
+    average: int = setting(5, least=1, fixed=False)

@@ -1,0 +1,218 @@
+"""Training what a recipe describes, from text files to a translator."""
+
+import itertools
+import os
+import sys
+from pathlib import Path
+
+import keras
+
+from keras_transformer.decoding import GreedySearch
+from keras_transformer.models import Transformer
+from keras_transformer.runs.folder import Run
+from keras_transformer.runs.log import WriteLog
+from keras_transformer.runs.prepare import prepare
+from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs.settings import SIDES
+from keras_transformer.text import read_lines
+from keras_transformer.training import (
+    Adam,
+    BleuCallback,
+    Cooldown,
+    InverseSquareRootSchedule,
+    Perplexity,
+    SaveCheckpoints,
+    StopAtNaN,
+    StopTogether,
+    TokenAccuracy,
+    TokenCrossentropy,
+    Workers,
+    average_checkpoints,
+    pick_strategy,
+    split_evenly,
+)
+from keras_transformer.translator import Translator
+
+
+def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
+    """Trains a translator, or resumes a training that was interrupted.
+
+    Args:
+        recipe: Files and settings.
+        folder: Folder of the run; see `Run`. If it holds checkpoints of the same
+            recipe, training resumes after the last complete one, with the weights, the
+            optimizer and the order of sentences that it would have had. Workers on
+            several machines share the folder; only the chief writes to it.
+
+    Returns:
+        The run; its `translator()` is the result.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is invalid, settings contradict each other, or the folder
+            holds something else.
+        FloatingPointError: If the loss becomes NaN.
+        ConnectionError: If another worker is lost.
+    """
+    # Workers must connect before TensorFlow does anything else.
+    workers = Workers(pick_strategy(recipe.training.strategy))
+    with workers.watched():
+        return _train(recipe, Run(folder), workers)
+
+
+def save_average(run: Run, last: int) -> list[Path]:
+    """Saves the run's translator with the mean weights of its last checkpoints.
+
+    Args:
+        run: The run.
+        last: Number of checkpoints to average, or all if there are fewer.
+
+    Returns:
+        The paths of these checkpoints.
+
+    Raises:
+        FileNotFoundError: If there is no complete checkpoint.
+    """
+    checkpoints = run.checkpoints()
+    latest = checkpoints.latest()
+    if latest is None:
+        raise FileNotFoundError(
+            f"{checkpoints.folder} holds no complete checkpoint. Train first."
+        )
+    paths = checkpoints.paths()
+    paths = paths[: paths.index(latest) + 1][-last:]
+    model = average_checkpoints(paths)
+    translator = _translator(run.recipe(), model, run.tokenizers())
+    translator.save(run.translator_path)
+    return paths
+
+
+def _train(recipe, run, workers):
+    data = prepare(recipe, run, workers)
+    checkpoint, epochs_done = _find_checkpoint(run, workers)
+    keras.utils.set_random_seed(recipe.training.seed)
+    with workers.strategy.scope():
+        model = _build_or_restore(recipe, run, checkpoint, data, workers)
+    has_stalled = run.log.has_stalled(recipe.training.early_stopping)
+    if epochs_done < recipe.training.epochs and not has_stalled:
+        _fit(model, recipe, run, epochs_done, data, workers)
+    if workers.is_chief:
+        save_average(run, recipe.decoding.average)
+    workers.wait()
+    return run
+
+
+def _find_checkpoint(run, workers):
+    """Returns the last complete checkpoint, if there is any, and its epochs."""
+    checkpoints = run.checkpoints()
+    latest = checkpoints.latest()
+    if latest is None and checkpoints.paths():
+        raise ValueError(
+            f"{checkpoints.folder} holds no complete checkpoint to resume from. Name "
+            "another run folder."
+        )
+    epochs_done = checkpoints.epoch_of(latest) if latest else 0
+    if workers.is_chief:
+        run.log.truncate(epochs_done)
+    found = workers.gather(epochs_done)
+    if len(set(found)) > 1:
+        raise ValueError(
+            f"{checkpoints.folder} must be on a disk that all workers share. Received: "
+            f"checkpoints of {found} epochs."
+        )
+    return latest, epochs_done
+
+
+def _build_or_restore(recipe, run, checkpoint, data, workers):
+    settings = recipe.training
+    schedule = _schedule(settings, int(data.train.cardinality()))
+    # XLA compiles the step for one device, and cannot sum gradients over several.
+    num_replicas = workers.strategy.num_replicas_in_sync
+    jit_compile = settings.jit_compile and num_replicas == 1
+    if checkpoint:
+        model = run.checkpoints().load(checkpoint)
+        # The number of epochs may have changed, on which the schedule depends.
+        model.optimizer.learning_rate = schedule
+        model.jit_compile = jit_compile
+        return model
+    source, target = (tokenizer.vocabulary_size for tokenizer in data.tokenizers)
+    model = Transformer.from_preset(
+        recipe.model.preset,
+        source,
+        target_vocabulary_size=None if recipe.tokenizer.shared else target,
+        dtype=settings.precision,
+        **recipe.model.overrides(),
+    )
+    model.compile(
+        Adam(schedule),
+        TokenCrossentropy(settings.label_smoothing),
+        metrics=[TokenAccuracy(), Perplexity()],
+        jit_compile=jit_compile,
+    )
+    return model
+
+
+def _schedule(settings, steps_per_epoch):
+    # With the peak given, the width cancels out.
+    schedule = InverseSquareRootSchedule.with_peak(
+        settings.learning_rate, hidden_dim=1, warmup_steps=settings.warmup_steps
+    )
+    if not settings.cooldown_epochs:
+        return schedule
+    start = (settings.epochs - settings.cooldown_epochs) * steps_per_epoch
+    return Cooldown(schedule, max(start, 0), settings.cooldown_epochs * steps_per_epoch)
+
+
+def _fit(model, recipe, run, epochs_done, data, workers):
+    num_replicas = workers.strategy.num_replicas_in_sync
+    set_epoch = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, _: data.train.epoch.assign(epoch)
+    )
+    writers = _writers(recipe, run, model, data.tokenizers) if workers.is_chief else []
+    model.fit(
+        split_evenly(data.train, num_replicas),
+        validation_data=split_evenly(data.validation, num_replicas),
+        epochs=recipe.training.epochs,
+        initial_epoch=epochs_done,
+        shuffle=False,  # the dataset does it
+        verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
+        callbacks=[set_epoch, StopAtNaN(), *writers, StopTogether(workers)],
+    )
+
+
+def _writers(recipe, run, model, tokenizers):
+    """Returns the callbacks that measure the model and write to the folder."""
+    writers = [
+        WriteLog(run.log, recipe.training.early_stopping),
+        keras.callbacks.TensorBoard(run.tensorboard_path),
+        SaveCheckpoints(run.checkpoints()),
+    ]
+    if recipe.training.bleu_every is None:
+        return writers
+    # First, because the others write what it adds to the logs.
+    return [_bleu_callback(recipe, model, tokenizers), *writers]
+
+
+def _bleu_callback(recipe, model, tokenizers):
+    settings = recipe.training
+    translator = _translator(recipe, model, tokenizers)
+    sources, references = (
+        _first_lines(recipe.data.paths("validation", side), settings.bleu_sentences)
+        for side in SIDES
+    )
+    return BleuCallback(
+        lambda texts: translator.translate(texts, GreedySearch()),
+        sources,
+        references,
+        every=settings.bleu_every,
+    )
+
+
+def _translator(recipe, model, tokenizers):
+    # A source longer than those trained on translates better whole than cut.
+    return Translator(model, *tokenizers, 2 * recipe.training.max_length)
+
+
+def _first_lines(paths, count):
+    lines = itertools.chain.from_iterable(map(read_lines, paths))
+    return list(itertools.islice(lines, count))
