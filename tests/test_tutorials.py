@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 FIGURES = sorted((ROOT / "docs" / "figures").glob("*.png"))
 README = (ROOT / "README.md").read_text("utf-8")
+PICTURES = (ROOT / "docs" / "tutorials.md").read_text("utf-8")
 each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 # What these two do, the tests of the shell and of exports and classifiers do as well.
 LONGEST = {"03_translator", "05_classifying_documents"}
@@ -77,16 +78,17 @@ def test_the_tutorial_says_what_it_costs_shows_a_figure_and_what_comes_next(path
     assert re.search(r"\b(minutes?|seconds)\b", first)
     assert last.startswith("## What to try next\n- ")
     assert path.name in README
+    assert path.name in PICTURES
 
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
 def test_the_figure_is_small_shown_and_drawn_by_a_tutorial(path):
     assert path.stat().st_size < 100_000
-    assert f"docs/figures/{path.name}" in README
+    assert f"figures/{path.name}" in PICTURES
     drawn = f', "{path.stem}")'
     assert any(drawn in tutorial.read_text("utf-8") for tutorial in TUTORIALS)
 
 
-def test_the_readme_shows_no_figure_that_is_not_there():
-    shown = set(re.findall(r"docs/figures/([\w-]+\.png)", README))
+def test_the_page_of_tutorials_shows_no_figure_that_is_not_there():
+    shown = set(re.findall(r"figures/([\w-]+\.png)", PICTURES))
     assert shown == {path.name for path in FIGURES}

@@ -1,0 +1,153 @@
+"""The examples in README.md and docs/ run, and their links and options exist."""
+
+import ast
+import inspect
+import operator
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from forked import run_program
+from typer.testing import CliRunner
+
+import keras_transformer as kt
+from keras_transformer.cli import app
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [
+    README,
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "saved_models" / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "RESULTS.md",
+]
+# Options of other programs, named in text.
+FOREIGN_OPTIONS = {"--gpus"}
+each_page = pytest.mark.parametrize(
+    "path", PAGES, ids=lambda path: str(path.relative_to(ROOT))
+)
+
+
+def blocks(path, language):
+    """Returns the fenced blocks of a page in one language."""
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def commands(path):
+    """Yields the arguments of every `keras-transformer` command in a page's blocks.
+
+    Each comes with the text that `echo` pipes into it, or None.
+    """
+    for block in blocks(path, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            piped = re.match(r'echo "(.*)" \| (.*)', line)
+            text, line = piped.groups() if piped else (None, line)
+            words = shlex.split(line, comments=True)
+            if "keras-transformer" in words:
+                yield words[words.index("keras-transformer") + 1 :], text
+
+
+def parse(arguments):
+    """Parses a command line as the shell does, without running the command."""
+    command = typer.main.get_command(app)
+    context = command.make_context("keras-transformer", list(arguments))
+    while isinstance(command, typer.core.TyperGroup):
+        name, command, arguments = command.resolve_command(context, arguments)
+        context = command.make_context(name, list(arguments), parent=context)
+
+
+def options(command):
+    """Returns the names of all options of a command and of those below it."""
+    names = {name for option in command.params for name in option.opts}
+    for below in getattr(command, "commands", {}).values():
+        names |= options(below)
+    return names | {"--help"}
+
+
+def calls(program):
+    """Yields each `kt` function that a program calls, and its keyword arguments."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if re.fullmatch(r"kt(\.\w+)+", name):
+                yield name, {word.arg for word in node.keywords}
+
+
+def outside_blocks(path):
+    """Returns the text of a page without its fenced blocks."""
+    text = path.read_text("utf-8")
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the files that README.md's examples write."""
+    return tmp_path_factory.mktemp("readme")
+
+
+@pytest.mark.needs_tensorflow
+def test_the_python_of_the_readme_runs(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    namespace = {}
+    for block in blocks(README, "python"):
+        exec(compile(block, str(README), "exec"), namespace)
+    (translation,) = namespace["translations"]
+    assert isinstance(translation, str)
+    assert namespace["classifier"](namespace["keras"].ops.ones((2, 3))).shape == (2, 2)
+
+
+@pytest.mark.slow
+def test_the_shell_commands_of_the_readme_run(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    exec(blocks(README, "python")[0], {})
+    (recipe,) = blocks(README, "yaml")
+    Path("recipe.yaml").write_text(recipe, "utf-8")
+    for arguments, text in commands(README):
+        done = CliRunner().invoke(app, arguments, input=text)
+        assert done.exit_code == 0, (arguments, done.output)
+    assert Path("saved_models/en-de/1/saved_model.pb").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_programs_of_the_page_on_training_run(number, tmp_path):
+    program = blocks(ROOT / "docs" / "training.md", "python")[number]
+    done = run_program(program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@each_page
+def test_every_command_line_is_one_that_the_shell_takes(path):
+    for arguments, _ in commands(path):
+        parse(arguments)
+
+
+@each_page
+def test_every_option_named_in_text_exists(path):
+    named = set(re.findall(r"`(--[a-z-]+)[^`]*`", outside_blocks(path)))
+    assert named <= options(typer.main.get_command(app)) | FOREIGN_OPTIONS
+
+
+@each_page
+def test_the_functions_that_examples_call_take_their_arguments(path):
+    for block in blocks(path, "python"):
+        for name, given in calls(block):
+            function = operator.attrgetter(name.removeprefix("kt."))(kt)
+            taken = inspect.signature(function).parameters
+            kinds = {parameter.kind for parameter in taken.values()}
+            assert inspect.Parameter.VAR_KEYWORD in kinds or given <= set(taken), name
+
+
+@each_page
+def test_every_link_leads_to_a_file(path):
+    for target in re.findall(r"\]\(([^)#]+)", outside_blocks(path)):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), target
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text("utf-8").splitlines()) <= 150
