@@ -23,7 +23,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
 from keras_transformer.kernels.dense import dense
-from keras_transformer.serving.saved_model import compile_search, fill_up
+from keras_transformer.serving.saved_model import compile_search
 
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
 # Some that were learnt and some that were not, blank ones, and of both lengths.
@@ -213,14 +213,6 @@ def test_xla_compiles_the_search_of_a_compiled_export(exported, compiled):
 
     assert is_compiled(compiled)
     assert not is_compiled(exported)
-
-
-@pytest.mark.parametrize(("rows", "filled"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8)])
-def test_a_batch_is_filled_up_with_its_last_row(rows, filled):
-    inputs = np.arange(2 * rows).reshape(rows, 2)
-    outputs = fill_up(tf.constant(inputs)).numpy()
-    assert outputs[:rows].tolist() == inputs.tolist()
-    assert outputs[rows:].tolist() == [inputs[-1].tolist()] * (filled - rows)
 
 
 def test_a_compiled_search_parts_the_products_of_one_row(monkeypatch):
