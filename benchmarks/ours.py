@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_transformer as kt
-from keras_transformer.export import compile_search
+from keras_transformer.serving.saved_model import compile_search
 
 
 def build(w, variant):

@@ -1,4 +1,4 @@
-"""Pictures of attention, positions and training, each a Matplotlib `Figure` or HTML."""
+"""Figures of attention, positions and training, with Matplotlib or as HTML."""
 
 from keras_transformer.plots.attention import attention_map
 from keras_transformer.plots.page import attention_html

@@ -1,4 +1,4 @@
-"""Attention as a map: who looks at whom."""
+"""Attention weights as a heat map of queries and keys."""
 
 from collections.abc import Sequence
 
@@ -11,30 +11,30 @@ from keras_transformer.plots.layout import direction, grid, label_axis, readable
 def attention_map(
     query_tokens: Sequence[str], key_tokens: Sequence[str], scores
 ) -> Figure:
-    """Draws what each token looks at: a row for a query, a column for a key.
+    """Draws attention weights as maps: a row for each query, a column for each key.
 
-    The shape of `scores` says what is drawn, so indexing chooses. Of the scores of
-    all layers, `scores[-1, 2]` is one head of the last layer, `scores[-1]` all of its
-    heads, and `scores[-1].mean(axis=0)` their average. Heads and layers are numbered
-    as they are indexed. All maps of a figure share one scale, from 0 on.
+    The shape of `scores` decides what is drawn. Given the weights of all layers,
+    `scores[-1, 2]` is one head of the last layer, `scores[-1]` all of its heads, and
+    `scores[-1].mean(axis=0)` their average. Heads and layers are numbered from 0. All
+    maps of a figure share one scale, which starts at 0.
 
-    Of SentencePiece's subwords, those that begin a word lose their "\u2581", and those
-    that continue one get a dot. Columns run from the right to the left where the text
-    of the keys does.
+    SentencePiece's mark "\u2581" is removed from subwords that begin a word; those that
+    continue one get a dot. Columns run from right to left where the script of the keys
+    does.
 
     Args:
-        query_tokens: The tokens that look, a list of str.
-        key_tokens: The tokens that are looked at, a list of str.
-        scores: Array or tensor of shape `(query, key)`, drawn as one map; `(heads,
-            query, key)`, a map for each head; or `(layers, heads, query, key)`, a row
-            of maps for each layer.
+        query_tokens: The tokens that attend, a list of str.
+        key_tokens: The tokens that they attend to, a list of str.
+        scores: Attention weights, an array or tensor of shape `(query, key)`, drawn as
+            one map; `(heads, query, key)`, a map for each head; or `(layers, heads,
+            query, key)`, a row of maps for each layer.
 
     Returns:
-        A `matplotlib.figure.Figure` whose axes are the maps, in order, and at last
-        their scale.
+        A `matplotlib.figure.Figure`. Its axes are the maps, in order, and then their
+        color scale.
 
     Raises:
-        ValueError: If `scores` has another shape, or does not go with the tokens.
+        ValueError: If `scores` has another shape, or does not fit the tokens.
 
     Example:
         >>> scores = np.full((5, 2, 3), 1 / 3)
@@ -48,12 +48,12 @@ def attention_map(
     if scores.ndim not in (2, 3, 4) or scores.shape[-2:] != shape or not scores.size:
         raise ValueError(
             "`scores` must have the shape (query, key), (heads, query, key) or "
-            "(layers, heads, query, key), with (query, key) as many as the tokens, "
-            f"{shape}. Received: scores of shape {scores.shape}."
+            "(layers, heads, query, key), where (query, key) are the numbers of "
+            f"tokens, {shape}. Received: scores of shape {scores.shape}."
         )
     maps = scores.reshape(-1, *shape)
     rows, columns = scores.shape[:2] if scores.ndim == 4 else grid(len(maps), 4)
-    # Inches. Cells are square unless that would make a map too narrow to read.
+    # In inches. Cells are square unless that would make a map too narrow to read.
     cell = min(0.32, 14 / (rows * shape[0]), 14 / (columns * shape[1]))
     height, width = (max(1.5, cell * count) for count in shape)
     queries, keys = readable(query_tokens), readable(key_tokens)
@@ -76,8 +76,7 @@ def attention_map(
             axes.set_title(f"head {index}")
         if scores.ndim == 4 and column == 0:
             axes.set_ylabel(f"layer {row}")
-    # Thin, however tall the figure.
-    aspect = 5 * figure.get_figheight()
+    aspect = 5 * figure.get_figheight()  # equally thin in figures of any height
     scale = figure.colorbar(image, ax=figure.axes, aspect=aspect, pad=0.02)
     scale.outline.set_color("0.8")
     figure.supxlabel("key")

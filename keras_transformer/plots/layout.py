@@ -1,4 +1,4 @@
-"""What figures share: where axes stand, and labels that can be read in any script."""
+"""The grid of axes in a figure, and token labels for any script."""
 
 import math
 import unicodedata
@@ -8,46 +8,46 @@ from typing import NamedTuple
 from matplotlib import font_manager
 from matplotlib.axis import Axis
 
-SPACE = "\u2581"  # as SentencePiece writes it
-SMALLEST_LABEL, LARGEST_LABEL = 5, 10  # points
-LONGEST_LABEL = 20  # characters
-# Fonts of nothing but placeholders, for every character.
-PLACEHOLDERS = {"Last Resort", "Last Resort High-Efficiency"}
+WORD_START = "\u2581"  # SentencePiece's mark for a space
+MIN_LABEL_SIZE, MAX_LABEL_SIZE = 5, 10  # points
+MAX_LABEL_LENGTH = 20  # characters
+# These fonts have a placeholder for every character and nothing else.
+PLACEHOLDER_FONTS = {"Last Resort", "Last Resort High-Efficiency"}
 
 
 class Labels(NamedTuple):
-    """Texts, and the font families that together hold their characters."""
+    """Label texts, and font families that together have glyphs for them."""
 
     texts: list[str]
     families: list[str]
 
 
-def grid(count: int, most_columns: int) -> tuple[int, int]:
-    """Returns the rows and columns of as few rows as will do, about equally full."""
-    rows = math.ceil(count / most_columns)
+def grid(count: int, max_columns: int) -> tuple[int, int]:
+    """Returns the smallest number of rows for `count` axes, and of columns for them."""
+    rows = math.ceil(count / max_columns)
     return rows, math.ceil(count / rows)
 
 
 def words(tokens: Sequence[str]) -> list[str]:
-    """Returns tokens as a person likes to read them.
+    """Returns tokens in readable form.
 
-    Of subwords, those that begin a word lose their mark, those that continue one get
-    a dot.
+    SentencePiece's mark is removed from subwords that begin a word; those that continue
+    one get a dot.
 
     Args:
-        tokens: Subwords as SentencePiece writes them, or anything else.
+        tokens: SentencePiece subwords, or any other tokens.
     """
     texts = []
-    are_subwords = any(token.startswith(SPACE) for token in tokens)
+    are_subwords = any(token.startswith(WORD_START) for token in tokens)
     for token in tokens:
         continues = are_subwords and token[:1].isalnum()
-        text = f"\u00b7{token}" if continues else token.removeprefix(SPACE)
-        texts.append(text.replace(SPACE, " ") or "\u2423")
+        text = f"\u00b7{token}" if continues else token.removeprefix(WORD_START)
+        texts.append(text.replace(WORD_START, " ") or "\u2423")
     return texts
 
 
 def direction(tokens: Sequence[str]) -> str:
-    """Returns how tokens are read, `"ltr"` or `"rtl"`: as their first letter is.
+    """Returns the reading direction of the first letter, `"ltr"` or `"rtl"`.
 
     Symbols such as `<s>` and `</s>` do not count.
     """
@@ -59,16 +59,17 @@ def direction(tokens: Sequence[str]) -> str:
 
 
 def readable(tokens: Sequence[str]) -> Labels:
-    """Returns tokens as words, and fonts for them.
+    """Returns labels for tokens, with fonts that can draw them.
 
-    A very long one is cut. A character that no font has, of which Matplotlib would
-    warn, is a box.
+    Very long tokens are cut. A character that no font has becomes a box, since
+    Matplotlib would warn about it.
 
     Args:
-        tokens: Subwords as SentencePiece writes them, or anything else.
+        tokens: SentencePiece subwords, or any other tokens.
     """
+    limit = MAX_LABEL_LENGTH
     texts = [
-        text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "\u2026"
+        text if len(text) <= limit else text[: limit - 1] + "\u2026"
         for text in words(tokens)
     ]
     families, missing = _find_fonts(set("".join(texts)))
@@ -77,34 +78,34 @@ def readable(tokens: Sequence[str]) -> Labels:
 
 
 def label_axis(axis: Axis, labels: Labels, inches: float) -> None:
-    """Labels an axis that long, or every nth place on it if not all labels fit."""
-    size = 0.8 * 72 * inches / len(labels.texts)  # of the letters, in points
-    every = math.ceil(SMALLEST_LABEL / size)
+    """Labels an axis `inches` long, only every nth tick if not all labels fit."""
+    size = 0.8 * 72 * inches / len(labels.texts)  # of the font, in points
+    every = math.ceil(MIN_LABEL_SIZE / size)
     axis.set_ticks(range(0, len(labels.texts), every), labels.texts[::every])
     for label in axis.get_ticklabels():
         label.set_fontfamily(labels.families)
-        label.set_fontsize(min(LARGEST_LABEL, size * every))
-        label.set_parse_math(False)  # a dollar sign is just that
+        label.set_fontsize(min(MAX_LABEL_SIZE, size * every))
+        label.set_parse_math(False)  # dollar signs start no formula
 
 
 def _find_fonts(characters):
     """Returns font families for the characters, and the characters that none has.
 
-    No font has all scripts. Beside the usual ones only those are named that are
-    needed, since Matplotlib reads whatever is named.
+    No font has all scripts. Matplotlib reads every font that is named, so only the
+    default fonts and those that are needed are named.
     """
-    usual = font_manager.FontProperties().get_family()
+    default = font_manager.FontProperties().get_family()
     installed = {
         font.name
         for font in font_manager.fontManager.ttflist
         if (font.style, font.weight) == ("normal", 400)
     }
     families = []
-    for family in [*usual, *sorted(installed - PLACEHOLDERS)]:
+    for family in [*default, *sorted(installed - PLACEHOLDER_FONTS)]:
         path = font_manager.findfont(font_manager.FontProperties(family=[family]))
         glyphs = font_manager.get_font(path).get_charmap()
         found = {character for character in characters if ord(character) in glyphs}
-        if found or family in usual:
+        if found or family in default:
             families.append(family)
         characters = characters - found
         if not characters:

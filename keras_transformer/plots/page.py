@@ -1,4 +1,4 @@
-"""One translation's attention as a page of HTML, to explore by hand."""
+"""One translation's attention as an interactive HTML page."""
 
 import json
 from importlib import resources
@@ -8,46 +8,47 @@ import numpy as np
 from keras_transformer.plots.layout import direction, words
 from keras_transformer.plots.translation import AttendedTranslation
 
-PARTS = {
+ATTENTION_KINDS = {
     "cross": (
         "translation → source",
-        "Writing this word, the model looked at …",
+        "When writing this word, the model attended to …",
         "… these words of the source",
     ),
     "encoder": (
         "source → source",
-        "Reading this word, the model looked at …",
+        "When reading this word, the model attended to …",
         "… these words of the source",
     ),
     "decoder": (
         "translation → translation",
-        "Writing this word, the model looked at …",
+        "When writing this word, the model attended to …",
         "… these words that it had written",
     ),
 }
-MARGIN = 1e-3  # by which a share in half precision may exceed 1
+TOLERANCE = 1e-3  # by which rounding in half precision may lift a weight above 1
 
 
 def attention_html(seen: AttendedTranslation) -> str:
-    """Makes a page on which a person sees what every word looked at.
+    """Makes an HTML page that shows the attention weights of every word.
 
-    Part of the model, layer and head, or the mean of a layer's heads, are picked from
-    small maps; then any word, with the mouse or by the arrow keys. What it looked at
-    is shaded by its share. A link can pick too: add, for example,
-    `#part=cross&layer=1&head=mean&word=3` to the address of the page. Words, and the
-    columns of maps, run from the right to the left where the text does.
+    The reader chooses the kind of attention, then a layer and head, or the mean of a
+    layer's heads, from small maps, then a word, with the mouse or the arrow keys. The
+    words that it attended to are shaded by their weights. A link can choose too: add,
+    for example, `#part=cross&layer=1&head=mean&word=3` to the address of the page.
+    Words, and the columns of maps, run from right to left where the script does.
 
-    The page is one file that fetches nothing.
+    The page is one file that loads nothing else.
 
     Args:
-        seen: What `translate_with_attention` returns. Any one of the three parts in
-            `seen.scores` will do.
+        seen: What `translate_with_attention` returns. `seen.scores` may hold any of
+            the three kinds.
 
     Returns:
-        The HTML, of ASCII characters only.
+        The HTML, in ASCII characters only.
 
     Raises:
-        ValueError: If `seen.scores` are not shares, or do not go with the tokens.
+        ValueError: If `seen.scores` are not attention weights, or do not fit the
+            tokens.
 
     Example:
         >>> scores = {"cross": np.full((1, 2, 1, 3), 1 / 3)}
@@ -56,21 +57,21 @@ def attention_html(seen: AttendedTranslation) -> str:
         >>> html = kt.plots.attention_html(seen)
         >>> pathlib.Path("hund.html").write_text(html)  # doctest: +SKIP
     """
-    names = [name for name in PARTS if name in seen.scores]
+    names = [name for name in ATTENTION_KINDS if name in seen.scores]
     if not names or len(names) < len(seen.scores):
         raise ValueError(
-            f"`seen.scores` must be of some of the parts {tuple(PARTS)}. "
+            f"`seen.scores` must hold some of the kinds {tuple(ATTENTION_KINDS)}. "
             f"Received: scores of {tuple(seen.scores)}."
         )
-    data = {"text": seen.text, "parts": [_part(name, seen) for name in names]}
-    # No text can end the element that holds it, or begin a comment there.
+    data = {"text": seen.text, "kinds": [_page_data(name, seen) for name in names]}
+    # Escaped, so that no text can close the script element or open a comment in it.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     page = resources.files(__package__).joinpath("page.html").read_text("ascii")
     return page.replace("{{data}}", text)
 
 
-def _part(name, seen):
-    """Returns what the page knows of one part of the model."""
+def _page_data(name, seen):
+    """Returns what the page needs to show one kind of attention."""
     queries = seen.source_tokens if name == "encoder" else seen.target_tokens
     keys = seen.source_tokens
     if name == "decoder":
@@ -80,20 +81,20 @@ def _part(name, seen):
     if scores.ndim != 4 or scores.shape[-2:] != shape or not scores.size:
         raise ValueError(
             f"`seen.scores[{name!r}]` must have the shape (layers, heads, query, key), "
-            f"with (query, key) as many as the tokens, {shape}. "
+            f"where (query, key) are the numbers of tokens, {shape}. "
             f"Received: scores of shape {scores.shape}."
         )
-    if not ((scores >= 0) & (scores <= 1 + MARGIN)).all():
+    if not ((scores >= 0) & (scores <= 1 + TOLERANCE)).all():
         raise ValueError(
-            f"`seen.scores[{name!r}]` must be shares between 0 and 1. "
+            f"`seen.scores[{name!r}]` must be attention weights between 0 and 1. "
             f"Received: scores from {scores.min()} to {scores.max()}."
         )
-    title, looking, looked_at = PARTS[name]
+    title, query_heading, key_heading = ATTENTION_KINDS[name]
     return {
         "name": name,
         "title": f"{name}: {title}",
-        "looking": looking,
-        "looked_at": looked_at,
+        "query_heading": query_heading,
+        "key_heading": key_heading,
         "queries": {"words": words(queries), "direction": direction(queries)},
         "keys": {"words": words(keys), "direction": direction(keys)},
         "layers": np.rint(1000 * scores).astype(int).tolist(),  # thousandths

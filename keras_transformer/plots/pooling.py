@@ -1,4 +1,4 @@
-"""Attention pooled over a document: its words, shaded by what each had to say."""
+"""The words of a document, shaded by their weights in attention pooling."""
 
 from collections.abc import Sequence
 
@@ -13,28 +13,28 @@ from matplotlib.ticker import MaxNLocator
 
 from keras_transformer.plots.layout import direction, readable
 
-# Points.
-WIDTH, TALLEST, MARGIN, SCALE = 8 * 72, 14 * 72, 14, 54
-SIZES = (11, 9, 7, 5)  # of letters: the largest that is not too tall
-# Shares of the size of the letters.
-LINE, BOX, PADDING, GAP = 2.0, 1.6, 0.25, 0.2
+# In points.
+WIDTH, MAX_HEIGHT, MARGIN, SCALE_HEIGHT = 8 * 72, 14 * 72, 14, 54
+FONT_SIZES = (11, 9, 7, 5)  # The first that keeps to `MAX_HEIGHT` is used.
+# In multiples of the font size.
+LINE_HEIGHT, BOX_HEIGHT, PADDING, GAP = 2.0, 1.6, 0.25, 0.2
 
 
 def pooled_attention(tokens: Sequence[str], weights) -> Figure:
-    """Draws a text whose words are shaded by their shares of the attention.
+    """Draws a text with each word shaded by its attention weight.
 
-    It shows what `layers.AttentionPooling` reads in a document. Lines wrap; of a text
-    in a script that is read from right to left, so do the words.
+    It shows which words `layers.AttentionPooling` attends to in a document. Lines wrap.
+    Words run from right to left where the script does.
 
     Args:
         tokens: The tokens of the document, words or SentencePiece's subwords.
-        weights: Array or tensor of shape `(length,)`, the share of each token.
+        weights: Array or tensor of shape `(length,)`, the weight of each token.
 
     Returns:
-        A `matplotlib.figure.Figure`: the text, and the scale of its shades, from 0 on.
+        A `matplotlib.figure.Figure`: the text, and the scale of its shades from 0.
 
     Raises:
-        ValueError: If `weights` has another shape, or does not go with the tokens.
+        ValueError: If `weights` has another shape, or does not fit the tokens.
 
     Example:
         >>> tokens = ["a", "truly", "great", "film"]
@@ -45,8 +45,8 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
     weights = keras.ops.convert_to_numpy(weights).astype("float32")
     if weights.shape != (len(tokens),) or not weights.size:
         raise ValueError(
-            "`weights` must have the shape (length,), as many as the tokens, "
-            f"{len(tokens)}. Received: weights of shape {weights.shape}."
+            "`weights` must have the shape (length,), where length is the number of "
+            f"tokens, {len(tokens)}. Received: weights of shape {weights.shape}."
         )
     labels = readable(tokens)
     figure = Figure((WIDTH / 72, 1), dpi=72)  # a pixel is a point
@@ -54,34 +54,34 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
     style = {"family": labels.families, "parse_math": False, "ha": "center"}
     texts = [axes.text(0, 0, text, **style, va="center") for text in labels.texts]
     lengths = _lengths(figure, texts)
-    for size in SIZES:
+    for size in FONT_SIZES:
         places, num_lines = _flow([size * length for length in lengths], size)
-        height = size * LINE * num_lines + 2 * MARGIN + SCALE
-        if height <= TALLEST:
+        height = size * LINE_HEIGHT * num_lines + 2 * MARGIN + SCALE_HEIGHT
+        if height <= MAX_HEIGHT:
             break
     figure.set_size_inches(WIDTH / 72, height / 72)
     axes.set(xlim=(0, WIDTH), ylim=(0, height))
     axes.set_axis_off()
     shades = ScalarMappable(Normalize(0, weights.max() or 1), colormaps["Blues"])
-    leftward = direction(tokens) == "rtl"
+    is_rtl = direction(tokens) == "rtl"
     for text, weight, (start, width, line) in zip(texts, weights, places, strict=True):
-        x = WIDTH - start - width if leftward else start
-        y = height - MARGIN - size * LINE * (line + 0.5)
-        box = (x, y - size * BOX / 2), width, size * BOX
+        x = WIDTH - start - width if is_rtl else start
+        y = height - MARGIN - size * LINE_HEIGHT * (line + 0.5)
+        box = (x, y - size * BOX_HEIGHT / 2), width, size * BOX_HEIGHT
         axes.add_patch(Rectangle(*box, color=shades.to_rgba(weight), linewidth=0))
         text.set(position=(x + width / 2, y), fontsize=size)
         text.set_color("white" if shades.norm(weight) > 0.6 else "black")
     bar = figure.add_axes((0.3, 32 / height, 0.4, 8 / height))
-    few = MaxNLocator(4)  # small shares have long numbers
+    few = MaxNLocator(4)  # Small weights have long labels.
     scale = figure.colorbar(shades, bar, orientation="horizontal", ticks=few)
-    scale.set_label("share of attention", fontsize=9)
+    scale.set_label("attention weight", fontsize=9)
     scale.outline.set_color("0.8")
     bar.tick_params(labelsize=8)
     return figure
 
 
 def _lengths(figure, texts):
-    """Returns how long each text is, in sizes of its letters."""
+    """Returns the width of each text, in multiples of its font size."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     return [
         text.get_window_extent(renderer).width / text.get_fontsize() for text in texts
@@ -89,10 +89,10 @@ def _lengths(figure, texts):
 
 
 def _flow(widths, size):
-    """Sets boxes in lines.
+    """Breaks a row of boxes into lines.
 
     Returns:
-        Start, width and number of line of each box, and the number of lines.
+        Start, width and line number of each box, and the number of lines.
     """
     start, line, places = MARGIN, 0, []
     for width in widths:

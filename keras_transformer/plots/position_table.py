@@ -6,13 +6,13 @@ from matplotlib.figure import Figure
 
 
 def position_table(encoding) -> Figure:
-    """Draws positional encodings, a row for each position.
+    """Draws positional encodings as an image with a row for each position.
 
     Args:
         encoding: Array or tensor of shape `(length, encoding_dim)`.
 
     Returns:
-        A `matplotlib.figure.Figure`; what is white is 0.
+        A `matplotlib.figure.Figure`, in which 0 is white.
 
     Raises:
         ValueError: If `encoding` has another shape.
@@ -31,7 +31,7 @@ def position_table(encoding) -> Figure:
         )
     figure = Figure((8, 4.5), layout="constrained")
     axes = figure.add_subplot(xlabel="dimension", ylabel="position")
-    most = np.abs(encoding).max()
-    image = axes.imshow(encoding, "RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    limit = np.abs(encoding).max()
+    image = axes.imshow(encoding, "RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
     figure.colorbar(image, ax=axes, aspect=30, pad=0.02)
     return figure

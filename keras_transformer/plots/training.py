@@ -1,4 +1,4 @@
-"""A training in curves: its log, and the learning rate that it followed."""
+"""Curves of losses, metrics and learning rates in training."""
 
 import csv
 
@@ -6,26 +6,27 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogFormatter, MaxNLocator
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.plots.layout import grid
 
-NO_CURVES = ("epoch", "learning_rate", "seconds")
+NOT_DRAWN = ("epoch", "learning_rate", "seconds")
 
 
 def training_curves(log) -> Figure:
-    """Draws the loss and each metric of a training, epoch by epoch.
+    """Draws the loss and each metric of a training run, epoch by epoch.
 
     Args:
         log: Path of a run's `log.csv`, or of a file that Keras's `CSVLogger` wrote; or
-            the `History` that `model.fit` returns. What a `History` has of every nth
-            epoch only is taken to be of the epochs n, 2n and so on.
+            the `History` that `model.fit` returns. A metric that a `History` holds
+            only for every nth epoch is drawn at the epochs n, 2n and so on.
 
     Returns:
-        A `matplotlib.figure.Figure` with axes for the loss and for each metric, on
-        which training and validation can be compared.
+        A `matplotlib.figure.Figure` with axes for the loss and for each metric, which
+        compare training and validation.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no such log, or holds no epoch yet.
+        ValueError: If the file is not such a log, or holds no epoch yet.
 
     Example:
         >>> history = keras.callbacks.History()
@@ -35,7 +36,7 @@ def training_curves(log) -> Figure:
     """
     curves = _read_history(log) if hasattr(log, "history") else _read_csv(log)
     names = dict.fromkeys(name.removeprefix("val_") for name in curves)
-    names = [name for name in names if name not in NO_CURVES]
+    names = [name for name in names if name not in NOT_DRAWN]
     if not names:
         raise ValueError(f"`log` must hold an epoch. Received: log={log}.")
     rows, columns = grid(len(names), 3)
@@ -49,7 +50,7 @@ def training_curves(log) -> Figure:
             axes.plot(*curves[name], ".-", color="0.6", label="training")
         if f"val_{name}" in curves:
             axes.plot(*curves[f"val_{name}"], ".-", color="C0", label="validation")
-        if name == "perplexity":  # falls by orders of magnitude
+        if name == "perplexity":  # It falls by orders of magnitude.
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(LogFormatter())
             axes.yaxis.set_minor_formatter(LogFormatter())
@@ -64,24 +65,23 @@ def learning_rate(schedule, steps: int) -> Figure:
 
     Args:
         schedule: A `keras.optimizers.schedules.LearningRateSchedule`.
-        steps: How many steps.
+        steps: Number of training steps.
 
     Returns:
         A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: If `steps` is not positive.
+        ValueError: If `steps` is not a positive integer.
 
     Example:
         >>> schedule = kt.training.InverseSquareRootSchedule(512, warmup_steps=400)
         >>> kt.plots.learning_rate(schedule, steps=2000).axes[0].get_xlabel()
         'step'
     """
-    if steps < 1:
-        raise ValueError(f"`steps` must be positive. Received: steps={steps}.")
+    check_positive_integers(steps=steps)
     figure = Figure((7, 3.5), layout="constrained")
     axes = figure.add_subplot(xlabel="step", ylabel="learning rate")
-    # As many as can be told apart.
+    # A figure cannot show more points than 500.
     shown = np.unique(np.linspace(0, steps - 1, 500, dtype=int))
     axes.plot(shown, [float(schedule(int(step))) for step in shown])
     axes.set_ylim(bottom=0)
@@ -113,13 +113,13 @@ def _read_csv(path):
             try:
                 epoch = float(row["epoch"])
                 for name, cell in row.items():
-                    if cell not in ("", "NA"):  # as Keras writes what is not there
+                    if cell not in ("", "NA"):  # as Keras writes missing values
                         epochs, values = curves.setdefault(name, ([], []))
                         epochs.append(epoch)
                         values.append(float(cell))
             except (KeyError, TypeError, ValueError):
                 raise ValueError(
-                    f"{path}:{rows.line_num} is no epoch of a training. Name the "
+                    f"{path}:{rows.line_num} is not the log of an epoch. Name the "
                     "log.csv of a run."
                 ) from None
     return curves

@@ -1,4 +1,4 @@
-"""A translation, and what the model looked at while it wrote."""
+"""The attention weights of a translation."""
 
 import warnings
 from typing import NamedTuple
@@ -10,15 +10,16 @@ from matplotlib.figure import Figure
 from keras_transformer.decoding import Search
 from keras_transformer.plots.attention import attention_map
 from keras_transformer.translator import DEFAULT_SEARCH, Translator
+from keras_transformer.translator.batching import BatchingPolicy
 
 
 class AttendedTranslation(NamedTuple):
-    """A translation, and what the model looked at while it wrote.
+    """A translation with its attention weights.
 
     `source_tokens` and `target_tokens` are subwords, end symbol included. `scores`
-    are NumPy arrays of shape `(layers, heads, query, key)`: `"encoder"`, of source to
-    source; `"cross"`, of target to source; and `"decoder"`, of target to the tokens
-    that came before each, `["<s>", *target_tokens[:-1]]`.
+    holds NumPy arrays of attention weights, of shape `(layers, heads, query, key)`:
+    `"encoder"`, from source to source; `"cross"`, from target to source; and
+    `"decoder"`, from target to the decoder's inputs, `["<s>", *target_tokens[:-1]]`.
     """
 
     text: str
@@ -30,10 +31,10 @@ class AttendedTranslation(NamedTuple):
 def translation_attention(
     translator: Translator, text: str, search: Search = DEFAULT_SEARCH
 ) -> Figure:
-    """Translates a text and draws which source subwords each new one looked at.
+    """Translates a text and draws which source subwords each new one attended to.
 
-    It is the cross-attention of the last layer, averaged over its heads. For other
-    layers and heads, give the scores of `translate_with_attention` to `attention_map`.
+    It draws the cross-attention of the last layer, averaged over its heads. For other
+    layers and heads, pass the scores of `translate_with_attention` to `attention_map`.
 
     Args:
         translator: A `Translator`.
@@ -41,10 +42,10 @@ def translation_attention(
         search: A search of `keras_transformer.decoding`.
 
     Returns:
-        A `matplotlib.figure.Figure`, as of `attention_map`.
+        A `matplotlib.figure.Figure`, as `attention_map` returns it.
 
     Raises:
-        ValueError: If there is no word in `text`.
+        ValueError: If `text` is blank.
     """
     seen = translate_with_attention(translator, text, search)
     scores = seen.scores["cross"][-1].mean(axis=0)
@@ -57,24 +58,17 @@ def translation_attention(
 def translate_with_attention(
     translator: Translator, text: str, search: Search = DEFAULT_SEARCH
 ) -> AttendedTranslation:
-    """Translates a text as `translator.translate` does, and keeps the attention.
+    """Translates as `translator.translate` does, and keeps the attention weights.
 
-    Args:
-        translator: A `Translator`.
-        text: What to translate.
-        search: A search of `keras_transformer.decoding`.
+    Arguments and errors are those of `translation_attention`.
 
     Returns:
         An `AttendedTranslation`.
-
-    Raises:
-        ValueError: If there is no word in `text`.
     """
     model, target_tokenizer = translator.model, translator.target_tokenizer
-    words = text.encode("utf-8", "replace") if isinstance(text, str) else b""
-    source_ids, is_cut = translator.encode([words])
-    source_ids = source_ids.numpy()
-    if not source_ids.any():
+    encoded = text.encode("utf-8", "replace") if isinstance(text, str) else b""
+    source_ids, is_cut = translator.encode([encoded])
+    if not source_ids.numpy().any():
         raise ValueError(f"`text` must be a str with a word. Received: text={text!r}.")
     if is_cut[0]:
         warnings.warn(
@@ -82,17 +76,15 @@ def translate_with_attention(
             f"max_source_length={translator.max_source_length} subwords and was cut.",
             stacklevel=2,
         )
-    # Padded as `translate` pads it, so that what that compiled serves here too.
-    length = min(n for n in translator.padded_lengths() if n >= source_ids.shape[1])
-    padded_ids = np.pad(source_ids, ((0, 0), (0, length - source_ids.shape[1])))
-    limit = translator.max_target_length(length)
-    target_ids = model.generate(padded_ids, search, limit).ids[0, 0]
+    policy = BatchingPolicy(translator.max_source_length)
+    ((_, batch, target_length),) = policy.batches(source_ids, batch_size=1)
+    target_ids = model.generate(batch, search, target_length).ids[0, 0]
     target_ids = target_ids[target_ids != model.pad_id]
-    before = np.append(model.start_id, target_ids[:-1])
-    scores = model.attention_scores(source_ids, before[None])
+    inputs = np.append(model.start_id, target_ids[:-1])
+    scores = model.attention_scores(source_ids, inputs[None])
     return AttendedTranslation(
         text=target_tokenizer.detokenize(target_ids).numpy().decode("utf-8", "replace"),
-        source_tokens=translator.source_tokenizer.pieces(source_ids[0]),
+        source_tokens=translator.source_tokenizer.pieces(source_ids[0].numpy()),
         target_tokens=target_tokenizer.pieces(target_ids),
         scores={
             name: keras.ops.convert_to_numpy(each)[:, 0].astype("float32")

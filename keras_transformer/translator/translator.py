@@ -7,17 +7,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
+from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import encode_head
+from keras_transformer.translator.arguments import (
+    check_max_source_length,
+    check_serves_any_text,
+    check_tokenizers_fit,
+    list_of_texts,
+)
+from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
+from keras_transformer.translator.formats import find_format
 from keras_transformer.translator.saving import read_translator, save_translator
 
 DEFAULT_SEARCH = BeamSearch(4)
-SHORTEST_PADDED_LENGTH = 16
 BLANK = r"[\s\p{Z}]*"
 
 
@@ -31,18 +38,16 @@ class Translation(NamedTuple):
 class Translator:
     """Translates text with a trained model.
 
-    A source is padded to the next power of two, from 16 subwords on, and its
-    translation is at most twice as long. So what a text is translated to depends
-    on nothing but that text, and few shapes are ever compiled, whatever texts
-    come.
+    The translation of a text does not depend on the other texts of a call, and few
+    shapes are compiled, whatever the texts: see `BatchingPolicy`.
 
     Args:
         model: A trained `Transformer`.
         source_tokenizer: Tokenizer of the language to translate from.
-        target_tokenizer: Tokenizer of the language to translate to; the same one
-            unless given.
-        max_source_length: Subwords of a text, end symbol included, that are read;
-            what is longer is cut.
+        target_tokenizer: Tokenizer of the language to translate to; by default the
+            same one.
+        max_source_length: The most subwords of a text that are read, end symbol
+            included; longer texts are cut.
 
     Raises:
         ValueError: If a tokenizer does not fit the model, or `max_source_length` is
@@ -66,14 +71,10 @@ class Translator:
         target_tokenizer: SubwordTokenizer | None = None,
         max_source_length: int = 128,
     ):
-        if not isinstance(max_source_length, int) or max_source_length < 2:
-            raise ValueError(
-                "`max_source_length` must be an integer of at least 2, a subword and "
-                f"its end symbol. Received: max_source_length={max_source_length!r}."
-            )
         if target_tokenizer is None:
             target_tokenizer = source_tokenizer
-        _check_fit(model, source_tokenizer, target_tokenizer)
+        check_max_source_length(max_source_length)
+        check_tokenizers_fit(model, source_tokenizer, target_tokenizer)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
@@ -86,24 +87,24 @@ class Translator:
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[str]:
-        """Translates texts, which may be many, and returns them in their order.
+        """Translates a list of texts of any length.
 
-        Texts of about the same length are translated together. An empty text, or
-        one of white space only, has an empty translation.
+        Texts of similar length are translated together. The translation of an empty
+        text, or of one with only white space, is empty.
 
         Args:
             texts: What to translate, a list of str.
             search: A search of `keras_transformer.decoding`.
-            batch_size: Texts that are translated at once.
-            max_length: Subwords of a translation at most, end symbol included; by
+            batch_size: Number of texts that are translated at once.
+            max_length: The most subwords of a translation, end symbol included; by
                 default twice the padded length of its source.
 
         Returns:
-            The best translation of each text.
+            The best translation of each text, in the order of the texts.
 
         Raises:
-            ValueError: If `texts` is not a list of str, or `search` forces a prefix
-                for each of them: texts are sorted.
+            ValueError: If `texts` is not a list of str, or if `search` forces a
+                different prefix for each text, since texts are sorted.
         """
         found = self.translate_n_best(texts, search, batch_size, max_length)
         return [translations[0].text for translations in found]
@@ -115,35 +116,24 @@ class Translator:
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[list[Translation]]:
-        """Translates texts as `translate` does, but returns all that was found.
+        """Translates as `translate` does, and returns every hypothesis with its score.
 
-        Args:
-            texts: What to translate, a list of str.
-            search: A search of `keras_transformer.decoding`; its `num_hypotheses`
-                says how many translations to return of each text.
-            batch_size: Texts that are translated at once.
-            max_length: As in `translate`.
+        Arguments and errors are those of `translate`. The `num_hypotheses` of `search`
+        is the number of translations of each text.
 
         Returns:
-            For each text a list of `Translation`, the best first. A score of minus
-            infinity marks a place for which nothing was found; those of an empty
-            text are 0.
-
-        Raises:
-            ValueError: As `translate` does.
+            For each text a list of `Translation`, best first. A score of minus infinity
+            means that the search found fewer hypotheses; a blank text scores 0.
         """
         check_serves_any_text(search)
-        texts = _list_of_texts(texts)
-        if batch_size < 1:
-            raise ValueError(
-                "`batch_size` must be a positive integer. "
-                f"Received: batch_size={batch_size}."
-            )
+        check_positive_integers(batch_size=batch_size)
+        texts = list_of_texts(texts)
         if not texts:
             return []
-        # A lone surrogate, of which UTF-8 knows nothing, becomes a question mark.
-        ids, is_cut = self.encode([text.encode("utf-8", "replace") for text in texts])
-        ids, is_cut = ids.numpy(), is_cut.numpy()
+        # UTF-8 cannot encode a lone surrogate, which becomes a question mark.
+        encoded = [text.encode("utf-8", "replace") for text in texts]
+        source_ids, is_cut = self.encode(encoded)
+        is_cut = is_cut.numpy()
         if is_cut.any():
             warnings.warn(
                 f"{is_cut.sum()} of {len(texts)} texts are longer than "
@@ -152,15 +142,11 @@ class Translator:
                 stacklevel=2,
             )
         found = [[Translation("", 0.0)] * search.num_hypotheses for _ in texts]
-        # Few texts do not fill up a batch; beyond that all batches are of one size.
-        batch_size = min(batch_size, 1 << (len(texts) - 1).bit_length())
-        for rows, batch in _batches(ids, self.padded_lengths(), batch_size):
-            limit = max_length
-            if limit is None:
-                limit = self.max_target_length(batch.shape[1])
-            hypotheses = self.model.generate(batch, search, limit)
+        policy = BatchingPolicy(self.max_source_length, max_length)
+        for rows, batch, target_length in policy.batches(source_ids, batch_size):
+            hypotheses = self.model.generate(batch, search, target_length)
             translations = self._translations(hypotheses)
-            # What fills up a batch comes last, and no row is left for it.
+            # Copies that fill up the batch come last, beyond `rows`.
             for row, best_first in zip(rows, translations, strict=False):
                 found[row] = best_first
         return found
@@ -175,13 +161,8 @@ class Translator:
     ) -> Iterator[str]:
         """Translates line by line, in memory that does not grow with the text.
 
-        Args:
-            lines: Any iterable of str, such as an open file.
-            search: A search of `keras_transformer.decoding`.
-            batch_size: Texts that are translated at once.
-            max_length: As in `translate`.
-            chunk_size: Lines that are read before the first translation appears,
-                and sorted by length.
+        `lines` is any iterable of str, such as an open file. `chunk_size` of them are
+        read and sorted by length at once. The other arguments are those of `translate`.
 
         Yields:
             The translations, in the order of the lines.
@@ -196,11 +177,12 @@ class Translator:
         search: Search = DEFAULT_SEARCH,
         max_length: int | None = None,
         jit_compile: bool = False,
+        format: str = "saved_model",
     ) -> Path:
-        """Writes a SavedModel that TensorFlow Serving translates with.
+        """Writes a SavedModel for TensorFlow Serving.
 
-        It holds tokenizers, model and search, and needs nothing of this package. Its
-        signatures take a batch of any size, of texts of any lengths:
+        It holds tokenizers, model and search, and runs without this package. Its
+        signatures take any number of texts, of any length:
 
         | Signature | Inputs | Outputs |
         | --- | --- | --- |
@@ -209,81 +191,69 @@ class Translator:
         | `translate_ids` | `source_ids` | `ids`, `score` |
         | `score` | `text`, `target` | `log_probability`, `tokens` |
 
-        All are of shape `(batch,)`, except for `translations` and `scores`, `(batch,
-        num_hypotheses)`, and for ids, `(batch, length)`, which have end symbols and
-        are padded with 0. Texts that are too long are cut, as `translate` cuts them;
-        a target is cut at twice `max_source_length`, or at `max_length`.
+        All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
+        num_hypotheses)`, and ids, `(batch, length)`, which include end symbols and are
+        padded with 0. Texts that are too long are cut, as in `translate`; a target is
+        cut at `max_length`, or at twice `max_source_length`.
 
-        The folder appears under its name when it is complete. It holds requests to
-        warm a server up, and the settings of this export in
+        The folder appears under its name once it is complete. It includes warm-up
+        requests for the server, and the settings of this export in
         `assets.extra/translator.json`.
 
         Args:
             path: Folder of the new version, such as `saved_models/en-de/1`.
-            search: The search that it translates with; its `num_hypotheses` says how
-                many translations `translate_n_best` returns.
+            search: As in `translate`; it must have a seed if it draws.
             max_length: As in `translate`.
-            jit_compile: Whether XLA compiles the search where it is served: faster,
-                once it is compiled, for some seconds, at the first request of each
-                length and size of batch. Batches are filled up to a power of two.
-                The server's TensorFlow must have XLA for its device. What is exported
-                where there is no GPU takes large batches in two halves side by side,
-                which is no help to a server that has one.
+            jit_compile: Whether the server compiles the search with XLA. It is faster
+                then, except for the first request of each length and batch size (a
+                power of two), which takes some seconds. The server's TensorFlow must
+                have XLA for its device. For a server with a GPU, export on a machine
+                with a GPU; otherwise large batches are searched in two halves.
+            format: Name of a registered format.
 
         Returns:
             The path.
 
         Raises:
-            FileExistsError: If there is something at `path`.
-            ValueError: If `search` draws without a seed, or forces a prefix for each
-                text of a batch.
+            FileExistsError: If `path` exists.
+            ValueError: If `format` is unknown, or if `search` draws without a seed or
+                forces a different prefix for each text.
         """
-        from keras_transformer.serving.saved_model import (
-            export_translator,  # which needs this
-        )
-
-        return export_translator(self, path, search, max_length, jit_compile)
+        exporter = find_format(format)
+        return exporter(self, path, search, max_length, jit_compile=jit_compile)
 
     def encode(self, texts):
-        """Returns texts as the model reads them: subwords, end symbol, padding.
-
-        These are TensorFlow ops, which an export runs too.
+        """Returns texts as the model reads them, with TensorFlow ops only.
 
         Args:
             texts: List of str or bytes, or string tensor of shape `(batch,)`.
 
         Returns:
-            Ids, int32 of shape `(batch, length)`, all padding where a text is blank,
-            and a boolean tensor of shape `(batch,)`: which texts were cut.
+            Subwords, end symbols and padding, int32 of shape `(batch, length)`, all
+            padding where a text is blank; and which texts were cut, boolean of shape
+            `(batch,)`.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         tokenizer = self.source_tokenizer
         ids, is_cut = encode_head(texts, tokenizer, self.max_source_length)
-        has_subwords = (ids != tokenizer.end_id) & (ids != tokenizer.pad_id)
         is_blank = tf.strings.regex_full_match(texts, BLANK)
-        is_blank |= ~tf.reduce_any(has_subwords, axis=1)
+        is_blank |= unpadded_lengths(ids) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
 
     def padded_lengths(self) -> list[int]:
-        """Returns the few lengths that sources are padded to, rising."""
-        lengths = [min(SHORTEST_PADDED_LENGTH, self.max_source_length)]
-        while lengths[-1] < self.max_source_length:
-            lengths.append(min(2 * lengths[-1], self.max_source_length))
-        return lengths
+        """Returns the lengths that sources are padded to, in ascending order."""
+        return BatchingPolicy(self.max_source_length).source_lengths
 
     def max_target_length(self, padded_length: int) -> int:
-        """Returns how long translations of sources padded to a length may be."""
-        return 2 * padded_length
+        """Returns the longest translation of sources of a padded length."""
+        return BatchingPolicy(self.max_source_length).target_length(padded_length)
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes the translator to a folder, which is made or added to.
+        """Writes the translator to a folder, which may exist.
 
-        The folder then holds `model.keras`, without the state of an optimizer;
-        `source.model` and `target.model`, or one `shared.model`; and
-        `translator.json`. They appear together, once all of them are written.
-
-        Args:
-            folder: Where to write. What else it holds stays.
+        The folder then holds `model.keras`, without optimizer state; `source.model`
+        and `target.model`, or one `shared.model`; and `translator.json`. They appear
+        together, once all are written. Other files in the folder stay.
         """
         save_translator(self, folder)
 
@@ -292,12 +262,12 @@ class Translator:
         """Reads a translator that `save` wrote.
 
         Raises:
-            FileNotFoundError: If the folder holds no translator, or not all of it.
-            ValueError: If a file of it is damaged, or they do not go together.
+            FileNotFoundError: If the folder holds no translator, or a file is missing.
+            ValueError: If a file is damaged, or the files do not fit each other.
         """
-        parts = read_translator(folder)
+        arguments = read_translator(folder)
         try:
-            return cls(*parts)
+            return cls(*arguments)
         except ValueError as error:
             raise ValueError(f"{folder} cannot be loaded. {error}") from None
 
@@ -310,71 +280,3 @@ class Translator:
             ]
             for best_first in zip(texts, hypotheses.scores, strict=True)
         ]
-
-
-def check_serves_any_text(search: Search):
-    """Raises `ValueError` if a search is meant for the texts of one batch alone."""
-    for processor in search.processors:
-        if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
-            raise ValueError(
-                "`search` must force one prefix for all texts, which are sorted. "
-                f"Received: prefixes for {processor.num_sequences} texts. Translate "
-                "each text with a search of its own, or call `model.generate`."
-            )
-
-
-def _batches(ids, padded_lengths, batch_size):
-    """Yields `(rows, ids of the rows)`, the shortest first, without rows of padding.
-
-    All batches have `batch_size` rows: copies of its own rows fill up the last one of
-    each length, since they take no more steps than it does.
-    """
-    lengths = np.count_nonzero(ids, axis=1)
-    ids = np.pad(ids, ((0, 0), (0, padded_lengths[-1] - ids.shape[1])))
-    order = np.argsort(lengths, kind="stable")
-    order = order[lengths[order] > 0]
-    for length in padded_lengths:
-        fits = lengths[order] <= length
-        for start in range(0, fits.sum(), batch_size):
-            rows = order[fits][start : start + batch_size]
-            yield rows, ids[np.resize(rows, batch_size), :length]
-        order = order[~fits]
-
-
-def _list_of_texts(texts):
-    is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
-    texts = [texts] if is_single else list(texts)
-    for index, text in enumerate(texts):
-        if is_single or not isinstance(text, str):
-            place = "texts" if is_single else f"texts[{index}]"
-            raise ValueError(
-                "`texts` must be a list of str. "
-                f"Received: {place} of type {type(text).__name__}."
-            )
-    return texts
-
-
-def _check_fit(model, source_tokenizer, target_tokenizer):
-    if not isinstance(model, Transformer):
-        raise ValueError(
-            f"`model` must be a Transformer. Received: a {type(model).__name__}."
-        )
-    config = model.get_config()
-    source_size = config["source_vocabulary_size"]
-    target_size = config["target_vocabulary_size"] or source_size
-    for side, size, tokenizer in (
-        ("source", source_size, source_tokenizer),
-        ("target", target_size, target_tokenizer),
-    ):
-        if tokenizer.vocabulary_size != size:
-            raise ValueError(
-                f"`{side}_tokenizer` must have the model's {side} vocabulary of {size} "
-                f"subwords. Received: one of {tokenizer.vocabulary_size} subwords."
-            )
-    for name in ("pad_id", "start_id", "end_id"):
-        if getattr(model, name) != getattr(target_tokenizer, name):
-            raise ValueError(
-                f"`model` must have the {name} of its tokenizers, "
-                f"{getattr(target_tokenizer, name)}. "
-                f"Received: {name}={getattr(model, name)}."
-            )

@@ -61,7 +61,7 @@ def test_a_schedule_of_no_steps_is_reported_in_one_line(tmp_path, steps):
     result = plot("schedule", "--steps", steps, "-o", tmp_path / "out.png")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: `steps` must be positive. Received: steps={steps}.\n"
+        f"Error: `steps` must be a positive integer. Received: steps={steps}.\n"
     )
 
 

@@ -121,7 +121,7 @@ def test_scores_of_nothing_but_zeros_are_drawn_as_zeros():
 
 @pytest.mark.parametrize("shape", [(5, 3), (3,), (3, 7), (2, 5, 3), (1, 1, 1, 3, 5)])
 def test_scores_that_do_not_go_with_the_tokens_are_refused(shape):
-    with pytest.raises(ValueError, match=r"as the tokens, \(3, 5\). Received: scores "):
+    with pytest.raises(ValueError, match=r"of tokens, \(3, 5\). Received: scores "):
         plots.attention_map(QUERIES, KEYS, np.zeros(shape))
 
 
@@ -130,7 +130,7 @@ def test_a_map_without_tokens_is_refused():
         plots.attention_map([], KEYS, np.zeros((0, 5)))
 
 
-def test_subwords_are_labelled_as_parts_of_words():
+def test_subwords_are_labelled_as_pieces_of_words():
     tokens = ["\u2581bi", "ke", "s", ".", "\u2581", "\u2581a\u2581b", "</s>"]
     shown = ["bi", "·ke", "·s", ".", "\u2423", "a b", "</s>"]
     assert labels(map_of(tokens).axes[0].yaxis) == shown
@@ -320,13 +320,13 @@ def test_a_log_without_an_epoch_is_refused(log, text):
 @pytest.mark.parametrize("row", ["2,low", "2,5,7", "two,5", "2"])
 def test_a_faulty_row_of_a_log_is_named(log, row):
     log.write_text(f"epoch,loss\n1,7\n{row}\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"log.csv:3 is no epoch of a training"):
+    with pytest.raises(ValueError, match=r"log.csv:3 is not the log of an epoch"):
         plots.training_curves(log)
 
 
 def test_a_table_without_epochs_is_refused(log):
     log.write_text("loss\n7\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"log.csv:2 is no epoch of a training"):
+    with pytest.raises(ValueError, match=r"log.csv:2 is not the log of an epoch"):
         plots.training_curves(log)
 
 
@@ -345,7 +345,9 @@ def test_a_learning_rate_is_drawn_from_the_first_step_to_the_last(steps):
 
 
 def test_a_learning_rate_of_no_steps_is_refused():
-    with pytest.raises(ValueError, match="`steps` must be positive. Received: steps=0"):
+    with pytest.raises(
+        ValueError, match="must be a positive integer. Received: steps=0"
+    ):
         plots.learning_rate(InverseSquareRootSchedule(13), steps=0)
 
 

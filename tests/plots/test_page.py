@@ -70,11 +70,11 @@ def browse(tmp_path_factory):
 
 
 def shown_keys(dom):
-    """Returns each word that is looked at, its shade, and its share in words."""
-    pattern = r'style="--share: ([\d.]+);"><bdi>(.*?)</bdi><small>(\d+)%</small>'
+    """Returns each word that is attended to, its shade, and its percentage."""
+    pattern = r'style="--weight: ([\d.]+);"><bdi>(.*?)</bdi><small>(\d+)%</small>'
     return [
-        (html.unescape(word), float(share), int(percent))
-        for share, word, percent in re.findall(pattern, dom)
+        (html.unescape(word), float(weight), int(percent))
+        for weight, word, percent in re.findall(pattern, dom)
     ]
 
 
@@ -82,22 +82,22 @@ def summary(dom):
     return re.sub("<.*?>", "", re.search(r'id="summary".*?>(.*)</p>', dom)[1])
 
 
-def assert_shows(dom, words, shares):
+def assert_shows(dom, words, weights):
     keys = shown_keys(dom)
     assert [word for word, _, _ in keys] == words
-    np.testing.assert_allclose([share for _, share, _ in keys], shares, atol=5.1e-4)
+    np.testing.assert_allclose([weight for _, weight, _ in keys], weights, atol=5.1e-4)
     percents = [percent for _, _, percent in keys]
-    np.testing.assert_allclose(percents, 100 * shares, atol=0.56)
+    np.testing.assert_allclose(percents, 100 * weights, atol=0.56)
 
 
 def test_a_page_opens_with_the_mean_of_the_last_cross_attention(browse):
     seen = attended()
     dom = browse(attention_html(seen))
-    shares = seen.scores["cross"][-1].mean(axis=0)[0]
-    assert_shows(dom, SOURCE_WORDS, shares)
-    best = [SOURCE_WORDS[key] for key in np.argsort(-shares)[:3]]
+    weights = seen.scores["cross"][-1].mean(axis=0)[0]
+    assert_shows(dom, SOURCE_WORDS, weights)
+    best = [SOURCE_WORDS[key] for key in np.argsort(-weights)[:3]]
     named = re.fullmatch(
-        r"Layer 1, mean: Hund looked most at (.+) \(\d+%\), (.+) \(\d+%\), "
+        r"Layer 1, mean: Hund attended most to (.+) \(\d+%\), (.+) \(\d+%\), "
         r"(.+) \(\d+%\)\.",
         html.unescape(summary(dom)),
     )
@@ -105,28 +105,28 @@ def test_a_page_opens_with_the_mean_of_the_last_cross_attention(browse):
 
 
 @pytest.mark.parametrize(
-    ("part", "layer", "head", "word", "keys"),
+    ("kind", "layer", "head", "word", "keys"),
     [
         ("cross", 1, 2, 2, SOURCE_WORDS),
         ("encoder", 0, 1, 4, SOURCE_WORDS),
         ("decoder", 1, 0, 1, ["<s>", "Hund", "."]),
     ],
 )
-def test_a_link_picks_part_layer_head_and_word(browse, part, layer, head, word, keys):
+def test_a_link_chooses_kind_layer_head_and_word(browse, kind, layer, head, word, keys):
     seen = attended()
-    link = f"part={part}&layer={layer}&head={head}&word={word}"
+    link = f"part={kind}&layer={layer}&head={head}&word={word}"
     dom = browse(attention_html(seen), link)
-    assert_shows(dom, keys, seen.scores[part][layer, head, word])
+    assert_shows(dom, keys, seen.scores[kind][layer, head, word])
     assert f"Layer {layer}, head {head}: " in summary(dom)
 
 
-def test_what_is_picked_by_hand_is_shown_and_can_be_linked_to(browse):
+def test_what_is_chosen_by_hand_is_shown_and_can_be_linked_to(browse):
     seen = attended()
     dom = browse(
         attention_html(seen),
         script="""
         const all = (name) => document.querySelectorAll(`input[name=${name}]`);
-        all("part")[1].click();
+        all("kind")[1].click();
         document.querySelector("input[aria-label='layer 0, head 2']").click();
         all("word")[3].click();
         document.body.append(element("p", {id: "link"}, location.hash));
@@ -190,23 +190,23 @@ def test_a_page_keeps_any_text(text):
     assert page.isascii()
     data = data_of(page)
     assert data["text"] == text
-    assert data["parts"][0]["queries"]["words"] == [text]
+    assert data["kinds"][0]["queries"]["words"] == [text]
 
 
-def test_a_page_holds_every_share():
+def test_a_page_holds_every_weight():
     seen = attended()
-    for part in data_of(attention_html(seen))["parts"]:
-        shares = np.array(part["layers"]) / 1000
-        np.testing.assert_allclose(shares, seen.scores[part["name"]], atol=5.1e-4)
+    for kind in data_of(attention_html(seen))["kinds"]:
+        weights = np.array(kind["layers"]) / 1000
+        np.testing.assert_allclose(weights, seen.scores[kind["name"]], atol=5.1e-4)
 
 
-def test_a_page_shows_the_parts_that_there_are():
+def test_a_page_shows_the_kinds_that_there_are():
     seen = attended()
     seen = seen._replace(scores={"decoder": seen.scores["decoder"]})
-    (part,) = data_of(attention_html(seen))["parts"]
-    assert part["name"] == "decoder"
-    assert part["queries"]["words"] == TARGET_WORDS
-    assert part["keys"]["words"] == ["<s>", *TARGET_WORDS[:-1]]
+    (kind,) = data_of(attention_html(seen))["kinds"]
+    assert kind["name"] == "decoder"
+    assert kind["queries"]["words"] == TARGET_WORDS
+    assert kind["keys"]["words"] == ["<s>", *TARGET_WORDS[:-1]]
 
 
 @pytest.mark.parametrize(
@@ -215,16 +215,16 @@ def test_a_page_shows_the_parts_that_there_are():
 )
 def test_words_stand_in_the_direction_of_their_script(token, direction):
     seen = attended(target=["\u2581" + token, "</s>"])
-    cross, _, decoder = data_of(attention_html(seen))["parts"]
+    cross, _, decoder = data_of(attention_html(seen))["kinds"]
     assert cross["queries"]["direction"] == direction
     assert decoder["keys"]["direction"] == direction
     assert cross["keys"]["direction"] == "ltr"
 
 
-@pytest.mark.parametrize("part", ["cross", "decoder"])
+@pytest.mark.parametrize("kind", ["cross", "decoder"])
 @pytest.mark.parametrize("source", [SOURCE, HEBREW], ids=["ltr", "rtl"])
 @pytest.mark.parametrize("target", [TARGET, ARABIC], ids=["ltr", "rtl"])
-def test_maps_are_laid_out_as_what_was_looked_at_is_read(browse, source, target, part):
+def test_columns_of_maps_follow_the_direction_of_the_keys(browse, source, target, kind):
     seen = attended(source, target)
     script = """
         const map = document.querySelector("canvas");
@@ -232,19 +232,19 @@ def test_maps_are_laid_out_as_what_was_looked_at_is_read(browse, source, target,
         const opacities = pixels.data.filter((_, index) => index % 4 === 3);
         document.body.append(element("p", {id: "opacities"}, opacities.join(" ")));
         """
-    dom = browse(attention_html(seen), f"part={part}", script)
+    dom = browse(attention_html(seen), f"part={kind}", script)
     shown = re.search(r'id="opacities">(.*?)</p>', dom)[1].split()
-    scores = seen.scores[part][0, 0]
-    keys = source if part == "cross" else target
+    scores = seen.scores[kind][0, 0]
+    keys = source if kind == "cross" else target
     drawn = scores[:, ::-1] if keys in (HEBREW, ARABIC) else scores
     shown = np.reshape(shown, scores.shape).astype("float32") / 255
     np.testing.assert_allclose(shown, np.sqrt(drawn), 0, 0.03)
 
 
 @pytest.mark.parametrize("names", [(), ("self",), ("cross", "self")])
-def test_parts_that_no_translation_has_are_refused(names):
+def test_kinds_that_no_translation_has_are_refused(names):
     scores = {name: np.ones((1, 1, 3, 5)) / 5 for name in names}
-    with pytest.raises(ValueError, match=r"must be of some of the parts .* Received:"):
+    with pytest.raises(ValueError, match=r"must hold some of the kinds .* Received:"):
         attention_html(attended()._replace(scores=scores))
 
 
@@ -256,8 +256,10 @@ def test_scores_that_do_not_go_with_the_tokens_are_refused(shape):
 
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, np.nan])
-def test_scores_that_are_no_shares_are_refused(score):
+def test_scores_that_are_no_attention_weights_are_refused(score):
     seen = attended()
     seen.scores["encoder"][1, 2, 3, 4] = score
-    with pytest.raises(ValueError, match="must be shares between 0 and 1. Received:"):
+    with pytest.raises(
+        ValueError, match="be attention weights between 0 and 1. Received:"
+    ):
         attention_html(seen)

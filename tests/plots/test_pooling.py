@@ -22,7 +22,7 @@ def render(figure):
     figure.savefig(io.BytesIO(), format="png")
 
 
-def test_each_word_has_the_shade_of_its_share():
+def test_each_word_has_the_shade_of_its_weight():
     figure = pooled_attention(TOKENS, WEIGHTS)
     text, scale = figure.axes
     assert [each.get_text() for each in text.texts] == [
@@ -103,7 +103,7 @@ def test_weights_of_nothing_but_zeros_have_no_shade():
 
 @pytest.mark.parametrize("shape", [(3,), (1, 5), (5, 1), ()])
 def test_weights_that_do_not_go_with_the_tokens_are_refused(shape):
-    with pytest.raises(ValueError, match=r"as the tokens, 5. Received: weights of sha"):
+    with pytest.raises(ValueError, match=r"of tokens, 5. Received: weights of sha"):
         pooled_attention(TOKENS, np.zeros(shape))
 
 

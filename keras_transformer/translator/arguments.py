@@ -1,0 +1,67 @@
+"""Checks of what a `Translator` is made of and asked to do."""
+
+from collections.abc import Iterable
+
+from keras_transformer.decoding import ForcedPrefix, Search
+from keras_transformer.models import Transformer
+
+
+def check_serves_any_text(search: Search) -> None:
+    """Raises `ValueError` if a search has settings for each text of one batch."""
+    for processor in search.processors:
+        if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
+            raise ValueError(
+                "`search` must force one prefix for all texts, because texts are "
+                f"sorted. Received: prefixes for {processor.num_sequences} texts. "
+                "Translate each text with its own search, or call `model.generate`."
+            )
+
+
+def check_max_source_length(max_source_length: int) -> None:
+    """Raises `ValueError` unless a subword and its end symbol fit."""
+    if not isinstance(max_source_length, int) or max_source_length < 2:
+        raise ValueError(
+            "`max_source_length` must be an integer of at least 2, for a subword and "
+            f"its end symbol. Received: max_source_length={max_source_length!r}."
+        )
+
+
+def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
+    """Raises `ValueError` unless a `Transformer` has the tokenizers' vocabularies."""
+    if not isinstance(model, Transformer):
+        raise ValueError(
+            f"`model` must be a Transformer. Received: a {type(model).__name__}."
+        )
+    config = model.get_config()
+    source_size = config["source_vocabulary_size"]
+    target_size = config["target_vocabulary_size"] or source_size
+    for side, size, tokenizer in (
+        ("source", source_size, source_tokenizer),
+        ("target", target_size, target_tokenizer),
+    ):
+        if tokenizer.vocabulary_size != size:
+            raise ValueError(
+                f"`{side}_tokenizer` must have the model's {side} vocabulary of {size} "
+                f"subwords. Received: one of {tokenizer.vocabulary_size} subwords."
+            )
+    for name in ("pad_id", "start_id", "end_id"):
+        if getattr(model, name) != getattr(target_tokenizer, name):
+            raise ValueError(
+                f"`model` must have the {name} of its tokenizers, "
+                f"{getattr(target_tokenizer, name)}. "
+                f"Received: {name}={getattr(model, name)}."
+            )
+
+
+def list_of_texts(texts: Iterable[str]) -> list[str]:
+    """Returns texts as a list; raises `ValueError` unless each of them is a str."""
+    is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
+    texts = [texts] if is_single else list(texts)
+    for index, text in enumerate(texts):
+        if is_single or not isinstance(text, str):
+            place = "texts" if is_single else f"texts[{index}]"
+            raise ValueError(
+                "`texts` must be a list of str. "
+                f"Received: {place} of type {type(text).__name__}."
+            )
+    return texts

@@ -1,0 +1,101 @@
+"""How source ids are batched: padded lengths, groups, and copies that fill a batch."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.text import SubwordTokenizer
+
+MIN_PADDED_LENGTH = 16
+
+
+class BatchingPolicy:
+    """Decides which sources are searched together, and in which shapes.
+
+    A source is padded to the next power of two, from 16 subwords on. A batch holds
+    sources of one padded length, which also limits their translations. So the
+    translation of a text depends on that text alone, and few shapes are compiled.
+
+    `Translator.translate` takes `batches`; an export uses the rest of this module,
+    which consists of TensorFlow ops, inside its graph.
+
+    Args:
+        max_source_length: Length of the longest source, end symbol included.
+        max_length: Length of the longest translation; by default twice the padded
+            length of its source.
+    """
+
+    def __init__(self, max_source_length: int, max_length: int | None = None):
+        self.source_lengths = [min(MIN_PADDED_LENGTH, max_source_length)]
+        while (length := self.source_lengths[-1]) < max_source_length:
+            self.source_lengths.append(min(2 * length, max_source_length))
+        self.max_length = max_length
+
+    def target_length(self, source_length: int) -> int:
+        """Returns the longest translation of sources of a padded length."""
+        return 2 * source_length if self.max_length is None else self.max_length
+
+    def group_of(self, source_ids):
+        """Returns the index in `source_lengths` of each source's padded length.
+
+        For a blank source it is the number of `source_lengths`.
+        """
+        lengths = unpadded_lengths(source_ids)
+        groups = tf.searchsorted(self.source_lengths, lengths)
+        return tf.where(lengths > 0, groups, len(self.source_lengths))
+
+    def batches(
+        self, source_ids, batch_size: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+        """Splits sources into batches of one size, the shortest first.
+
+        Blank sources are left out. The last batch of each padded length is filled up
+        with copies of its own rows. If there are few sources, batches are smaller.
+
+        Yields:
+            `(rows, batch, target_length)`: the rows of `source_ids` in the batch; their
+            ids, of shape `(batch_size, padded_length)`, copies last; and the length of
+            the longest translation.
+        """
+        batch_size = min(batch_size, int(next_power_of_two(len(source_ids))))
+        order = np.argsort(unpadded_lengths(source_ids).numpy(), kind="stable")
+        groups = self.group_of(source_ids).numpy()[order]
+        for group, length in enumerate(self.source_lengths):
+            in_group = order[groups == group]
+            for start in range(0, len(in_group), batch_size):
+                rows = in_group[start : start + batch_size]
+                batch = fill_up(pad(tf.gather(source_ids, rows), length), batch_size)
+                yield rows, batch.numpy(), self.target_length(length)
+
+
+def unpadded_lengths(source_ids):
+    """Returns the length of each row up to its last id that is no padding.
+
+    A blank row, which has no ids but padding and end symbols, has length 0.
+    """
+    is_pad = source_ids == SubwordTokenizer.pad_id
+    is_blank = tf.reduce_all(is_pad | (source_ids == SubwordTokenizer.end_id), axis=1)
+    ends = tf.range(1, tf.shape(source_ids)[1] + 1)
+    ends = tf.where(is_pad | is_blank[:, None], 0, ends)
+    # The additional zero is the largest of a row without ids.
+    return tf.reduce_max(tf.pad(ends, [[0, 0], [0, 1]]), axis=1)
+
+
+def pad(source_ids, length: int):
+    """Pads rows to a length, or removes the padding beyond it."""
+    return tf.pad(source_ids, [[0, 0], [0, length]])[:, :length]
+
+
+def fill_up(source_ids, num_rows):
+    """Repeats the rows until there are `num_rows`.
+
+    A copy ends when its original does, so no search takes more steps because of it.
+    """
+    return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
+
+
+def next_power_of_two(count):
+    """Returns the smallest power of two that is at least `count`, a scalar tensor."""
+    powers = 2 ** tf.range(31)
+    return powers[tf.math.count_nonzero(powers < count)]

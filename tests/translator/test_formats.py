@@ -1,0 +1,47 @@
+import subprocess
+import sys
+
+import pytest
+from serving.tiny_translator import make_translator
+
+import keras_transformer as kt
+from keras_transformer.serving import export_translator
+from keras_transformer.translator import formats
+
+
+def test_the_saved_model_is_a_format():
+    assert formats.find_format("saved_model") is export_translator
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path):
+    with pytest.raises(
+        ValueError, match="must be one of 'saved_model'. Received: format='onnx'"
+    ):
+        make_translator().export(tmp_path / "1", format="onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_translator_is_exported_by_the_format_that_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(formats, "_EXPORTERS", {})  # so that "calls" is forgotten
+
+    @formats.register_format("calls")
+    def export(*arguments, **options):
+        return arguments, options
+
+    translator, search = make_translator(), kt.decoding.GreedySearch()
+    path = tmp_path / "1"
+    assert translator.export(path, search, 7, True, "calls") == (
+        (translator, path, search, 7),
+        {"jit_compile": True},
+    )
+
+
+def test_the_formats_are_found_by_whoever_imports_the_translator_alone():
+    program = (
+        "from keras_transformer.translator import formats; "
+        "formats.find_format('saved_model')"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
