@@ -5,7 +5,7 @@ import itertools
 import keras
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels import target
+from keras_transformer.kernels import replicas, target
 
 
 class BatchSlicesMixin:
@@ -81,10 +81,10 @@ class BatchSlicesMixin:
     def _train_step_in_slices(self, data):
         import tensorflow as tf
 
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        if replicas > 1:
+        num_replicas = replicas.num_replicas()
+        if num_replicas > 1:
             raise ValueError(
-                f"`batch_slices` must be 1 under a strategy of {replicas} replicas. "
+                f"`batch_slices` must be 1 with {num_replicas} replicas. "
                 f"Received: batch_slices={self.batch_slices}."
             )
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)

@@ -187,7 +187,7 @@ model.fit(ids, ids, verbose=0)
 def test_replicas_are_refused():
     done = run_program(REPLICAS)
     assert done.returncode
-    message = "`batch_slices` must be 1 under a strategy of 2 replicas. Received: batch"
+    message = "`batch_slices` must be 1 with 2 replicas. Received: batch"
     assert message in done.stderr
 
 
