@@ -1,8 +1,13 @@
-"""Crash-safe writing: files and folders appear complete or not at all."""
+"""Crash-safe writing: files and folders appear complete or not at all.
+
+What is being written has a name that begins with `.unfinished-`, in the folder where
+it will appear. A process that is killed may leave it behind: see `remove_unfinished`.
+"""
 
 import contextlib
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +16,12 @@ _UNFINISHED = ".unfinished-"
 
 @contextlib.contextmanager
 def replace_file(path: str | os.PathLike) -> Iterator[Path]:
-    """Replaces a file by what the block writes, once that is on the disk.
+    """Replaces a file by what the block writes, once that is on disk.
 
-    If the block raises, or the process is killed, the file stays as it was.
+    If the block raises an error, or the process is killed, the file stays as it was.
 
     Args:
-        path: The file, in a folder that is made if need be.
+        path: The file, in a folder that is created if missing.
 
     Yields:
         The path to write to: in the same folder, with the same suffix.
@@ -43,13 +48,13 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
-    """Adds the files that the block writes to a folder, once all are written.
+    """Moves the files that the block writes into a folder, once all are on disk.
 
-    They are moved in the order of their names: a reader that looks for the last
-    name finds all others.
+    They replace files of the same names, in the order of their names: a reader that
+    finds the last one finds all of them.
 
     Args:
-        folder: The folder, made if need be; its other files stay.
+        folder: The folder, created if missing; its other files stay.
 
     Yields:
         An empty folder to write to.
@@ -57,9 +62,12 @@ def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
     folder = Path(folder)
     with _temporary_folder(folder / "files") as unfinished:
         yield unfinished
-        for path in sorted(unfinished.iterdir()):
+        paths = sorted(unfinished.iterdir())
+        for path in paths:
             _flush(path)
+        for path in paths:
             os.replace(path, folder / path.name)
+        _flush(folder)
 
 
 @contextlib.contextmanager
@@ -67,18 +75,23 @@ def create_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Creates a folder that appears under its name once the block has filled it.
 
     Args:
-        path: The folder, which must not exist.
+        path: The folder, which must be missing or empty.
 
     Yields:
         An empty folder to write to, whose name begins with a dot.
     """
-    with _temporary_folder(Path(path)) as unfinished:
+    path = Path(path)
+    with _temporary_folder(path) as unfinished:
         yield unfinished
+        for written in unfinished.rglob("*"):
+            _flush(written)
+        _flush(unfinished)
         os.rename(unfinished, path)
+        _flush(path.parent)
 
 
 def remove_unfinished(folder: str | os.PathLike) -> None:
-    """Removes what killed processes left unfinished in a folder."""
+    """Removes what killed processes left in a folder; no other may be writing there."""
     for leftover in Path(folder).glob(f"{_UNFINISHED}*"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -87,7 +100,7 @@ def remove_unfinished(folder: str | os.PathLike) -> None:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a UTF-8 file by `replace_file`, line ends as they are."""
+    """Writes a UTF-8 file by `replace_file`, with line ends as they are."""
     with replace_file(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8", newline="")
 
@@ -103,11 +116,12 @@ def _temporary_folder(path):
 
 
 def _unfinished(path):
-    return path.with_name(f"{_UNFINISHED}{os.getpid()}-{path.name}")
+    # Not the number of the process: in a container each one may be number 1.
+    return path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex[:8]}-{path.name}")
 
 
 def _flush(path):
-    """Waits until a file or folder is on the disk."""
+    """Waits until a file or folder is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,109 +1,118 @@
-"""Training steps of several parts, one for each processor."""
+"""Training steps that compute each slice of a batch on a processor of its own."""
 
 import itertools
-import types
 
 import keras
 
-from keras_transformer.training.losses import TokenCrossentropy
+from keras_transformer.checks import check_positive_integers
+from keras_transformer.kernels import replicas, target
 
 
-def train_in_parts(model, parts: int = 2):
-    """Lets `model.fit` take every batch in parts, which are computed at once.
+class BatchSlicesMixin:
+    """Adds `batch_slices` to `compile`: slices of every batch, computed in parallel.
 
-    TensorFlow shares each operation among the processors, one after the other,
-    and they wait for each other at its end. With one thread to an operation and
-    a part of the batch to each processor they wait once a step:
+    TensorFlow splits each operation among the processors, which wait for each other
+    at its end. With one thread per operation and one slice of the batch per
+    processor they wait once per training step:
 
     ```python
     tf.config.threading.set_intra_op_parallelism_threads(1)  # before all else
-    model = train_in_parts(kt.models.Transformer(...))
     model.compile(
-        kt.training.Adam(), kt.training.TokenCrossentropy(), jit_compile=False
+        kt.training.Adam(),
+        kt.training.TokenCrossentropy(),
+        jit_compile=False,
+        batch_slices=2,
     )
     ```
 
-    The loss, its gradient and the metrics are those of the whole batch, but for
-    rounding, and for what dropout draws. For one device, and for graph mode: XLA
-    shares a step among processors in its own way.
+    Loss, gradients and metrics equal those of the whole batch, up to rounding and
+    the random draws of dropout; one slice is the training step of Keras. Several
+    are for one device without XLA, which splits a step in its own way.
 
-    Args:
-        model: A Keras model whose loss will be a `TokenCrossentropy` and whose
-            metrics add up over batches.
-        parts: How many, such as there are processors.
-
-    Returns:
-        `model`.
-
-    Raises:
-        ValueError: If `parts` is not positive, the backend is not TensorFlow, or,
-            in training, if the loss is another or there are several replicas.
-
-    Example:
-        >>> model = train_in_parts(keras.Sequential([keras.layers.Embedding(5, 5)]))
-        >>> model.compile("sgd", TokenCrossentropy())
-        >>> ids = np.array([[1, 2, 3, 0], [4, 0, 0, 0]])
-        >>> history = model.fit(ids, ids, verbose=0)
+    It comes before `keras.Model` among the bases of a class.
     """
-    if parts < 1:
-        raise ValueError(
-            f"`parts` must be a positive integer. Received: parts={parts}."
-        )
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise ValueError(
-            "`train_in_parts` shapes TensorFlow's steps, and needs its backend. "
-            f"Received: KERAS_BACKEND={backend}."
-        )
-    model.train_step = types.MethodType(_step_in(parts), model)
-    model.train_function = None  # That of the whole batch, if Keras made one already.
-    return model
 
+    batch_slices = 1
 
-def _step_in(parts):
-    """The training step of `keras.Model` in TensorFlow, in parts."""
-    import tensorflow as tf
+    def compile(self, *args, batch_slices: int = 1, **kwargs):
+        """Configures training, as `keras.Model.compile` does.
 
-    def train_step(model, data):
-        if not isinstance(model.loss, TokenCrossentropy):
+        Args:
+            *args: Arguments of `keras.Model.compile`.
+            batch_slices: Number of slices of each training batch, such as the
+                number of processors. More than one needs the TensorFlow backend,
+                one replica, metrics that add up over batches, and a loss with a
+                method `weights(y_true, sample_weight)`, such as
+                `kt.training.TokenCrossentropy`.
+            **kwargs: Arguments of `keras.Model.compile`.
+
+        Raises:
+            ValueError: If `batch_slices` is not a positive integer, or there are
+                several and the loss has no such method. The first training step
+                raises it for another backend and for several replicas.
+        """
+        check_positive_integers(batch_slices=batch_slices)
+        super().compile(*args, **kwargs)
+        if batch_slices > 1 and not hasattr(self.loss, "weights"):
             raise ValueError(
-                "A step in parts needs `TokenCrossentropy` as the loss, to weigh the "
-                f"parts by their tokens. Received: loss={model.loss!r}."
+                "`loss` must have a method `weights`, as `TokenCrossentropy` has, to "
+                f"train in {batch_slices} slices. Received: loss={self.loss!r}."
             )
-        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        self.batch_slices = batch_slices
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if self.batch_slices > 1:
+            config["batch_slices"] = self.batch_slices
+        return config
+
+    def compile_from_config(self, config):
+        # That of Keras does nothing where `compile` is overridden.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def train_step(self, *args, **kwargs):
+        if self.batch_slices == 1:
+            return super().train_step(*args, **kwargs)
+        target.require_tensorflow(f"Training in {self.batch_slices} slices")
+        return self._train_step_in_slices(*args, **kwargs)
+
+    def _train_step_in_slices(self, data):
+        import tensorflow as tf
+
+        num_replicas = replicas.num_replicas()
+        if num_replicas > 1:
             raise ValueError(
-                "`train_in_parts` is for one device. Received: a strategy of "
-                f"{tf.distribute.get_strategy().num_replicas_in_sync} replicas."
+                f"`batch_slices` must be 1 with {num_replicas} replicas. "
+                f"Received: batch_slices={self.batch_slices}."
             )
-        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         rows = y.shape[0] or tf.shape(y)[0]
-        ends = [rows * i // parts for i in range(parts + 1)]
-        losses, counts = [], []
+        bounds = [rows * i // self.batch_slices for i in range(self.batch_slices + 1)]
+        losses, weights = [], []
         with tf.GradientTape() as tape:
-            for start, end in itertools.pairwise(ends):
-                x_, y_, weights_ = _rows((x, y, weights), start, end)
-                y_pred = model(x_, training=True)
-                loss = model.compute_loss(x_, y_, y_pred, weights_, training=True)
-                losses.append(loss)
-                counts.append(tf.reduce_sum(model.loss.weights(y_, weights_)))
-                model.compute_metrics(x_, y_, y_pred, weights_)
-            shares = tf.stack(counts) / tf.maximum(tf.add_n(counts), 1e-9)
-            loss = tf.reduce_sum(tf.stack(losses) * shares)
-            scaled = model.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, model.trainable_weights)
-        model.optimizer.apply_gradients(
-            zip(gradients, model.trainable_weights, strict=True)
-        )
-        for metric in model.metrics:
+            for start, end in itertools.pairwise(bounds):
+                x_, y_, sample_weight_ = _rows((x, y, sample_weight), start, end)
+                y_pred = self(x_, training=True)
+                losses.append(
+                    self.compute_loss(x_, y_, y_pred, sample_weight_, training=True)
+                )
+                weights.append(tf.reduce_sum(self.loss.weights(y_, sample_weight_)))
+                self.compute_metrics(x_, y_, y_pred, sample_weight_)
+            fractions = tf.stack(weights) / tf.maximum(tf.add_n(weights), 1e-9)
+            loss = tf.reduce_sum(tf.stack(losses) * fractions)
+            scaled_loss = self.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled_loss, self.trainable_weights)
+        self.optimizer.apply(gradients, self.trainable_weights)
+        for metric in self.metrics:
             if metric.name == "loss":
                 metric.update_state(loss, sample_weight=rows)
-        return model.get_metrics_result()
-
-    return train_step
+        return self.get_metrics_result()
 
 
 def _rows(data, start, end):
-    """What lies from `start` to `end` in every array of a structure."""
+    """Rows `start` to `end` of every array in a structure."""
     return keras.tree.map_structure(
         lambda array: None if array is None else array[start:end], data
     )

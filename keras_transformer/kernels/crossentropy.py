@@ -6,16 +6,41 @@ from keras_transformer.kernels import target
 
 
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
-    """Cross-entropy at every position, `(batch, length)`, in float32 nats.
+    """Cross-entropy at every position with smoothed labels, in float32 nats.
 
-    The gradient is written out, since the one derived by the backend builds
-    several arrays of the size of the logits: it is the softmax less its aim.
+    The target distribution gives each token `label_smoothing / vocabulary`, and the
+    label `1 - label_smoothing` besides. With `log_normaliser = logsumexp(logits)` the
+    cross-entropy is `log_normaliser - (1 - label_smoothing) * logits[label] -
+    label_smoothing * mean(logits)`, which needs no array of the target distribution.
+
+    The gradient is `softmax(logits) - target_distribution`, written out here: the one
+    that backends derive builds several arrays as large as the logits.
+
+    Args:
+        labels: Integer tensor of shape `(batch, length)`.
+        logits: Float tensor of shape `(batch, length, vocabulary)`.
+        label_smoothing: Probability spread evenly over the vocabulary.
+
+    Returns:
+        A float32 tensor of shape `(batch, length)`.
+
+    Raises:
+        ValueError: If the shapes differ before the vocabulary.
+
+    Example:
+        >>> labels, logits = np.array([[2]]), np.array([[[0.0, 1.0, 2.0]]], "float32")
+        >>> target_distribution = 0.9 * ops.one_hot(labels, 3) + 0.1 / 3
+        >>> round(-float(ops.sum(target_distribution * ops.log_softmax(logits))), 4)
+        0.5076
+        >>> round(float(smoothed_crossentropy(labels, logits, 0.1)[0, 0]), 4)
+        0.5076
     """
     labels = ops.cast(labels, "int32")
     if tuple(labels.shape) != tuple(logits.shape[:-1]):
         raise ValueError(
-            "Every label needs its row of logits. Received: labels of shape "
-            f"{tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
+            "`labels` must have the shape of `logits` without the vocabulary. "
+            f"Received: labels of shape {tuple(labels.shape)}, "
+            f"logits of shape {tuple(logits.shape)}."
         )
     vocabulary = logits.shape[-1]
     dtype = logits.dtype
@@ -23,17 +48,19 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     @ops.custom_gradient
     def crossentropy(logits):
         logits = ops.cast(logits, "float32")
-        shares = ops.softmax(logits)
-        of_label = _at_labels(logits, labels)
-        normalizer = _log_normalizer(logits, of_label, shares, labels)
-        losses = normalizer - (1 - label_smoothing) * of_label
+        probabilities = ops.softmax(logits)
+        label_logits = _at_labels(logits, labels)
+        losses = _log_normaliser(logits, label_logits, probabilities, labels)
+        losses = losses - (1 - label_smoothing) * label_logits
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(logits, axis=-1)
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
-            aims = _aims(labels, vocabulary, label_smoothing, (losses, upstream))
-            return ops.cast((shares - aims) * upstream[..., None], dtype)
+            targets = _target_distribution(
+                labels, vocabulary, label_smoothing, after=(losses, upstream)
+            )
+            return ops.cast((probabilities - targets) * upstream[..., None], dtype)
 
         return losses, gradient
 
@@ -44,33 +71,36 @@ def _at_labels(values, labels):
     return ops.take_along_axis(values, labels[..., None], axis=-1)[..., 0]
 
 
-def _log_normalizer(logits, of_label, shares, labels):
-    """The logarithm of what the softmax divided by, at every position.
+def _log_normaliser(logits, label_logits, probabilities, labels):
+    """The logarithm of the softmax's denominator at every position.
 
-    Read off the share of the label, with no pass over the vocabulary, or off the
-    largest share where that of the label is next to nothing.
+    It is logit less log-probability of any one token. The label's need no pass over
+    the vocabulary; those of the likeliest token serve where the label's probability
+    underflows.
     """
-    share = _at_labels(shares, labels)
-    is_told = share > 1e-30
-    by_label = of_label - ops.log(ops.where(is_told, share, 1.0))
+    label_probabilities = _at_labels(probabilities, labels)
+    is_normal = label_probabilities > 1e-30
+    by_label = label_logits - ops.log(ops.where(is_normal, label_probabilities, 1.0))
 
-    def with_largest():
-        by_largest = ops.max(logits, axis=-1) - ops.log(ops.max(shares, axis=-1))
-        return ops.where(is_told, by_label, by_largest)
+    def by_likeliest_token():
+        by_likeliest = ops.max(logits, axis=-1) - ops.log(
+            ops.max(probabilities, axis=-1)
+        )
+        return ops.where(is_normal, by_label, by_likeliest)
 
-    return ops.cond(ops.all(is_told), lambda: by_label, with_largest)
+    return ops.cond(ops.all(is_normal), lambda: by_label, by_likeliest_token)
 
 
-def _aims(labels, vocabulary, label_smoothing, after):
-    """The smoothed labels as rows of the vocabulary."""
-    even_share = label_smoothing / vocabulary
+def _target_distribution(labels, vocabulary, label_smoothing, after):
+    """Smoothed labels, `(batch, length, vocabulary)`, computed once `after` is."""
+    uniform = label_smoothing / vocabulary
     if target.is_tensorflow():
         import tensorflow as tf
 
-        # All at once, and neither before they are needed nor while the loss still
-        # has to read the logits: out of the caches an array of their size is slow.
+        # In one operation, neither before the gradient needs it nor while the loss
+        # still reads the logits: an array of their size displaces them from the caches.
         with tf.control_dependencies(after):
-            aim = 1 - label_smoothing + even_share
-            return tf.one_hot(labels, vocabulary, aim, even_share, dtype="float32")
-    aims = ops.one_hot(labels, vocabulary, dtype="float32")
-    return aims * (1 - label_smoothing) + even_share
+            at_label = 1 - label_smoothing + uniform
+            return tf.one_hot(labels, vocabulary, at_label, uniform, dtype="float32")
+    one_hot = ops.one_hot(labels, vocabulary, dtype="float32")
+    return one_hot * (1 - label_smoothing) + uniform

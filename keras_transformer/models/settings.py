@@ -3,9 +3,10 @@
 import keras
 
 from keras_transformer.checks import check_ids
+from keras_transformer.kernels.batch_slices import BatchSlicesMixin
 
 
-class SettingsModel(keras.Model):
+class SettingsModel(BatchSlicesMixin, keras.Model):
     """Base of functional models that keep what they were made from.
 
     `get_config` returns the constructor's arguments, and `from_config` passes

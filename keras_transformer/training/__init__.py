@@ -1,6 +1,5 @@
 """Losses, metrics, schedules, callbacks and checkpoints for `model.fit`."""
 
-from keras_transformer.kernels.batch_slices import train_in_parts
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
@@ -32,5 +31,4 @@ __all__ = [
     "pick_strategy",
     "sliding_window_perplexity",
     "split_evenly",
-    "train_in_parts",
 ]

@@ -1,34 +1,36 @@
-"""Adam as the paper sets it, in one pass, from several batches if wished for."""
+"""Adam with the settings of the paper and gradient accumulation."""
 
 import keras
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers
+from keras_transformer.kernels.adam import adam_update, update_if
+from keras_transformer.kernels.keras_private import adam_moments, variable_index
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Adam(keras.optimizers.Adam):
-    """Adam with the paper's settings as defaults.
+    """Adam with the paper's settings as defaults, and gradient accumulation.
 
     It makes the updates of `keras.optimizers.Adam`, with two differences:
 
-    - On TensorFlow an update is one operation that goes over weight, gradient
-      and moments once, where Keras takes twelve. It counts where XLA does not
-      compile the step.
+    - On TensorFlow an update is one operation; see `kernels.adam`.
     - `gradient_accumulation_steps` makes one update of the mean gradient of
-      several batches: a large batch where memory holds a small one. It works
-      under `MirroredStrategy`, where that of Keras fails: Keras decides whether
-      to update before the gradients of the replicas are added up, this class
-      after it, for each variable. As in Keras, `iterations` count updates.
+      several batches, so that a large batch fits into little memory. Unlike the
+      argument of Keras it works under `MirroredStrategy`, since each variable is
+      updated after the gradients of the replicas have been summed. As in Keras,
+      `iterations` counts updates.
 
     Args:
         learning_rate: A float, or a schedule.
-        beta_1: Decay of the mean gradient.
-        beta_2: Decay of the mean squared gradient.
-        epsilon: Added to the root of the mean squared gradient.
-        gradient_accumulation_steps: Number of batches to an update.
+        beta_1: Decay rate of the mean gradient.
+        beta_2: Decay rate of the mean squared gradient.
+        epsilon: Added to the square root of the mean squared gradient.
+        gradient_accumulation_steps: Number of batches per update.
         name: Name of the optimizer.
 
     Raises:
-        ValueError: If `gradient_accumulation_steps` is not positive.
+        ValueError: If `gradient_accumulation_steps` is not a positive integer.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -48,11 +50,7 @@ class Adam(keras.optimizers.Adam):
         gradient_accumulation_steps: int = 1,
         name: str = "adam",
     ):
-        if gradient_accumulation_steps < 1:
-            raise ValueError(
-                "`gradient_accumulation_steps` must be a positive integer. "
-                f"Received: gradient_accumulation_steps={gradient_accumulation_steps}."
-            )
+        check_positive_integers(gradient_accumulation_steps=gradient_accumulation_steps)
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name)
         self.batches_per_update = gradient_accumulation_steps
 
@@ -70,57 +68,21 @@ class Adam(keras.optimizers.Adam):
 
     def update_step(self, gradient, variable, learning_rate):
         if self.batches_per_update == 1:
-            self._update(gradient, variable, learning_rate)
+            adam_update(self, gradient, variable, learning_rate)
             return
-        index = self._get_variable_index(variable)
-        total = self._sums[index]
-        self.assign_add(total, gradient)
+        gradient_sum = self._sums[variable_index(self, variable)]
+        self.assign_add(gradient_sum, gradient)
 
-        def learn():
-            self._update(total / self.batches_per_update, variable, learning_rate)
-            self.assign(total, ops.zeros(total.shape, total.dtype))
+        def update():
+            mean = gradient_sum / self.batches_per_update
+            adam_update(self, mean, variable, learning_rate)
+            self.assign(gradient_sum, ops.zeros(gradient_sum.shape, gradient_sum.dtype))
 
         batches = super().iterations + 1
-        learns = batches % self.batches_per_update == 0
-        if keras.backend.backend() != "jax":
-            ops.cond(learns, learn, lambda: None)
-            return
-        # A condition of JAX may assign nothing.
-        states = variable, total, self._momentums[index], self._velocities[index]
-        before = [ops.convert_to_tensor(state) for state in states]
-        learn()
-        for state, old in zip(states, before, strict=True):
-            self.assign(state, ops.where(learns, ops.convert_to_tensor(state), old))
-
-    def _update(self, gradient, variable, learning_rate):
-        if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
-
-            if not isinstance(gradient, tf.IndexedSlices):
-                self._update_in_one_pass(gradient, variable, learning_rate)
-                return
-        super().update_step(gradient, variable, learning_rate)
-
-    def _update_in_one_pass(self, gradient, variable, learning_rate):
-        import tensorflow as tf
-
-        index = self._get_variable_index(variable)
-        update = tf.cast(self.iterations + 1, variable.dtype)
-        beta_1, beta_2, epsilon, rate = (
-            tf.cast(value, variable.dtype)
-            for value in (self.beta_1, self.beta_2, self.epsilon, learning_rate)
-        )
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
-            beta1_power=beta_1**update,
-            beta2_power=beta_2**update,
-            lr=rate,
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=epsilon,
-            grad=tf.cast(gradient, variable.dtype),
+        update_if(
+            batches % self.batches_per_update == 0,
+            update,
+            [variable, gradient_sum, *adam_moments(self, variable)],
         )
 
     def get_config(self):

@@ -1,4 +1,4 @@
-"""One model out of the last checkpoints of a training."""
+"""Averages of the last checkpoints of a training run."""
 
 import os
 from collections.abc import Iterable
@@ -7,18 +7,17 @@ import keras
 
 
 def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
-    """Averages the weights of models saved along one training.
+    """Averages the weights of models saved during one training run.
 
-    The mean of the last few epochs lies nearer the middle of the minimum than
-    any of them, and translates better. Sums are held in float64, and one file
-    is read at a time.
+    The mean of the last few epochs lies nearer the middle of the minimum than any of
+    them, and translates better. It is computed in float64, one file at a time.
 
     Args:
         paths: Paths of `.keras` files of models of the same config, such as
-            `Checkpoints.paths()[-5:]`. How they were compiled does not matter.
+            `Checkpoints.paths()[-5:]`, compiled in any way.
 
     Returns:
-        The model of the last path with the means of all weights, not compiled.
+        The model of the last path with the averaged weights, not compiled.
 
     Raises:
         ValueError: If there is no path, or the models' configs differ.

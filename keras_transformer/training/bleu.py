@@ -1,4 +1,4 @@
-"""The two BLEU figures of a translation, each with its signature."""
+"""Two kinds of BLEU, each with its signature."""
 
 import itertools
 from collections.abc import Iterable
@@ -11,16 +11,15 @@ _CHUNK_SIZE = 1024
 def cased_bleu(
     hypotheses: Iterable[str], references: Iterable[str]
 ) -> tuple[float, str]:
-    """BLEU of text as people write it: the figure to show users.
+    """BLEU of cased, detokenised text: the one to show users.
 
     Args:
         hypotheses: Translations, detokenised and cased; any iterable, read once and
-            not kept.
-        references: The right translations, one for each.
+            not kept in memory.
+        references: The correct translations, one for each.
 
     Returns:
-        BLEU from 0 to 100, and sacreBLEU's signature, which says how the
-        figure was computed.
+        BLEU from 0 to 100, and sacreBLEU's signature, which says how it was computed.
 
     Raises:
         ValueError: If there are no hypotheses, or not one reference for each.
@@ -43,19 +42,18 @@ def paper_protocol_bleu(
 ) -> tuple[float, str]:
     """BLEU as papers report it on lower-cased, Moses-tokenised references.
 
-    The hypotheses are put into the form of the references: lower-cased,
-    punctuation normalised, and split (and escaped) by the Moses tokenizer.
-    Such figures compare with those of papers, and never with `cased_bleu`.
+    The hypotheses are brought into the form of the references: lower-cased,
+    punctuation normalised, and split (and escaped) by the Moses tokenizer. The result
+    is comparable with that of papers, but never with `cased_bleu`.
 
     Args:
-        hypotheses: Translations, detokenised, as an iterable; their case does not
-            matter.
-        tokenized_references: The right translations, one for each, tokenised.
+        hypotheses: Translations, detokenised, cased or not; any iterable.
+        tokenized_references: The correct translations, one for each, tokenised.
         language: Code of the translations' language, such as `"de"`.
 
     Returns:
-        BLEU from 0 to 100, and sacreBLEU's signature. The signature knows
-        nothing of the lower-casing and tokenising done before.
+        BLEU from 0 to 100, and sacreBLEU's signature, which does not mention the
+        lower-casing and tokenising.
 
     Raises:
         ValueError: If there are no hypotheses, or not one reference for each.
@@ -82,9 +80,9 @@ def paper_protocol_bleu(
 def _bleu(hypotheses, references, tokenize):
     from sacrebleu.metrics import BLEU
 
-    # `force`: no warning that the text is tokenised where it is meant to be.
+    # `force` silences the warning that the text is tokenised, if it should be.
     metric = BLEU(tokenize=tokenize, force=tokenize == "none")
-    # BLEU is a figure of the counts of the corpus, which add up.
+    # BLEU is computed from counts, which add up over chunks of the corpus.
     sums = np.zeros((2, metric.max_ngram_order), int)
     lengths = np.zeros(2, int)
     for hypotheses_chunk, references_chunk in _chunks(hypotheses, references):
@@ -98,7 +96,7 @@ def _bleu(hypotheses, references, tokenize):
 
 
 def _chunks(hypotheses, references):
-    """Yields both, as lists of some lines each, and raises unless they are as many."""
+    """Yields lists of some lines of both, and raises unless both have equally many."""
     hypotheses, references = iter(hypotheses), iter(references)
     counts = np.zeros(2, int)
     while True:
@@ -110,7 +108,7 @@ def _chunks(hypotheses, references):
         if counts[0] != counts[1] or not counts[0]:
             counts += [sum(1 for _ in side) for side in (hypotheses, references)]
             raise ValueError(
-                "`hypotheses` must be a translation for each reference. Received: "
+                "`hypotheses` must have one translation per reference. Received: "
                 f"{counts[0]} hypotheses and {counts[1]} references."
             )
         if not chunks[0]:

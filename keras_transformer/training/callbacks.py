@@ -5,27 +5,27 @@ from collections.abc import Callable, Sequence
 
 import keras
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.training.bleu import cased_bleu
 
 
 class BleuCallback(keras.callbacks.Callback):
-    """Translates held-out sentences in training and logs their BLEU.
+    """Translates held-out sentences during training and logs their BLEU.
 
-    The figure stands in the epoch's logs under `name`, where the callbacks
-    that come after this one (TensorBoard, early stopping) and the history
-    find it.
+    BLEU is added to the logs of the epoch, where the history and later callbacks
+    (TensorBoard, early stopping) find it.
 
     Args:
         translate: Function from a list of texts to the list of translations.
         sources: Texts to translate.
-        references: Their right translations, as people write them.
-        every: Number of epochs from one translation to the next. Epochs
-            without one have no figure in their logs.
-        name: Name of the figure in the logs.
+        references: Their correct translations, as people write them.
+        every: Number of epochs from one evaluation to the next; the logs of the
+            others have no BLEU.
+        name: Name of BLEU in the logs.
 
     Raises:
-        ValueError: If `every` is not positive, or there is not one reference
-            for each source.
+        ValueError: If `every` is not a positive integer, or there is not one
+            reference for each source.
 
     Example:
         >>> callback = BleuCallback(lambda texts: texts, ["Ein Hund."], ["Ein Hund."])
@@ -44,13 +44,10 @@ class BleuCallback(keras.callbacks.Callback):
         name: str = "val_bleu",
     ):
         super().__init__()
-        if every < 1:
-            raise ValueError(
-                f"`every` must be a positive integer. Received: every={every}."
-            )
+        check_positive_integers(every=every)
         if not sources or len(sources) != len(references):
             raise ValueError(
-                "`references` must be a translation of each source. Received: "
+                "`references` must be one translation per source. Received: "
                 f"{len(sources)} sources and {len(references)} references."
             )
         self.translate = translate
@@ -68,15 +65,14 @@ class BleuCallback(keras.callbacks.Callback):
 
 
 class StopAtNaN(keras.callbacks.Callback):
-    """Ends a training whose loss is no longer a number, and names the step.
+    """Raises an error at the first step whose loss is NaN or infinite.
 
-    It raises at the end of that step, before anything can be saved of it: the
-    checkpoints of the epochs before hold the last good weights. Keras's own
-    `TerminateOnNaN` lets the epoch end as others do, checkpoint and all.
+    Nothing of that epoch is saved: the checkpoints of earlier epochs hold the last
+    good weights. `keras.callbacks.TerminateOnNaN` ends the epoch as usual instead,
+    and its checkpoint is saved.
 
     Raises:
-        FloatingPointError: In `fit`, at the first step whose loss is NaN or
-            infinite.
+        FloatingPointError: In `fit`.
 
     Example:
         >>> import tensorflow as tf
@@ -92,12 +88,12 @@ class StopAtNaN(keras.callbacks.Callback):
         self._epoch = epoch + 1  # Keras counts from 0
 
     def on_train_batch_end(self, batch, logs=None):
-        # The mean over the epoch so far: once it is NaN, it stays so.
+        # The mean over the epoch so far stays NaN once it is.
         loss = float((logs or {}).get("loss", 0.0))
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"The loss is {loss} at step {int(self.model.optimizer.iterations)}, "
-                f"in epoch {self._epoch}. The checkpoints of the epochs before hold "
+                f"in epoch {self._epoch}. The checkpoints of earlier epochs hold "
                 "the last good weights. Lower the learning rate or raise the warm-up "
-                "steps, in a new training."
+                "steps, in a new training run."
             )

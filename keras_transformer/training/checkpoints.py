@@ -1,33 +1,34 @@
-"""Whole models on disk, one an epoch, that survive a kill and a full disk."""
+"""Checkpoints of whole models, safe from kills and full disks."""
 
 import json
 import os
 import re
-import shutil
-import tempfile
 import warnings
 import zipfile
 from pathlib import Path
 
 import keras
 
-_UNFINISHED = ".unfinished-"
+from keras_transformer import storage
+from keras_transformer.checks import check_positive_integers
+
+_NAME = re.compile(r"epoch-(\d{4,})\.keras$")
 
 
 class Checkpoints:
-    """The newest checkpoints of a training, in a folder of their own.
+    """The newest checkpoints of a training run, in a folder.
 
-    A checkpoint is the compiled model as a `.keras` file: weights, optimizer
-    and its step, and besides the state of dropout's random numbers, which Keras
-    leaves out. A file has its name only once all of it is on the disk, so a
-    training that is killed or finds the disk full loses no older checkpoint.
+    A checkpoint is the compiled model as a `.keras` file: weights, optimizer with its
+    step and, beyond what Keras saves, the states of the random generators. It appears
+    under its name once all of it is on disk, so that a training run that is killed
+    or fills the disk keeps its older checkpoints.
 
     Args:
-        folder: Folder of the checkpoints, made when the first one is saved.
+        folder: Folder of the checkpoints, created with the first one.
         keep: Number of checkpoints to keep; older ones are removed.
 
     Raises:
-        ValueError: If `keep` is not positive.
+        ValueError: If `keep` is not a positive integer.
 
     Example:
         >>> import tempfile
@@ -45,10 +46,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 10):
-        if keep < 1:
-            raise ValueError(
-                f"`keep` must be a positive integer. Received: keep={keep}."
-            )
+        check_positive_integers(keep=keep)
         self.folder = Path(folder)
         self.keep = keep
 
@@ -56,29 +54,24 @@ class Checkpoints:
         """Saves `model` as it is after `epoch` epochs, and returns the path.
 
         Raises:
-            OSError: If the disk is full, say. Then the folder is as before.
+            OSError: If it cannot be written, such as on a full disk. The older
+                checkpoints stay.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for leftover in self.folder.glob(f"{_UNFINISHED}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        storage.remove_unfinished(self.folder)
         path = self.folder / f"epoch-{epoch:04d}.keras"
-        with tempfile.TemporaryDirectory(
-            dir=self.folder, prefix=_UNFINISHED, ignore_cleanup_errors=True
-        ) as unfinished:
-            written = Path(unfinished, path.name)
-            _write(model, written)
-            os.replace(written, path)
-        _flush(self.folder)
+        # A folder, since Keras may write a file of its own beside the checkpoint.
+        with storage.replace_files(self.folder) as unfinished:
+            _write(model, unfinished / path.name)
         others = [other for other in self.paths() if other != path]
         for old in others[: max(0, len(others) + 1 - self.keep)]:
             old.unlink()
         return path
 
     def load(self, path: str | os.PathLike) -> keras.Model:
-        """Loads a checkpoint so that training goes on as if never stopped.
+        """Loads a checkpoint so that training continues as if never stopped.
 
-        `keras.models.load_model` reads the file too, but draws new random
-        numbers for dropout; so does this from a file that `save` did not write.
+        `keras.models.load_model` reads the file too, but does not restore the states
+        of the random generators. A file that `save` did not write has none.
         """
         model = keras.models.load_model(path)
         with zipfile.ZipFile(path) as archive:
@@ -93,16 +86,16 @@ class Checkpoints:
         return sorted(named, key=self.epoch_of)
 
     def latest(self) -> Path | None:
-        """Returns the newest checkpoint that is whole, None if there is none.
+        """Returns the newest complete checkpoint, None if there is none.
 
-        Each one that is cut or corrupt is skipped with a warning.
+        Truncated and corrupt ones are skipped with a warning.
         """
         for path in reversed(self.paths()):
             damage = _damage(path)
             if damage is None:
                 return path
             warnings.warn(
-                f"{path}: skipped, the checkpoint is not whole ({damage}).",
+                f"{path}: skipped, the checkpoint is damaged ({damage}).",
                 stacklevel=2,
             )
         return None
@@ -121,8 +114,8 @@ class Checkpoints:
 class SaveCheckpoints(keras.callbacks.Callback):
     """Saves a checkpoint after every epoch.
 
-    When one cannot be written, training goes on with a warning: the next
-    epoch saves again, and the last whole checkpoint stays.
+    If one cannot be written, training continues with a warning: older checkpoints
+    stay, and the next epoch saves again.
 
     Args:
         checkpoints: The `Checkpoints` to save to.
@@ -140,27 +133,23 @@ class SaveCheckpoints(keras.callbacks.Callback):
             reason = os.strerror(error.errno) if error.errno else error
             warnings.warn(
                 f"{self.checkpoints.folder}: epoch {epoch + 1} is not saved "
-                f"({reason}). Make room on the disk: the next epoch saves again.",
+                f"({reason}). Free disk space: the next epoch saves again.",
                 stacklevel=2,
             )
-
-
-_NAME = re.compile(r"epoch-(\d{4,})\.keras$")
 
 
 def _write(model, path):
     try:
         model.save(path)
     except RuntimeError as error:
-        # h5py's, from closing a file after the error that matters.
+        # Raised by h5py as it closes the file after the error that matters.
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
     states = [keras.ops.convert_to_numpy(x).tolist() for x in _random_states(model)]
     with zipfile.ZipFile(path, "a") as archive:
-        # Not a file of the archive: Keras would unpack all of it on loading.
+        # In the comment: for one more file Keras would unpack the archive on loading.
         archive.comment = json.dumps(states, separators=(",", ":")).encode()
-    _flush(path)
 
 
 def _read_random_states(archive):
@@ -168,29 +157,17 @@ def _read_random_states(archive):
 
 
 def _random_states(model):
-    """The states of the model's seed generators.
-
-    As Keras documents, `variables` has them and `weights` does not.
-    """
+    """The states of the seed generators: in `model.variables`, not in `weights`."""
     weights = {id(weight) for weight in model.weights}
     return [variable for variable in model.variables if id(variable) not in weights]
 
 
-def _flush(path):
-    """Waits until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _damage(path):
-    """Says what is wrong with a checkpoint; None if nothing is."""
+    """Describes what is wrong with a checkpoint; None if nothing is."""
     try:
         with zipfile.ZipFile(path) as archive:
             member = archive.testzip()
             _read_random_states(archive)
-    except Exception as error:  # of many kinds, depending on where the damage is
+    except Exception as error:  # its type depends on what is damaged
         return f"{type(error).__name__}: {error}"
     return f"{member} is corrupt" if member else None

@@ -1,4 +1,4 @@
-"""Which devices a training runs on, on which machines."""
+"""Strategies for training on several devices and machines."""
 
 import json
 import os
@@ -8,28 +8,27 @@ import shutil
 def pick_strategy(name: str = "auto"):
     """Picks the `tf.distribute` strategy to build and train a model under.
 
-    A batch is shared out among the devices; see `split_evenly`. With
-    `TokenCrossentropy` the updates are those of one device, save that Keras
-    clips gradients, if asked to, on each device by itself.
+    Each batch is split among the devices; see `split_evenly`. With
+    `TokenCrossentropy` the updates are those of one device, except that Keras clips
+    gradients, if asked to, on each device separately.
 
-    Several machines train one model as workers: each runs the same program on
-    the same data, and makes the same steps. Name their strategy before
-    TensorFlow does anything else in the program; it waits for all workers.
+    Several machines train one model as workers: each runs the same program on the
+    same data. Call this before TensorFlow does anything else in the program; it
+    waits for all workers.
 
     Args:
-        name: `"default"`: one device. `"mirrored"`: a copy of the model on each
-            GPU of this machine. `"multi_worker"`: on those of all machines that
-            the environment variable `TF_CONFIG` names. `"slurm"`: on those of
-            the job step of Slurm that `srun` has started. `"auto"`:
-            multi-worker if `TF_CONFIG` names several workers, mirrored if there
-            are several GPUs, else default.
+        name: `"default"`: one device. `"mirrored"`: a copy of the model on each GPU
+            of this machine. `"multi_worker"`: on each GPU of the machines in the
+            environment variable `TF_CONFIG`. `"slurm"`: on each GPU of the Slurm job
+            step that `srun` started. `"auto"`: multi-worker if `TF_CONFIG` names
+            several workers, mirrored if there are several GPUs, else default.
 
     Returns:
         A `tf.distribute.Strategy`, for `with strategy.scope():`.
 
     Raises:
-        ValueError: If there is no such strategy, or the environment does not
-            name the workers.
+        ValueError: If there is no such strategy, or the environment does not name
+            the workers.
 
     Example:
         >>> with pick_strategy("default").scope():
@@ -89,25 +88,24 @@ def _slurm_resolver():
         )
     settings = {}
     if not shutil.which("nvidia-smi"):
-        # Without NVIDIA's driver, TensorFlow cannot count the GPUs; and it places no
-        # task on a node that has none. These are never looked for.
+        # TensorFlow cannot count GPUs without NVIDIA's driver, and places no task on
+        # a node that has none. It never uses the GPUs that these settings name.
         tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
         settings = {"gpus_per_node": tasks, "gpus_per_task": 1, "auto_set_gpu": False}
     return tf.distribute.cluster_resolver.SlurmClusterResolver(**settings)
 
 
 def split_evenly(dataset, num_replicas: int):
-    """Fills batches up until every replica gets equally many rows.
+    """Pads batches with rows until every replica gets equally many.
 
-    Keras adds the parts of the first batch up to learn its shape, which parts
-    of several shapes do not allow. The new rows are padding: they count for
-    nothing in `TokenCrossentropy`, `TokenAccuracy` and `Perplexity`.
+    To learn the shape of the first batch, Keras sums the rows of its replicas, which
+    fails if their number differs. `TokenCrossentropy`, `TokenAccuracy` and
+    `Perplexity` ignore the rows of padding.
 
     Args:
         dataset: `tf.data.Dataset` of pairs of inputs and labels, nested tensors
             of shape `(batch, ...)`.
-        num_replicas: `strategy.num_replicas_in_sync` of the strategy that the
-            model is trained under.
+        num_replicas: `num_replicas_in_sync` of the strategy.
 
     Returns:
         A `tf.data.Dataset`; with one replica, `dataset` itself.
@@ -125,8 +123,8 @@ def split_evenly(dataset, num_replicas: int):
     if num_replicas == 1:
         return dataset
 
-    def fill(tensor):
+    def pad(tensor):
         missing = -tf.shape(tensor)[0] % num_replicas
         return tf.pad(tensor, [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1))
 
-    return dataset.map(lambda *batch: tf.nest.map_structure(fill, batch))
+    return dataset.map(lambda *batch: tf.nest.map_structure(pad, batch))

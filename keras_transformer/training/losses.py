@@ -3,23 +3,18 @@
 import keras
 from keras import ops
 
-from keras_transformer.kernels import target
+from keras_transformer.kernels import replicas
 from keras_transformer.kernels.crossentropy import smoothed_crossentropy
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenCrossentropy(keras.losses.Loss):
-    """Cross-entropy of the next token, its mean over real tokens.
-
-    With label smoothing the aim is not the label alone but
-    `(1 - label_smoothing) * label + label_smoothing / vocabulary` for every
-    token; the loss needs no such vectors, since the cross-entropy with them is
-    `logsumexp(logits) - (1 - label_smoothing) * logits[label]
-    - label_smoothing * mean(logits)`.
+    """Cross-entropy of the next token, averaged over real tokens.
 
     Args:
-        label_smoothing: Share of the aim spread evenly over the vocabulary.
-        pad_id: Label of the padding, which counts for nothing.
+        label_smoothing: Probability that the target distribution spreads evenly
+            over the vocabulary; the label has the rest.
+        pad_id: Label of padded positions, which are ignored.
         name: Name of the loss.
 
     Call arguments:
@@ -29,7 +24,7 @@ class TokenCrossentropy(keras.losses.Loss):
     Returns:
         The mean over real tokens, in nats, a float32 tensor of no dimensions;
         zero if there are none. In a replica of a `tf.distribute` strategy, its
-        share of the mean over the tokens of all replicas; see `global_mean`.
+        contribution to the mean over the tokens of all replicas.
 
     Raises:
         ValueError: If `label_smoothing` is not in [0, 1).
@@ -66,7 +61,7 @@ class TokenCrossentropy(keras.losses.Loss):
         return global_mean(ops.sum(losses * weights), ops.sum(weights))
 
     def weights(self, y_true, sample_weight=None):
-        """What every position, `(batch, length)`, counts for in the mean."""
+        """The weight of every position in the mean, `(batch, length)`."""
         return token_weights(y_true, self.pad_id, sample_weight)
 
     def call(self, y_true, y_pred):
@@ -82,7 +77,7 @@ class TokenCrossentropy(keras.losses.Loss):
 
 
 def token_weights(labels, pad_id=0, sample_weight=None):
-    """One for a real token and zero for padding, times the sample weight."""
+    """Weights of positions: 1 for real tokens, 0 for padding, times sample weights."""
     weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
     if sample_weight is None:
         return weights
@@ -93,25 +88,17 @@ def token_weights(labels, pad_id=0, sample_weight=None):
 
 
 def global_mean(total, count):
-    """`total / count`, or a replica's share of that of all replicas together.
+    """`total / count`, or a replica's contribution to that of all replicas together.
 
-    Each replica of a `tf.distribute` strategy computes the loss of its part of
-    the batch, Keras adds up the gradients, and shows the mean of the losses
-    times the number of replicas. So that k replicas give the update of one
-    however the padding falls, the gradient here is that of
-    `total / count of all replicas`; so that they show the loss of one, the
-    value is the same in all replicas, the mean over all tokens divided by k.
+    Keras sums the gradients of the replicas, and shows the mean of their losses
+    times their number. So that k replicas learn and show what one does, wherever
+    the padding falls, the gradient here is that of `total / count of all replicas`,
+    and the value `total of all replicas / count of all replicas / k`.
     """
-    if target.is_tensorflow():
-        import tensorflow as tf
-
-        replica = tf.distribute.get_replica_context()  # None outside of replicas
-        if replica is not None and replica.num_replicas_in_sync > 1:
-            own = tf.stop_gradient(tf.stack([total, count]))
-            all_total, all_count = tf.unstack(replica.all_reduce("SUM", own))
-            share = total / ops.maximum(all_count, 1e-9)
-            shown = all_total / ops.maximum(all_count, 1e-9)
-            return share + tf.stop_gradient(
-                shown / replica.num_replicas_in_sync - share
-            )
-    return total / ops.maximum(count, 1e-9)
+    num_replicas = replicas.num_replicas()
+    if num_replicas == 1:
+        return total / ops.maximum(count, 1e-9)
+    all_total, all_count = replicas.sum_over_replicas(total, count)
+    all_count = ops.maximum(all_count, 1e-9)
+    learnt, shown = total / all_count, all_total / all_count / num_replicas
+    return learnt + ops.stop_gradient(shown - learnt)

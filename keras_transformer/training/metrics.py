@@ -1,4 +1,4 @@
-"""Measures of next-token prediction that leave the padding out."""
+"""Metrics of next-token prediction that ignore padding."""
 
 import keras
 from keras import ops
@@ -27,10 +27,10 @@ class _TokenMean(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenAccuracy(_TokenMean):
-    """Share of real tokens whose logit is the largest, or as large as that.
+    """Fraction of real tokens whose logit is the largest, or equals the largest.
 
     Args:
-        pad_id: Label of the padding, which counts for nothing.
+        pad_id: Label of padded positions, which are ignored.
         name: Name of the metric.
         dtype: Dtype of its state.
 
@@ -50,11 +50,11 @@ class TokenAccuracy(_TokenMean):
         super().__init__(pad_id, name, dtype)
 
     def values(self, y_true, y_pred):
-        # Not `argmax`: the loss has found the largest logit already.
+        # Not `argmax`: the softmax of the loss computes the maximum already.
         labels = ops.cast(y_true, "int32")[..., None]
-        of_label = ops.take_along_axis(y_pred, labels, axis=-1)[..., 0]
-        hits = ops.equal(of_label, ops.max(y_pred, axis=-1))
-        return ops.cast(hits, "float32")
+        label_logits = ops.take_along_axis(y_pred, labels, axis=-1)[..., 0]
+        is_largest = ops.equal(label_logits, ops.max(y_pred, axis=-1))
+        return ops.cast(is_largest, "float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -62,7 +62,7 @@ class Perplexity(_TokenMean):
     """Exponential of the mean cross-entropy over real tokens, unsmoothed.
 
     Args:
-        pad_id: Label of the padding, which counts for nothing.
+        pad_id: Label of padded positions, which are ignored.
         name: Name of the metric.
         dtype: Dtype of its state.
 

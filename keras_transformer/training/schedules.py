@@ -1,4 +1,4 @@
-"""The learning rate over the course of training."""
+"""Learning-rate schedules."""
 
 import keras
 from keras import ops
@@ -11,9 +11,9 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
     `scale * hidden_dim ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)`.
 
     Args:
-        hidden_dim: Width of the model: wider ones learn more slowly.
-        warmup_steps: Steps until the peak.
-        scale: Factor of the whole; `peak` sets it by the highest rate.
+        hidden_dim: Width of the model; wider models get lower rates.
+        warmup_steps: Number of steps until the peak.
+        scale: Factor of every rate; `with_peak` computes it from the highest rate.
 
     Call arguments:
         step: Number of the step, from 0.
@@ -49,14 +49,14 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     @classmethod
     def with_peak(cls, peak: float, hidden_dim: int, warmup_steps: int = 4000):
-        """The schedule whose highest rate, after `warmup_steps`, is `peak`."""
+        """Returns the schedule whose highest rate, after `warmup_steps`, is `peak`."""
         return cls(hidden_dim, warmup_steps, peak * (hidden_dim * warmup_steps) ** 0.5)
 
     def __call__(self, step):
         # Keras counts steps from 0, the paper from 1.
         step = ops.cast(step, "float32") + 1.0
-        slope = step * self.warmup_steps**-1.5
-        return self.scale * self.hidden_dim**-0.5 * ops.minimum(step**-0.5, slope)
+        warmup = step * self.warmup_steps**-1.5
+        return self.scale * self.hidden_dim**-0.5 * ops.minimum(step**-0.5, warmup)
 
     def get_config(self):
         return {
@@ -68,15 +68,15 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
-    """Another schedule, brought down to zero at the end of a training.
+    """Decays another schedule linearly to zero at the end of training.
 
-    From step `start` on, the rate of `schedule` is multiplied by a factor that
-    falls evenly from one to zero within `steps`.
+    From step `start` on, the rate of `schedule` is multiplied by a factor that falls
+    linearly from one to zero within `steps` steps.
 
     Args:
-        schedule: The schedule that is cooled down.
-        start: Step at which the factor is one for the last time.
-        steps: Steps until it is zero.
+        schedule: The schedule to decay.
+        start: The last step at which the factor is one.
+        steps: Number of steps until the factor is zero.
 
     Call arguments:
         step: Number of the step, from 0.
@@ -107,8 +107,8 @@ class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
         self.steps = steps
 
     def __call__(self, step):
-        past = (ops.cast(step, "float32") - self.start) / self.steps
-        return self.schedule(step) * (1.0 - ops.clip(past, 0.0, 1.0))
+        elapsed = (ops.cast(step, "float32") - self.start) / self.steps
+        return self.schedule(step) * (1.0 - ops.clip(elapsed, 0.0, 1.0))
 
     def get_config(self):
         return {

@@ -1,39 +1,38 @@
-"""How well a language model foretells a text that is longer than its window."""
+"""Perplexity of a text that is longer than a language model's window."""
 
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_integer_ids
+from keras_transformer.checks import check_integer_ids, check_positive_integers
 from keras_transformer.kernels.crossentropy import smoothed_crossentropy
 
 
 def sliding_window_perplexity(
     model, ids, window: int, stride: int | None = None, batch_size: int = 8
 ) -> float:
-    """Perplexity of one long text, read through a window that slides along.
+    """Perplexity of one long text, computed in overlapping windows.
 
-    Every token but the first is scored once. The first window scores all of its
-    tokens; each later one begins `stride` tokens on and scores those that no
-    window before it did, so that each has at least `window - stride` tokens to
-    go by. The smaller the stride, the better the model knows what came before,
-    and the longer it takes.
+    Every token but the first is scored once. Windows start `stride` tokens apart, and
+    each scores the tokens that no earlier window scored, so that these have a context
+    of at least `window - stride` tokens. A smaller stride gives more context and takes
+    longer.
 
     Args:
         model: A `LanguageModel`, or any model from ids `(batch, length)` to
             logits `(batch, length, vocabulary)` that has a `pad_id`.
-        ids: Integer array or tensor of shape `(length,)`, the text, beginning
-            with `start_id` if texts did so in training.
-        window: Number of tokens that the model sees at once.
-        stride: Number of tokens from one window to the next, at most `window`;
-            half the window unless given.
-        batch_size: Windows that are scored together.
+        ids: Integer array or tensor of shape `(length,)`, the text, beginning with
+            `start_id` if texts did so in training.
+        window: Number of tokens in a window.
+        stride: Number of tokens from one window to the next, at most `window`; half
+            the window by default.
+        batch_size: Number of windows in a batch.
 
     Returns:
         The exponential of the mean cross-entropy over the scored tokens.
 
     Raises:
-        ValueError: If `ids` are no text of at least two tokens, or a size is out
-            of its range.
+        ValueError: If `ids` has fewer than two tokens or another shape, or a size is
+            out of range.
 
     Example:
         >>> model = kt.models.LanguageModel(
@@ -53,7 +52,7 @@ def sliding_window_perplexity(
     _check(ids, window, stride, batch_size)
     ids = ops.convert_to_numpy(ids)
     inputs, labels = _windows(ids, window, stride, model.pad_id)
-    # Windows of padding fill the last batch up: one shape is compiled once.
+    # Padding the last batch with windows leaves one shape to compile.
     missing = -len(inputs) % batch_size
     inputs, labels = (
         np.pad(x, ((0, missing), (0, 0)), constant_values=model.pad_id)
@@ -71,7 +70,7 @@ def sliding_window_perplexity(
 
 
 def _windows(ids, window, stride, pad_id):
-    """Returns inputs and labels, `(windows, window)`; what is not scored is padding."""
+    """Returns inputs and labels, `(windows, window)`; unscored labels are padding."""
     inputs, labels, scored = [], [], 0
     length = len(ids) - 1
     for begin in range(0, length, stride):
@@ -95,13 +94,9 @@ def _check(ids, window, stride, batch_size):
             "`ids` must be one text of at least two tokens, of shape (length,). "
             f"Received: ids of shape {shape}."
         )
-    for name, size in (("window", window), ("batch_size", batch_size)):
-        if size < 1:
-            raise ValueError(
-                f"`{name}` must be a positive integer. Received: {name}={size}."
-            )
+    check_positive_integers(window=window, batch_size=batch_size)
     if not 1 <= stride <= window:
         raise ValueError(
-            "`stride` must be from 1 to `window`, or tokens are left out. "
+            "`stride` must be from 1 to `window`, so that every token is scored. "
             f"Received: stride={stride}, window={window}."
         )

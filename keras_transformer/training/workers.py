@@ -1,4 +1,4 @@
-"""The machines that train one model together, and the one that writes it down."""
+"""The processes that train one model together, and the one that saves it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,11 +7,10 @@ import keras
 
 
 class Workers:
-    """The workers of a strategy: each is a process, most often on its own machine.
+    """The workers of a strategy: processes, usually one per machine.
 
     One of them, the chief, writes checkpoints and logs; the others write nothing.
-    Under a strategy of one machine, that is the chief, and there is nobody to wait
-    for.
+    Under a strategy for one machine there is one worker, the chief.
 
     Args:
         strategy: A `tf.distribute.Strategy`; see `pick_strategy`.
@@ -33,32 +32,32 @@ class Workers:
         )
 
     def gather(self, number: int) -> list[int]:
-        """Returns the numbers that the workers call this with, in their order.
+        """Collects one number from every worker, in the order of the workers.
 
-        All have to call it, and each waits for the last one to do so.
+        Every worker must call it, and waits until all others have.
         """
         if self.count == 1:
             return [number]
         import tensorflow as tf
 
-        def of_all():
+        def gather_all():
             replica = tf.distribute.get_replica_context()
             return replica.all_gather(tf.constant([number], tf.int64), axis=0)
 
-        numbers = tf.function(self.strategy.run)(of_all)
+        numbers = tf.function(self.strategy.run)(gather_all)
         numbers = self.strategy.experimental_local_results(numbers)[0].numpy().tolist()
-        return numbers[:: len(numbers) // self.count]  # of each worker's replicas, one
+        return numbers[:: len(numbers) // self.count]  # one per worker
 
     def wait(self) -> None:
-        """Waits until all workers have come to this."""
+        """Waits until all workers have called it."""
         self.gather(0)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Tells in one line when another worker has gone.
+        """Turns TensorFlow's errors about lost workers into one clear line.
 
         Raises:
-            ConnectionError: Where TensorFlow no longer reaches one of the workers.
+            ConnectionError: If TensorFlow no longer reaches one of the workers.
         """
         if self.count == 1:
             yield
@@ -81,9 +80,9 @@ class Workers:
 
 
 class StopTogether(keras.callbacks.Callback):
-    """Ends the training of all workers when that of one of them is to end.
+    """Stops training on all workers as soon as one of them stops.
 
-    It stands after the callbacks that set `model.stop_training`.
+    It comes after the callbacks that set `model.stop_training`.
 
     Args:
         workers: The `Workers`.

@@ -3,12 +3,13 @@ import numpy as np
 import pytest
 from forked import run_program
 
+from keras_transformer.kernels.batch_slices import BatchSlicesMixin
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.training import (
+    Adam,
     Perplexity,
     TokenAccuracy,
     TokenCrossentropy,
-    train_in_parts,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -16,10 +17,20 @@ pytestmark = pytest.mark.skipif(
 )
 RANDOM = np.random.default_rng(0)
 VOCABULARY = 13
+IDS = np.array([[1, 2, 3, 0], [4, 0, 0, 0]], "int32")
+
+
+class Bigrams(BatchSlicesMixin, keras.Model):
+    """The smallest model that predicts the next token."""
+
+
+def bigrams():
+    ids = keras.Input((None,), dtype="int32")
+    return Bigrams(ids, keras.layers.Embedding(VOCABULARY, VOCABULARY)(ids))
 
 
 def batch(rows):
-    """Sentences of very different lengths, so that the parts count differently."""
+    """Sentences of very different lengths, so that the slices count differently."""
     source, target = RANDOM.integers(3, VOCABULARY, (2, rows, 8))
     for ids in (source, target):
         for row, kept in enumerate(ids):
@@ -28,7 +39,7 @@ def batch(rows):
     return inputs, target[:, 1:]
 
 
-def trained(data, parts=None, weights=None, loss=None, optimizer=None):
+def trained(data, slices=1, weights=None, loss=None, optimizer=None):
     """Logs of two steps, and the weights after them."""
     keras.utils.set_random_seed(3)
     model = Transformer(
@@ -39,13 +50,12 @@ def trained(data, parts=None, weights=None, loss=None, optimizer=None):
         intermediate_dim=16,
         dropout=0.0,
     )
-    if parts:
-        assert train_in_parts(model, parts) is model
     model.compile(
         optimizer or keras.optimizers.SGD(0.5),
         loss or TokenCrossentropy(0.1),
         weighted_metrics=[TokenAccuracy(), Perplexity()],
         jit_compile=False,
+        batch_slices=slices,
     )
     logs = [
         model.train_on_batch(*data, sample_weight=weights, return_dict=True)
@@ -63,13 +73,22 @@ def assert_equal(ours, theirs):
         np.testing.assert_allclose(own, their, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(6, 1), (6, 2), (7, 3), (1, 2)])
-def test_a_step_in_parts_equals_one_of_the_whole_batch(rows, parts):
+@pytest.mark.parametrize(("rows", "slices"), [(6, 2), (7, 3), (1, 2)])
+def test_a_step_in_slices_equals_that_of_keras(rows, slices):
     data = batch(rows)
-    assert_equal(trained(data, parts), trained(data))
+    assert_equal(trained(data, slices), trained(data))
 
 
-def test_sample_weights_weigh_the_parts():
+def test_one_slice_is_the_step_of_keras(monkeypatch):
+    model = bigrams()
+    monkeypatch.setattr(keras.Model, "train_step", lambda model, data: {"loss": 7.0})
+    for slices, is_kerass in ((1, True), (2, False)):
+        model.compile("sgd", TokenCrossentropy(), batch_slices=slices)
+        loss = model.train_on_batch(IDS, IDS)
+        assert (loss == 7) is is_kerass
+
+
+def test_sample_weights_weigh_the_slices():
     data = batch(6)
     weights = np.array([0, 5, 1, 0.5, 2, 3])
     whole = trained(data, weights=weights)
@@ -81,12 +100,12 @@ def test_sample_weights_weigh_the_parts():
 def test_fit_takes_batches_of_any_size_and_reports_the_mean():
     inputs, labels = batch(7)
     losses = []
-    for parts in (None, 2):
+    for slices in (1, 2):
         keras.utils.set_random_seed(3)
         model = LanguageModel(VOCABULARY, 1, 8, 2, 16, dropout=0.0)
-        if parts:
-            train_in_parts(model, parts)
-        model.compile(keras.optimizers.SGD(0.5), TokenCrossentropy())
+        model.compile(
+            keras.optimizers.SGD(0.5), TokenCrossentropy(), batch_slices=slices
+        )
         ids = inputs["target_ids"]
         losses += model.fit(ids, labels, batch_size=3, verbose=0).history["loss"]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
@@ -98,45 +117,84 @@ def test_a_loss_that_is_scaled_gives_the_same_step():
     assert_equal(trained(data, 2, optimizer=scaling), trained(data))
 
 
-@pytest.mark.parametrize("parts", [0, -1])
-def test_parts_are_positive(parts):
-    with pytest.raises(ValueError, match=f"positive.*parts={parts}"):
-        train_in_parts(keras.Sequential(), parts)
+def test_a_model_can_be_compiled_again_with_other_slices():
+    data, model = batch(6), bigrams()
+    ids, labels = data[0]["target_ids"], data[1]
+    calls = []
+    forward = model.call
+    model.call = lambda *args, **kwargs: calls.append(1) or forward(*args, **kwargs)
+    for slices in (1, 3, 2, 1):
+        calls.clear()
+        model.compile("sgd", TokenCrossentropy(), run_eagerly=True, batch_slices=slices)
+        model.train_on_batch(ids, labels)
+        assert len(calls) == slices
 
 
-def test_another_loss_is_told_what_is_missing():
-    with pytest.raises(ValueError, match="needs `TokenCrossentropy`.*Received: loss"):
-        trained(batch(4), 2, loss="sparse_categorical_crossentropy")
+@pytest.mark.parametrize("slices", [1, 2])
+def test_a_saved_model_keeps_its_slices(slices, tmp_path):
+    model = LanguageModel(VOCABULARY, 1, 8, 2, 16, dropout=0.0)
+    model.compile(Adam(), TokenCrossentropy(0.1), batch_slices=slices)
+    model.train_on_batch(IDS, IDS)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.batch_slices == slices
+    assert loaded.get_compile_config() == model.get_compile_config()
+    variables = zip(loaded.optimizer.variables, model.optimizer.variables, strict=True)
+    for found, expected in variables:
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    # As in files of versions that had no slices.
+    assert ("batch_slices" in model.get_compile_config()) is (slices > 1)
+    losses = [x.train_on_batch(IDS, IDS) for x in (model, loaded)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_a_model_that_was_never_compiled_has_no_compile_config():
+    assert bigrams().get_compile_config() == {}
+
+
+@pytest.mark.parametrize("slices", [0, -1, 1.5])
+def test_slices_are_positive_integers(slices):
+    message = f"`batch_slices` must be a positive integer.*batch_slices={slices}"
+    with pytest.raises(ValueError, match=message):
+        bigrams().compile("sgd", TokenCrossentropy(), batch_slices=slices)
+
+
+def test_a_loss_without_weights_is_refused():
+    loss = "sparse_categorical_crossentropy"
+    message = f"`loss` must have a method `weights`.*in 2 slices. Received: .*{loss}"
+    with pytest.raises(ValueError, match=message):
+        bigrams().compile("sgd", loss, batch_slices=2)
 
 
 REPLICAS = """
-import keras
 import numpy as np
 import tensorflow as tf
-from keras_transformer.training import TokenCrossentropy, train_in_parts
+from keras_transformer.models import LanguageModel
+from keras_transformer.training import TokenCrossentropy
 
 [cpu] = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(
     cpu, [tf.config.LogicalDeviceConfiguration()] * 2
 )
 with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-    model = keras.Sequential([keras.layers.Embedding(5, 5)])
-    train_in_parts(model).compile("sgd", TokenCrossentropy())
-model.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)
+    model = LanguageModel(13, 1, 8, 2, 16)
+    model.compile("sgd", TokenCrossentropy(), jit_compile=False, batch_slices=2)
+ids = np.ones((4, 3), "int32")
+model.fit(ids, ids, verbose=0)
 """
 
 
 def test_replicas_are_refused():
     done = run_program(REPLICAS)
     assert done.returncode
-    assert "is for one device. Received: a strategy of 2 replicas" in done.stderr
+    message = "`batch_slices` must be 1 with 2 replicas. Received: batch"
+    assert message in done.stderr
 
 
-def test_a_model_in_training_goes_on_in_parts():
-    ids = np.ones((4, 3), "int32")
-    model = keras.Sequential([keras.layers.Embedding(5, 5)])
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.train_on_batch(ids, ids)
-    train_in_parts(model)
-    with pytest.raises(ValueError, match="needs `TokenCrossentropy`"):
-        model.train_on_batch(ids, ids)
+def test_other_backends_are_refused(monkeypatch):
+    model = bigrams()
+    model.compile("sgd", TokenCrossentropy(), batch_slices=2, run_eagerly=True)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    message = "Training in 2 slices needs the TensorFlow backend.*=torch"
+    with pytest.raises(ValueError, match=message):
+        model.train_on_batch(IDS, IDS)

@@ -197,9 +197,7 @@ def test_a_cut_checkpoint_is_skipped(checkpoints, share):
     first, second = checkpoints.paths()
     content = second.read_bytes()
     second.write_bytes(content[: int(share * len(content))])
-    with pytest.warns(
-        UserWarning, match="epoch-0002.keras: skipped.*not whole"
-    ) as all_:
+    with pytest.warns(UserWarning, match="epoch-0002.keras: skipped.*damaged") as all_:
         assert checkpoints.latest() == first
     assert len(all_) == 1
     assert "\n" not in str(all_[0].message)
@@ -212,7 +210,7 @@ def whole(tmp_path_factory):
     return Checkpoints(folder).save(small_model(23), 1).read_bytes()
 
 
-@pytest.mark.filterwarnings("ignore:.*skipped, the checkpoint is not whole")
+@pytest.mark.filterwarnings("ignore:.*skipped, the checkpoint is damaged")
 @hypothesis.given(index=st.integers(0, 10**9), bit=st.integers(0, 7))
 def test_a_checkpoint_with_a_wrong_bit_is_skipped_or_harmless(
     whole, tmp_path_factory, index, bit
@@ -306,7 +304,7 @@ def test_a_training_goes_on_while_the_disk_is_full(checkpoints):
     model.compile("sgd", "mse")
     with (
         files_no_larger_than(5003),
-        pytest.warns(UserWarning, match="epoch [34] is not saved.*Make room") as all_,
+        pytest.warns(UserWarning, match="epoch [34] is not saved.*Free disk") as all_,
     ):
         history = model.fit(
             np.ones((7, 3)),

@@ -208,5 +208,5 @@ def test_smoothing_must_be_a_share(label_smoothing):
 
 
 def test_labels_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="Every label needs its row of logits"):
+    with pytest.raises(ValueError, match="`labels` must have the shape of `logits`"):
         TokenCrossentropy()(LABELS[:, :-1], LOGITS)

@@ -1,0 +1,72 @@
+"""Adam updates in one pass over memory, and updates under a condition."""
+
+import keras
+from keras import ops
+
+from keras_transformer.kernels import target
+from keras_transformer.kernels.keras_private import adam_moments
+
+
+def adam_update(optimizer, gradient, variable, learning_rate):
+    """Updates a variable as `keras.optimizers.Adam.update_step` does.
+
+    On TensorFlow one operation reads and writes the variable and its moments once,
+    where Keras takes twelve operations. This saves time where XLA does not compile
+    the training step. Other backends and sparse gradients take the update of Keras.
+
+    Args:
+        optimizer: A `keras.optimizers.Adam` without `amsgrad`.
+        gradient: The gradient, a tensor or `tf.IndexedSlices`.
+        variable: The variable to update, as `update_step` receives it.
+        learning_rate: The learning rate, a tensor of no dimensions.
+    """
+    if target.is_tensorflow():
+        import tensorflow as tf
+
+        if not isinstance(gradient, tf.IndexedSlices):
+            _update_in_one_pass(optimizer, gradient, variable, learning_rate)
+            return
+    keras.optimizers.Adam.update_step(optimizer, gradient, variable, learning_rate)
+
+
+def _update_in_one_pass(optimizer, gradient, variable, learning_rate):
+    import tensorflow as tf
+
+    def as_number(value):
+        return tf.cast(value, variable.dtype)
+
+    momentum, velocity = adam_moments(optimizer, variable)
+    beta_1, beta_2 = as_number(optimizer.beta_1), as_number(optimizer.beta_2)
+    step = as_number(optimizer.iterations + 1)
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=momentum.value.handle,
+        v=velocity.value.handle,
+        beta1_power=beta_1**step,
+        beta2_power=beta_2**step,
+        lr=as_number(learning_rate),
+        beta1=beta_1,
+        beta2=beta_2,
+        epsilon=as_number(optimizer.epsilon),
+        grad=as_number(gradient),
+    )
+
+
+def update_if(condition, update, variables):
+    """Calls `update` if `condition` holds, which may be known only when it runs.
+
+    It is `ops.cond(condition, update, lambda: None)`, which JAX does not allow to
+    assign to variables: there `update` always runs, and is undone.
+
+    Args:
+        condition: Boolean tensor of no dimensions.
+        update: Function of no arguments that assigns to `variables`.
+        variables: All variables that `update` assigns to.
+    """
+    if not target.is_jax():
+        ops.cond(condition, update, lambda: None)
+        return
+    before = [ops.convert_to_tensor(variable) for variable in variables]
+    update()
+    for variable, old in zip(variables, before, strict=True):
+        variable.assign(ops.where(condition, ops.convert_to_tensor(variable), old))
