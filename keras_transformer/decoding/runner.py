@@ -4,11 +4,11 @@ import contextlib
 import functools
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
 
+from keras_transformer.decoding.halves import search_in_threads, worth_halving
 from keras_transformer.decoding.search import (
     batch_size_of,
     cache_lengths,
@@ -19,7 +19,6 @@ from keras_transformer.kernels import target
 # The shares of a batch that are worth a batch of their own, the largest first.
 SHARES = (1 / 2, 1 / 4, 1 / 8)
 FEWEST = 8  # sentences of a batch that is worth parting
-FEWEST_ROWS = 64  # hypotheses of a batch that is worth two threads
 HANDING_ON = 4  # steps of the open sentences that take as long as handing them on
 
 
@@ -81,25 +80,15 @@ class SearchRunner:
         if size < FEWEST:
             return self._find(inputs, tables, ())
         stages = self._stages_in_use()
-        num_rows = size * self._num_slots
-        if num_rows < FEWEST_ROWS or not _compiles_for_processors(self._model):
-            ids, scores = self._find(inputs, tables, stages)
+        halve = _compiles_for_processors(self._model)
+        if halve and worth_halving(size, self._num_slots):
+            ids, scores = search_in_threads(
+                lambda half: self._find(*half, stages), (inputs, tables)
+            )
         else:
-            ids, scores = self._find_halves(inputs, tables, stages)
+            ids, scores = self._find(inputs, tables, stages)
         self._note_waste(np.count_nonzero(ids != self._pad_id, axis=-1).max(axis=1))
         return ids, scores
-
-    def _find_halves(self, inputs, tables, stages):
-        """Searches in two halves, side by side."""
-        size = batch_size_of(inputs)
-        inputs = keras.tree.map_structure(keras.ops.convert_to_numpy, inputs)
-        # Of one size, so that one compilation is for both.
-        halves = np.arange(size + size % 2).clip(max=size - 1).reshape(2, -1)
-        with ThreadPoolExecutor(len(halves)) as threads:
-            found = threads.map(
-                lambda half: self._find(*_take((inputs, tables), half), stages), halves
-            )
-            return [np.concatenate(one)[:size] for one in zip(*found, strict=True)]
 
     def _find(self, inputs, tables, stages):
         """Searches in parts, with batches of some shares of the first one."""

@@ -8,8 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.decoding.runner import FEWEST_ROWS
-from keras_transformer.kernels import target
+from keras_transformer.decoding.halves import search_in_halves
 from keras_transformer.text.encoding import encode_head
 from keras_transformer.translator import Translator, check_serves_any_text
 from keras_transformer.version import __version__
@@ -280,36 +279,8 @@ def compile_search(find, num_slots: int):
         find: Function of source ids, with an even number of rows if there are many.
         num_slots: Hypotheses that grow side by side for each row.
     """
-    compute = tf.function(find, autograph=False, jit_compile=True)
-    if not target.xla_would_compile_for_cpu():
-        return compute
-    return in_halves(compute, max(2, FEWEST_ROWS // num_slots))
-
-
-def in_halves(find, fewest: int):
-    """Lets `find` take batches in two halves, which a graph runs side by side.
-
-    XLA parts a large operation among processors, and leaves all others to one.
-
-    Args:
-        find: Function of tensors to tuples of tensors.
-        fewest: Rows of a batch that is worth it; their number must be even then.
-    """
-
-    def find_in_halves(inputs):
-        rows = tf.shape(inputs)[0]
-        return tf.cond(
-            rows >= fewest,
-            lambda: [
-                tf.concat(halves, axis=0)
-                for halves in zip(
-                    find(inputs[: rows // 2]), find(inputs[rows // 2 :]), strict=True
-                )
-            ],
-            lambda: list(find(inputs)),
-        )
-
-    return find_in_halves
+    find = tf.function(find, autograph=False, jit_compile=True)
+    return search_in_halves(find, num_slots)
 
 
 def _next_version(path):

@@ -14,7 +14,7 @@ from keras_transformer.decoding import (
     GreedySearch,
     MaximumLength,
     Sampling,
-    runner,
+    halves,
 )
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.layers import LearnedPositionalEncoding, cache
@@ -140,11 +140,11 @@ def test_halves_of_a_batch_side_by_side_find_what_it_finds(monkeypatch):
     ids, scores = SearchRunner(model, search, MAX_LENGTH)(inputs, tables)
     assert set(model.rows) == {17}
     model.rows.clear()
-    monkeypatch.setattr(runner, "FEWEST_ROWS", 17)
-    halves = SearchRunner(model, search, MAX_LENGTH, patience=0.0)(inputs, tables)
+    monkeypatch.setattr(halves, "MIN_HYPOTHESES", 17)
+    found = SearchRunner(model, search, MAX_LENGTH, patience=0.0)(inputs, tables)
     assert set(model.rows) == {9, 4, 2, 1}
-    np.testing.assert_array_equal(halves[0], ids)
-    np.testing.assert_allclose(halves[1], scores, 1e-5)
+    np.testing.assert_array_equal(found[0], ids)
+    np.testing.assert_allclose(found[1], scores, 1e-5)
 
 
 def test_draws_without_a_seed_go_on_from_that_of_keras():
@@ -314,7 +314,7 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         np.testing.assert_array_equal(found.ids, expected.ids)
         np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
         traces.append(model.num_steps)
-    assert model._runner.cache_info().misses == 1
+    assert model._compiled_search.cache_info().misses == 1
     if keras.backend.backend() != "torch":  # which compiles nothing
         assert traces == [traces[0]] * 4
     with pytest.raises(ValueError, match="2 sequences for 3 sentences"):

@@ -23,7 +23,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
 from keras_transformer.kernels.dense import dense
-from keras_transformer.serving.saved_model import compile_search, fill_up, in_halves
+from keras_transformer.serving.saved_model import compile_search, fill_up
 
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
 # Some that were learnt and some that were not, blank ones, and of both lengths.
@@ -69,7 +69,7 @@ def exported(translator, tmp_path_factory):
 def compiled(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "en-de" / "2"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.serving.saved_model.FEWEST_ROWS", 2)
+        patch.setattr("keras_transformer.decoding.halves.MIN_HYPOTHESES", 2)
         return translator.export(path, SEARCH, jit_compile=True)
 
 
@@ -231,21 +231,6 @@ def test_a_compiled_search_parts_the_products_of_one_row(monkeypatch):
     find = compile_search(lambda states: [dense(layer, states)], 1)
     (outputs,) = find(tf.ones([1, 1, 8]))
     np.testing.assert_allclose(outputs[0, 0], kernel.sum(axis=0), 1e-5, 1e-6)
-
-
-@pytest.mark.parametrize(("rows", "searched"), [(2, [2]), (4, [2, 2]), (8, [4, 4])])
-def test_a_large_batch_is_searched_in_halves(rows, searched):
-    found = []
-
-    def find(inputs):
-        found.append(len(inputs))
-        return 2 * inputs, inputs[:, 0]
-
-    inputs = tf.reshape(tf.range(2 * rows), (rows, 2))
-    doubled, first = in_halves(find, fewest=4)(inputs)
-    assert found == searched
-    np.testing.assert_array_equal(doubled, 2 * inputs)
-    np.testing.assert_array_equal(first, inputs[:, 0])
 
 
 @pytest.mark.parametrize("export", ["exported", "compiled"])

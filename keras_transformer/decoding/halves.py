@@ -1,0 +1,88 @@
+"""A large batch searched as two halves, side by side.
+
+Where XLA compiles for CPUs, it divides only large operations among the cores, and
+most of a decoding step is too small for that. Two searches at once use the cores.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.kernels import target
+
+# Hypotheses that grow in a batch that is worth two searches.
+MIN_HYPOTHESES = 64
+
+
+def worth_halving(num_rows, num_slots: int):
+    """Tells whether two halves of a batch are found sooner than the batch.
+
+    Args:
+        num_rows: Number of sentences, an integer or a scalar tensor.
+        num_slots: Hypotheses that grow side by side for each sentence.
+
+    Returns:
+        A boolean, or a scalar boolean tensor.
+    """
+    return (num_rows >= 2) & (num_rows * num_slots >= MIN_HYPOTHESES)
+
+
+def search_in_halves(find, num_slots: int):
+    """Makes a search that takes large batches in two halves, inside a graph.
+
+    A graph runs the halves at the same time, since neither needs the other.
+
+    Args:
+        find: Function of source ids `(batch, length)` that returns `(ids, scores)`.
+        num_slots: Hypotheses that grow side by side for each sentence.
+
+    Returns:
+        A function like `find`, for batches with an even number of rows or too few
+        to be worth halving. It is `find` itself unless XLA compiles for CPUs here.
+    """
+    if not target.xla_would_compile_for_cpu():
+        return find
+
+    def find_in_halves(source_ids):
+        num_rows = ops.shape(source_ids)[0]
+
+        def in_halves():
+            first = find(source_ids[: num_rows // 2])
+            second = find(source_ids[num_rows // 2 :])
+            return [
+                ops.concatenate(pair, axis=0)
+                for pair in zip(first, second, strict=True)
+            ]
+
+        return ops.cond(
+            worth_halving(num_rows, num_slots),
+            in_halves,
+            lambda: list(find(source_ids)),
+        )
+
+    return find_in_halves
+
+
+def search_in_threads(find, batch):
+    """Searches two halves of a batch, each in a thread of its own.
+
+    Args:
+        find: Function of a batch that returns a tuple of NumPy arrays.
+        batch: Nested structure of tensors or arrays with the sentences first.
+
+    Returns:
+        A list of what `find` would return for the whole batch.
+    """
+    batch = keras.tree.map_structure(ops.convert_to_numpy, batch)
+    size = len(keras.tree.flatten(batch)[0])
+    # Both halves have the same size, so that one compiled program serves both: if
+    # the size is odd, the last sentence is in the second half twice.
+    halves = np.arange(size + size % 2).clip(max=size - 1).reshape(2, -1)
+    with ThreadPoolExecutor(len(halves)) as threads:
+        found = threads.map(
+            lambda half: find(keras.tree.map_structure(lambda x: x[half], batch)),
+            halves,
+        )
+        return [np.concatenate(pair)[:size] for pair in zip(*found, strict=True)]
