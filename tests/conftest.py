@@ -16,12 +16,12 @@ LONG = [
     "test_distribution.py",
     "test_multi_worker.py",
     "test_tutorials.py",
-    "test_export.py",
+    "test_saved_model.py",
     "test_shell.py",
     "test_language_model.py",
     "test_transformer.py",
     "test_transformer_positions.py",
-    "test_compiled_search.py",
+    "test_runner.py",
 ]
 
 
