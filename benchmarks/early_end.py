@@ -20,7 +20,7 @@ import tensorflow as tf
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.models.compiled_search import CompiledSearch
+from keras_transformer.decoding.runner import SearchRunner
 
 VOCABULARY, SOURCE_LENGTH, ROWS = 8000, 24, 32
 
@@ -84,7 +84,7 @@ def main():
         else kt.decoding.GreedySearch([EndsAt()])
     )
     whole, in_parts = (
-        CompiledSearch(model, search, settings.max_length, patience=patience)
+        SearchRunner(model, search, settings.max_length, settings.jit_compile, patience)
         for patience in (np.inf, 0.0)
     )
     random = np.random.default_rng(1)

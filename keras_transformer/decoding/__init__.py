@@ -1,7 +1,8 @@
-"""From logits to sequences: searches of any model that takes cached steps.
+"""From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `cache`, `next_symbols`, `search`, `independent`, `greedy`,
-`sampling`, `beam`; then the controls, `processors` first.
+Reading order: `search`, `next_symbols`, `cache`, `independent`, `greedy`,
+`sampling`, `beam`; the controls, `processors` first; then `runner` and `halves`,
+which search many sentences through few compiled programs.
 """
 
 from keras_transformer.decoding.beam import BeamSearch

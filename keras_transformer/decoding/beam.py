@@ -1,4 +1,4 @@
-"""The best sequences that a beam of hypotheses finds."""
+"""Beam search: the best hypotheses, grown side by side."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cache import (
     inherit_lineage,
     own_lineage,
@@ -17,12 +18,12 @@ from keras_transformer.kernels.top_k import top_k
 
 
 class LiveHypotheses(NamedTuple):
-    """Hypotheses that grow, the best first.
+    """Hypotheses that still grow, the best first.
 
     Attributes:
         token_ids: The last symbol, of shape `(batch, beam_width)`.
         ids: All symbols so far, of shape `(batch, beam_width, max_length)`.
-        lineage: Who wrote them into the cache, of the shape of `ids`.
+        lineage: The slots that wrote them into the cache, of the shape of `ids`.
         scores: Log-probability so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
     """
@@ -34,7 +35,7 @@ class LiveHypotheses(NamedTuple):
 
 
 class FinishedHypotheses(NamedTuple):
-    """Hypotheses that have ended and change no more, the best first.
+    """Hypotheses that have ended and no longer change, the best first.
 
     Attributes:
         ids: All symbols, of shape `(batch, beam_width, max_length)`.
@@ -72,26 +73,26 @@ class BeamSearch(Search):
 
     where `length` counts the end symbol. The `beam_width` best of those that
     do not end live on. What is still alive after `max_length` symbols is
-    scored by the same formula and competes with what has finished; nothing
-    else that is unfinished does. The search of a sentence ends when
-    `beam_width` hypotheses have finished that are all ahead of what lives, as
-    long as it is now; or when no live one can still reach the
-    `num_hypotheses` best.
+    scored by the same formula and competes with the finished hypotheses; no
+    other unfinished hypothesis does. The search of a sentence ends when
+    `beam_width` hypotheses have finished whose scores all exceed those that the
+    live ones would have if they ended now; or when no live one can still reach
+    the `num_hypotheses` best.
 
-    So a beam with a place for every sequence of at most `max_length` symbols,
-    unfinished ones allowed at `max_length` only, returns what enumeration of
-    them returns, and a beam of one returns what greedy search returns.
+    So a beam as wide as the space of all sequences of at most `max_length`
+    symbols, where unfinished ones count at `max_length` only, returns what
+    enumeration returns, and a beam of one returns what greedy search returns.
     Where fewer hypotheses exist than asked for, the rest has ids of `pad_id`
     alone and a score of minus infinity.
 
-    Of equal scores that of the hypothesis that ended earlier is ahead, before
-    any that did not end; of the same step, that which grew from the better
-    placed live hypothesis; then that whose last symbol has the lower id.
+    Ties are broken in this order: the hypothesis that ended earlier, and one
+    that ended before one that did not; the one that grew from the better ranked
+    live hypothesis; the one whose last symbol has the lower id.
 
     Args:
         beam_width: Number of live hypotheses of each sentence.
-        length_penalty: Exponent; the larger it is, the longer the results. 0
-            leaves log-probabilities as they are.
+        length_penalty: Exponent: the larger it is, the longer the results. 0
+            leaves log-probabilities unchanged.
         num_hypotheses: Number of hypotheses to return, at most `beam_width`.
         processors: `Processor`s, applied to the logits in this order.
 
@@ -111,24 +112,20 @@ class BeamSearch(Search):
         processors=(),
     ):
         super().__init__(processors)
-        if not isinstance(beam_width, int) or beam_width < 1:
-            raise ValueError(
-                "`beam_width` must be a positive integer. "
-                f"Received: beam_width={beam_width}."
-            )
+        check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
         if not np.isfinite(length_penalty):
             raise ValueError(
                 "`length_penalty` must be a finite number. "
                 f"Received: length_penalty={length_penalty}."
             )
-        if not isinstance(num_hypotheses, int) or not 1 <= num_hypotheses <= beam_width:
+        if num_hypotheses > beam_width:
             raise ValueError(
-                "`num_hypotheses` must be an integer from 1 to `beam_width`. "
+                "`num_hypotheses` must be at most `beam_width`. "
                 f"Received: num_hypotheses={num_hypotheses}, beam_width={beam_width}."
             )
-        self.beam_width = beam_width
+        self.beam_width = int(beam_width)
         self.length_penalty = length_penalty
-        self.num_hypotheses = num_hypotheses
+        self.num_hypotheses = int(num_hypotheses)
 
     @property
     def num_slots(self):
@@ -136,38 +133,39 @@ class BeamSearch(Search):
 
     @property
     def num_candidates(self):
-        # Of one hypothesis' extensions no more can matter: the one that ends,
-        # and one for each place of the next beam.
+        # No other extensions of a hypothesis can matter than the one that ends and
+        # one for each place of the next beam.
         return self.beam_width + 1
 
     def first_hypotheses(self, model, inputs, max_length):
         return begin(model, batch_size_of(inputs), self.beam_width, max_length)
 
-    def is_open(self, index, hypotheses):
+    def is_active(self, index, hypotheses):
         live, finished = hypotheses
         divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
-        # The largest divisor still ahead leaves the most of a negative score,
-        # whatever the sign of the penalty.
+        # A score is negative, so the largest divisor still to come gives the best
+        # score, whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
         largest_divisors = np.append(largest_divisors, divisors[-1])
-        within_reach = live.scores[:, 0] / ops.take(largest_divisors, index)
+        best_possible = live.scores[:, 0] / ops.take(largest_divisors, index)
         to_beat = finished.scores[:, self.num_hypotheses - 1]
-        return (index < len(divisors)) & (within_reach > to_beat)
+        return (index < len(divisors)) & (best_possible > to_beat)
 
-    def grow(self, model, step, index, hypotheses, cache):
+    def grow(self, model, next_symbols, index, hypotheses, cache):
         live, finished = hypotheses
-        symbols, cache = step(live.token_ids, live.ids, live.lineage, index, cache)
+        symbols, cache = next_symbols(
+            live.token_ids, live.ids, live.lineage, index, cache
+        )
         extensions = extend(live.scores, symbols)
         is_end = extensions.token_ids == model.end_id
         divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
         divisor = ops.take(divisors, index)
         finished = finish(finished, live, extensions, is_end, index, divisor)
         live = survive(live, extensions, is_end, index)
-        # Nothing lives on where as many have finished as there are places,
-        # and all of them are ahead.
+        # Nothing lives on where every place has a finished hypothesis that is better.
         to_beat = ops.min(finished.scores, axis=1, keepdims=True)
-        is_open = live.scores[:, :1] / divisor > to_beat
-        live = live._replace(scores=ops.where(is_open, live.scores, -np.inf))
+        is_active = live.scores[:, :1] / divisor > to_beat
+        live = live._replace(scores=ops.where(is_active, live.scores, -np.inf))
         return (live, finished), cache
 
     def best(self, hypotheses):
@@ -194,7 +192,7 @@ def begin(model, batch_size, beam_width: int, max_length: int):
         token_ids=ops.full(shape, model.start_id, dtype="int32"),
         ids=ids,
         lineage=own_lineage(*shape, max_length),
-        # All would begin alike, so there is only one.
+        # All would be equal, so only the first exists.
         scores=ops.where(ops.arange(beam_width) == 0, 0.0, none),
     )
     return live, FinishedHypotheses(ids, none)
@@ -208,8 +206,8 @@ def extend(scores, symbols):
         symbols: `NextSymbols` of these hypotheses.
 
     Returns:
-        `Extensions`, twice as many as there are hypotheses where there are so
-        many: one at least remains for each place if all others end.
+        `Extensions`, up to twice as many as hypotheses: if half of them end, every
+        place of the beam still gets one.
     """
     beam_width, choices = symbols.best_logits.shape[1:]
     gains = symbols.best_logits - symbols.normalizer
@@ -220,7 +218,7 @@ def extend(scores, symbols):
 
 
 def finish(finished, live, extensions, is_end, index, divisor):
-    """Adds what ends among the best extensions to what has finished."""
+    """Adds those of the best extensions that end to the finished hypotheses."""
     width = live.scores.shape[1]
     is_best = ops.arange(extensions.scores.shape[1]) < width
     scores = ops.where(is_end & is_best, extensions.scores / divisor, -np.inf)
@@ -253,6 +251,6 @@ def best_of(some, others, count: int):
 
 
 def length_divisors(max_length: int, length_penalty: float):
-    """Returns what divides the log-probability of lengths 1 to `max_length`."""
+    """Returns the divisors of log-probabilities of lengths 1 to `max_length`."""
     lengths = np.arange(1, max_length + 1)
     return (((5 + lengths) / 6) ** length_penalty).astype("float32")

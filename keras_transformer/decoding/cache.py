@@ -1,10 +1,10 @@
-"""Who wrote what into a cache that several hypotheses share.
+"""The lineage: which entries of a shared cache belong to which hypothesis.
 
 A cache of fixed size has one entry for each position and slot of a sentence:
-at position `t`, the hypothesis that stands in slot `j` writes entry `(t, j)`.
-Beam search moves hypotheses between slots at every step. The entries stay
-where they are; only a table of integers, the lineage, moves:
-`lineage[b, i, t]` is the slot that wrote position `t` of hypothesis `i`.
+at position `t`, the hypothesis in slot `j` writes entry `(t, j)`. Beam search
+moves hypotheses between slots at every step. The entries stay where they are;
+only a table of integers, the lineage, is updated: `lineage[b, i, t]` is the slot
+that wrote position `t` of hypothesis `i`.
 """
 
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.kernels.gather import take_rows
 
 
 def own_lineage(batch_size, num_hypotheses: int, max_length: int):
-    """Says that each hypothesis wrote, and will write, into its own slot.
+    """Returns the lineage of hypotheses that write into their own slots only.
 
     Args:
         batch_size: Number of sentences, an integer or a scalar tensor.
@@ -28,7 +28,7 @@ def own_lineage(batch_size, num_hypotheses: int, max_length: int):
 
 
 def inherit_lineage(lineage, parents, index):
-    """Hands each new hypothesis the past of the one it grew from.
+    """Gives each new hypothesis the lineage of the one that it extends.
 
     Args:
         lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
@@ -37,8 +37,8 @@ def inherit_lineage(lineage, parents, index):
         index: Scalar position that was written last.
 
     Returns:
-        A tensor of the shape of `lineage`. Positions after `index` belong to
-        the own slot again.
+        A tensor of the shape of `lineage`, in which positions after `index` are
+        the hypothesis' own slot.
     """
     num_hypotheses, max_length = lineage.shape[1:]
     own = ops.arange(num_hypotheses, dtype="int32")[:, None]
@@ -51,7 +51,7 @@ def visible_entries(lineage, index):
 
     Args:
         lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
-        index: Scalar position that this step writes; later ones stay hidden.
+        index: Scalar position that this step writes; later ones are hidden.
 
     Returns:
         A boolean tensor of shape `(batch, hypotheses, max_length, slots)`: the

@@ -1,4 +1,4 @@
-"""Objects that are nothing but their settings."""
+"""Objects that are defined by their settings alone."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Sequences that begin as they are told to."""
+"""A processor that forces the first symbols of sequences."""
 
 import keras
 import numpy as np
@@ -11,17 +11,16 @@ from keras_transformer.decoding.processors import Processor, forbid, vocabulary_
 class ForcedPrefix(Processor):
     """Forces the first symbols of every hypothesis.
 
-    The forced symbols count in scores as any other, and no other processor may
-    forbid them. Where an id is negative or the model's `pad_id`, any symbol
-    may come.
+    Scores include the forced symbols, which no other processor may forbid. Where
+    an id is negative or the model's `pad_id`, the symbol is free.
 
-    `model.generate` takes the ids as an input of what it has compiled, filled
-    up to 1, 2, 4, 8 and so on: another prefix is not compiled anew.
+    `model.generate` passes the ids to its compiled program as an input, padded to
+    a power of two, so that another prefix needs no other program.
 
     Args:
         ids: One sequence of ids for all sentences, or a sequence of sequences,
-            one for each sentence, of any lengths. A traced function may pass
-            an integer tensor of shape `(batch, length)`.
+            one for each sentence, of any lengths. In traced functions, an
+            integer tensor of shape `(batch, length)`.
 
     Raises:
         ValueError: If `ids` are not integers of such a form; when bound, if
@@ -33,7 +32,7 @@ class ForcedPrefix(Processor):
     """
 
     def __init__(self, ids):
-        self.ids = ids if ops.is_tensor(ids) else _frozen(ids)
+        self.ids = ids if ops.is_tensor(ids) else _to_tuples(ids)
         if ops.is_tensor(ids) and (
             len(ids.shape) != 2
             or "int" not in keras.backend.standardize_dtype(ids.dtype)
@@ -50,26 +49,26 @@ class ForcedPrefix(Processor):
         return 1 if is_one else len(self.ids)
 
     def bind(self, model, inputs):
-        table = self.ids if ops.is_tensor(self.ids) else _table(self.ids)
+        table = self.ids if ops.is_tensor(self.ids) else _to_table(self.ids)
         table = ops.cast(table, "int32")
-        _check_number(table.shape[0], keras.tree.flatten(inputs)[0].shape[0])
+        _check_num_sequences(table.shape[0], keras.tree.flatten(inputs)[0].shape[0])
         is_forced = (table >= 0) & (table != model.pad_id)
         length = ops.shape(table)[1]
 
         def process(logits, ids, index):
-            here = ops.minimum(index, length - 1)
-            wanted = ops.take(table, here, axis=1)[:, None, None]
-            applies = ops.take(is_forced, here, axis=1)[:, None, None]
+            column = ops.minimum(index, length - 1)
+            forced_ids = ops.take(table, column, axis=1)[:, None, None]
+            applies = ops.take(is_forced, column, axis=1)[:, None, None]
             applies = applies & (index < length)
-            others = ops.not_equal(vocabulary_of(logits), wanted)
+            others = ops.not_equal(vocabulary_of(logits), forced_ids)
             return forbid(logits, applies & others)
 
         return process
 
     def table(self, num_sentences):
         is_tensor = ops.is_tensor(self.ids)
-        ids = ops.convert_to_numpy(self.ids) if is_tensor else _table(self.ids)
-        _check_number(len(ids), num_sentences)
+        ids = ops.convert_to_numpy(self.ids) if is_tensor else _to_table(self.ids)
+        _check_num_sequences(len(ids), num_sentences)
         length = ids.shape[1]
         table = np.full((num_sentences, 1 << (length - 1).bit_length()), -1, "int32")
         table[:, :length] = ids
@@ -85,7 +84,7 @@ class ForcedPrefix(Processor):
         return {"ids": [list(row) for row in self.ids] if nested else list(self.ids)}
 
 
-def _frozen(ids):
+def _to_tuples(ids):
     """Returns one tuple of integers, or a tuple of such tuples."""
     ids = ids.tolist() if isinstance(ids, np.ndarray) else ids
     rows = [ids] if ids and not isinstance(ids[0], (list, tuple)) else ids
@@ -97,17 +96,18 @@ def _frozen(ids):
     return tuple(tuple(row) for row in ids) if rows is ids else tuple(ids)
 
 
-def _check_number(given, sentences):
-    """Raises `ValueError` unless there is one sequence, or one a sentence."""
-    if None not in (given, sentences) and given not in (1, sentences):
+def _check_num_sequences(num_sequences, num_sentences):
+    """Raises `ValueError` unless there is one sequence, or one for each sentence."""
+    is_known = None not in (num_sequences, num_sentences)
+    if is_known and num_sequences not in (1, num_sentences):
         raise ValueError(
             "`ids` must be one sequence, or one for each sentence. "
-            f"Received: {given} sequences for {sentences} sentences."
+            f"Received: {num_sequences} sequences for {num_sentences} sentences."
         )
 
 
-def _table(ids):
-    """Returns an array of shape (sequences, length), -1 where a row is short."""
+def _to_table(ids):
+    """Returns an array of shape `(sequences, length)`, padded with -1."""
     rows = ids if isinstance(ids[0], tuple) else [ids]
     table = np.full((len(rows), max(1, *map(len, rows))), -1)
     for row, values in zip(table, rows, strict=True):

@@ -1,4 +1,4 @@
-"""The likeliest symbol, one after the other."""
+"""Greedy search: the likeliest symbol at every step."""
 
 import keras
 
@@ -10,8 +10,8 @@ class GreedySearch(IndependentSearch):
     """Takes the likeliest symbol at every step.
 
     Of equally likely symbols it takes the one with the lowest id. The score is
-    the log-probability of the sequence, the end symbol included; there is no
-    length penalty, for there is nothing to compare with.
+    the log-probability of the sequence, the end symbol included, without a
+    length penalty.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -24,6 +24,6 @@ class GreedySearch(IndependentSearch):
     def __init__(self, processors=()):
         super().__init__(processors=processors)
 
-    def choose(self, model, symbols, index, luck):
+    def choose(self, model, symbols, index, random_numbers):
         logits, ids = symbols.likeliest()
         return ids, logits

@@ -1,10 +1,11 @@
-"""Hypotheses that grow symbol by symbol and never meet."""
+"""Hypotheses that grow symbol by symbol, independently of each other."""
 
 from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cache import own_lineage, write_position
 from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
 from keras_transformer.kernels.gather import take_rows
@@ -17,9 +18,9 @@ class GrowingHypotheses(NamedTuple):
     Attributes:
         token_ids: The last symbol, of shape `(batch, hypotheses)`.
         ids: All symbols so far, of shape `(batch, hypotheses, max_length)`.
-        lineage: Who wrote them into the cache, of the shape of `ids`.
-        luck: What the choice of symbols depends on besides, a nested structure
-            of tensors with the batch first.
+        lineage: The slots that wrote them into the cache, of the shape of `ids`.
+        random_numbers: The random numbers of all steps, a nested structure of
+            tensors with the batch first.
         scores: Log-probability so far, of shape `(batch, hypotheses)`.
         ended: Whether nothing follows, of shape `(batch, hypotheses)`.
     """
@@ -27,16 +28,16 @@ class GrowingHypotheses(NamedTuple):
     token_ids: object
     ids: object
     lineage: object
-    luck: object
+    random_numbers: object
     scores: object
     ended: object
 
 
 class IndependentSearch(Search):
-    """Base of searches that settle on one symbol after the other.
+    """Base of searches that choose one symbol after the other.
 
-    Subclasses say on which with `choose`. A hypothesis for which no symbol is
-    allowed any more stops there, with a score of minus infinity.
+    Subclasses offer `choose`. A hypothesis for which no symbol is allowed any
+    more stops there, with a score of minus infinity.
 
     Args:
         num_hypotheses: Hypotheses of each sentence.
@@ -48,32 +49,29 @@ class IndependentSearch(Search):
 
     def __init__(self, num_hypotheses: int = 1, processors=()):
         super().__init__(processors)
-        if not isinstance(num_hypotheses, int) or num_hypotheses < 1:
-            raise ValueError(
-                "`num_hypotheses` must be a positive integer. "
-                f"Received: num_hypotheses={num_hypotheses}."
-            )
-        self.num_hypotheses = num_hypotheses
+        check_positive_integers(num_hypotheses=num_hypotheses)
+        self.num_hypotheses = int(num_hypotheses)
 
     @property
     def num_slots(self):
         return self.num_hypotheses
 
-    def luck(self, model, inputs, max_length):
-        """Returns what `choose` depends on besides, drawn before the first step.
+    def random_numbers(self, model, inputs, max_length):
+        """Returns the random numbers of all steps, drawn before the first.
 
-        A nested structure of tensors with the batch first.
+        A nested structure of tensors with the batch first, empty if `choose`
+        needs none.
         """
         return ()
 
-    def choose(self, model, symbols, index, luck):
+    def choose(self, model, symbols, index, random_numbers):
         """Chooses a symbol for every hypothesis.
 
         Args:
             model: The model that is searched.
             symbols: `NextSymbols`.
             index: Their scalar position.
-            luck: What the method of that name returned.
+            random_numbers: As the method of that name returned them.
 
         Returns:
             Int32 ids and their float32 logits, of shape `(batch, hypotheses)`.
@@ -86,19 +84,19 @@ class IndependentSearch(Search):
             token_ids=ops.full(shape, model.start_id, dtype="int32"),
             ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
             lineage=own_lineage(*shape, max_length),
-            luck=self.luck(model, inputs, max_length),
+            random_numbers=self.random_numbers(model, inputs, max_length),
             scores=ops.zeros(shape, dtype="float32"),
             ended=ops.zeros(shape, dtype="bool"),
         )
 
-    def is_open(self, index, hypotheses):
+    def is_active(self, index, hypotheses):
         max_length = hypotheses.ids.shape[-1]
         return (index < max_length) & ~ops.all(hypotheses.ended, axis=1)
 
-    def grow(self, model, step, index, hypotheses, cache):
+    def grow(self, model, next_symbols, index, hypotheses, cache):
         old = hypotheses
-        symbols, cache = step(old.token_ids, old.ids, old.lineage, index, cache)
-        chosen, logits = self.choose(model, symbols, index, old.luck)
+        symbols, cache = next_symbols(old.token_ids, old.ids, old.lineage, index, cache)
+        chosen, logits = self.choose(model, symbols, index, old.random_numbers)
         gains = logits - symbols.normalizer[..., 0]
         scores = ops.where(old.ended, old.scores, old.scores + gains)
         ended = old.ended | (scores == -np.inf)

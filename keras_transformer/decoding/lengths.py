@@ -1,29 +1,27 @@
-"""How long sequences may and must become."""
+"""Processors that limit the length of sequences."""
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MinimumLength(Processor):
-    """Forbids the end symbol until a sequence has a length.
+    """Forbids the end symbol until a sequence has a minimum length.
 
     Args:
-        length: Least number of symbols, the end symbol counted.
+        length: Least number of symbols, the end symbol included.
 
     Raises:
         ValueError: If `length` is not a positive integer.
     """
 
     def __init__(self, length: int):
-        if not isinstance(length, int) or length < 1:
-            raise ValueError(
-                f"`length` must be a positive integer. Received: length={length}."
-            )
-        self.length = length
+        check_positive_integers(length=length)
+        self.length = int(length)
 
     def bind(self, model, inputs):
         def process(logits, ids, index):
@@ -38,22 +36,22 @@ class MinimumLength(Processor):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MaximumLength(Processor):
-    """Ends every sequence by a length that depends on its source.
+    """Limits the length of every sequence by that of its source.
 
     A sequence has at most `ratio * source_length + extra` symbols, rounded
-    down, and 1 at least: at the last of them only the end symbol is allowed.
-    Both lengths count the end symbol. The search's `max_length` holds besides.
+    down, and at least 1: at the last of them only the end symbol is allowed.
+    Both lengths count the end symbol. The search's `max_length` holds too.
 
     The source is the first tensor of the model's inputs; its length is the
     number of ids that are not the model's `pad_id`.
 
     Args:
         ratio: Symbols for each symbol of the source.
-        extra: Symbols on top, an integer that may be negative.
+        extra: Further symbols, an integer that may be negative.
 
     Raises:
         ValueError: If `ratio` is negative or not finite, or `extra` is not an
-            integer; when bound, if the source has another rank than 2.
+            integer; when bound, if the source is not of shape `(batch, length)`.
     """
 
     def __init__(self, ratio: float, extra: int = 0):

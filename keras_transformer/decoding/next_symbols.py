@@ -1,4 +1,4 @@
-"""One step of a model, seen from a search: what may come next."""
+"""One step of a model as a search sees it: which symbols may come next."""
 
 from typing import NamedTuple
 
@@ -7,21 +7,24 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.cache import visible_entries
-from keras_transformer.kernels.gather import pick
-from keras_transformer.kernels.top_k import largest
+from keras_transformer.kernels.log_normalizer import log_normalizer
+from keras_transformer.kernels.top_k import top_k_in_blocks, top_one
+
+# What a model prepares once for all steps is not worth it for fewer sentences.
+MIN_SENTENCES_TO_PREPARE = 8
 
 
 class NextSymbols(NamedTuple):
-    """What may come next, for every hypothesis.
+    """The symbols that may come next, for every hypothesis.
 
     Attributes:
         best_logits: The largest of `logits` in falling order, of shape
             `(batch, hypotheses, choices)`; one of them, that of the padding
             symbol if it is there, else the last, is minus infinity.
         best_ids: Their symbols, int32, of the same shape.
-        normalizer: What to subtract from logits to have log-probabilities, of
-            shape `(batch, hypotheses, 1)`: that of the model's own logits, so
-            that what processors forbid leaves the others as they were.
+        normalizer: What to subtract from logits to get log-probabilities, of
+            shape `(batch, hypotheses, 1)`. It is that of the model's own logits:
+            a forbidden symbol does not change the scores of the others.
         logits: Processed logits, of shape `(batch, hypotheses, vocabulary)`.
     """
 
@@ -30,23 +33,23 @@ class NextSymbols(NamedTuple):
     normalizer: object
     logits: object
 
-    # XLA has a fast top-k for those only of which nobody takes a slice, so
-    # code here and in the searches reads `best_*` in other ways.
-
     def likeliest(self):
         """Returns the best logit and its id, of shape `(batch, hypotheses)`."""
         hypotheses, choices = self.best_logits.shape[1:]
         logits = ops.reshape(self.best_logits, (-1, choices))
         ids = ops.reshape(self.best_ids, (-1, choices))
-        return tuple(ops.reshape(one, (-1, hypotheses)) for one in first(logits, ids))
+        logit, token_id = top_one(logits, ids)
+        return tuple(ops.reshape(one, (-1, hypotheses)) for one in (logit, token_id))
 
 
-def stepper(model, inputs, memory, cache_length: int, processors, count: int):
-    """Joins a model's step with processors and with the choice of the best.
+def next_symbols_function(
+    model, inputs, memory, cache_length: int, processors, count: int
+):
+    """Joins a model's step with processors and the choice of the best symbols.
 
     Args:
         model: A model that offers the cached step.
-        inputs: What the model was given to start with.
+        inputs: The model's inputs.
         memory: What its `start` returned.
         cache_length: Positions that its cache holds.
         processors: Sequence of `Processor`.
@@ -56,13 +59,13 @@ def stepper(model, inputs, memory, cache_length: int, processors, count: int):
         A function of `(token_ids, ids, lineage, index, cache)` that returns
         `(NextSymbols, cache)`.
     """
-    bound = [one.bind(model, inputs) for one in processors]
-    sentences = keras.tree.flatten(inputs)[0].shape[0]
-    # What a model prepares for all steps is not worth it for a sentence or two.
-    prepares = hasattr(model, "prepared_step") and (sentences is None or sentences >= 8)
+    bound = [processor.bind(model, inputs) for processor in processors]
+    num_sentences = keras.tree.flatten(inputs)[0].shape[0]
+    is_large = num_sentences is None or num_sentences >= MIN_SENTENCES_TO_PREPARE
+    prepares = is_large and hasattr(model, "prepared_step")
     take_step = model.prepared_step() if prepares else model.step
 
-    def step(token_ids, ids, lineage, index, cache):
+    def next_symbols(token_ids, ids, lineage, index, cache):
         visible = visible_entries(lineage[..., :cache_length], index)
         logits, cache = take_step(token_ids, memory, cache, index, visible)
         logits = ops.cast(logits, "float32")
@@ -70,12 +73,13 @@ def stepper(model, inputs, memory, cache_length: int, processors, count: int):
         # One more than asked for: the padding symbol may be among them.
         choices = min(count + 1, size)
         rows = ops.reshape(logits, (-1, size))
-        best_logits, best_ids = largest(rows, choices)
-        normalizer = log_normalizer(rows, *first(best_logits, best_ids))
+        best_logits, best_ids = top_k_in_blocks(rows, choices)
+        normalizer = log_normalizer(rows, *top_one(best_logits, best_ids))
         if bound:
             for process in bound:
                 logits = process(logits, ids, index)
-            best_logits, best_ids = largest(ops.reshape(logits, (-1, size)), choices)
+            rows = ops.reshape(logits, (-1, size))
+            best_logits, best_ids = top_k_in_blocks(rows, choices)
         is_symbol = best_ids != model.pad_id
         is_asked = ops.cumsum(ops.cast(is_symbol, "int32"), axis=-1) <= count
         best_logits = ops.where(is_symbol & is_asked, best_logits, -np.inf)
@@ -87,25 +91,4 @@ def stepper(model, inputs, memory, cache_length: int, processors, count: int):
         )
         return symbols, cache
 
-    return step
-
-
-def first(logits, ids):
-    """Returns the first of the largest logits, and its id, of each row."""
-    place = ops.cast(ops.argmax(logits, axis=-1), "int32")
-    return ops.max(logits, axis=-1), pick(ids, place)
-
-
-def log_normalizer(logits, largest_logit, largest_id):
-    """Returns the logarithm of the sum of exponentials of each row.
-
-    The largest probability tells it: a softmax is one fused pass where
-    `ops.logsumexp` takes several, and the largest of its values cannot
-    underflow.
-
-    Args:
-        logits: Float32 tensor of shape `(rows, vocabulary)`.
-        largest_logit: The largest of each row, of shape `(rows,)`.
-        largest_id: Its position, int32, of the same shape.
-    """
-    return largest_logit - ops.log(pick(ops.softmax(logits), largest_id))
+    return next_symbols

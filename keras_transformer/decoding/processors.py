@@ -1,4 +1,4 @@
-"""Controls of what a search may produce: changes to the logits that compose."""
+"""Processors: composable changes to the logits that control a search."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ class Processor(Configurable):
 
     A processor lowers logits, down to minus infinity where a symbol is
     forbidden, and never raises one: that is what lets a search stop early.
-    What is forbidden does not change what the other symbols score. Where
+    A forbidden symbol does not change the scores of the others. Where
     processors together forbid every symbol, a hypothesis stops, with a score
     of minus infinity.
 
@@ -21,14 +21,14 @@ class Processor(Configurable):
     """
 
     def bind(self, model, inputs):
-        """Reads what there is to know before the first step.
+        """Returns the function that changes the logits of every step.
 
-        It is called again when some sentences have ended and the others go on,
-        with the inputs of these.
+        It is called again, with fewer inputs, when some sentences have ended and
+        the others continue.
 
         Args:
             model: The model that is searched, with its `pad_id` and `end_id`.
-            inputs: What it was given: a limit may depend on the source.
+            inputs: The model's inputs: a limit may depend on the source.
 
         Returns:
             A function of `(logits, ids, index)` that returns new logits.
@@ -41,28 +41,28 @@ class Processor(Configurable):
         raise NotImplementedError
 
     def table(self, num_sentences: int):
-        """Returns what the processor itself says of each sentence, if anything.
+        """Returns the processor's own settings for each sentence, if it has any.
 
-        `model.generate` gives it to the compiled search as an input. So what
-        it holds may change from call to call, and nothing is compiled anew.
+        `model.generate` passes them to the compiled search as an input, so that
+        other values in the next call need no other program.
 
         Returns:
             An integer array with a row for each sentence, or None.
         """
 
     def with_table(self, table):
-        """Returns the processor with another table; with None, one without."""
+        """Returns the processor with another table, or without one for None."""
         return self
 
 
 def forbid(logits, forbidden):
     """Lowers logits to minus infinity where `forbidden` is True."""
-    # The smaller of two is one pass; a choice that broadcasts is a slow one.
+    # A minimum is one pass; `ops.where` of logits with a broadcast mask is slow.
     return ops.minimum(logits, ops.where(forbidden, -np.inf, np.inf))
 
 
 def vocabulary_of(logits):
-    """Returns the ids that logits are for, of shape `(vocabulary,)`."""
+    """Returns the ids of the vocabulary that logits are for, a NumPy array."""
     return np.arange(logits.shape[-1], dtype="int32")
 
 
@@ -78,7 +78,7 @@ class BannedIds(Processor):
     """
 
     def __init__(self, ids):
-        ids = tuple(int(symbol) for symbol in ids)
+        ids = tuple(int(token_id) for token_id in ids)
         if not ids or min(ids) < 0:
             raise ValueError(
                 f"`ids` must be one or more ids of the vocabulary. Received: ids={ids}."

@@ -1,18 +1,19 @@
-"""Against sequences that repeat themselves."""
+"""Processors against repetition."""
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.processors import Processor, forbid
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoRepeatNgram(Processor):
-    """Forbids symbols that would complete an n-gram for the second time.
+    """Forbids symbols that would repeat an n-gram of the sequence.
 
     Args:
-        size: Symbols of an n-gram; 1 lets no symbol come twice.
+        size: Symbols of an n-gram; 1 forbids any symbol to occur twice.
 
     Raises:
         ValueError: If `size` is not a positive integer.
@@ -22,27 +23,24 @@ class NoRepeatNgram(Processor):
     """
 
     def __init__(self, size: int):
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(
-                f"`size` must be a positive integer. Received: size={size}."
-            )
-        self.size = size
+        check_positive_integers(size=size)
+        self.size = int(size)
 
     def bind(self, model, inputs):
         return self.process
 
     def process(self, logits, ids, index):
-        windows = ids.shape[-1] - self.size + 1
-        if windows < 1:
+        num_windows = ids.shape[-1] - self.size + 1
+        if num_windows < 1:
             return logits
         # A window matches where all but its last symbol equal the newest ones.
-        matches = ops.arange(windows, dtype="int32") + self.size <= index
+        matches = ops.arange(num_windows, dtype="int32") + self.size <= index
         for offset in range(self.size - 1):
             newest = ops.take(ids, ops.maximum(index - self.size + 1 + offset, 0), -1)
-            matches = matches & (
-                ids[..., offset : offset + windows] == newest[..., None]
-            )
-        return forbid(logits, marked(ids[..., self.size - 1 :], matches, logits))
+            symbols = ids[..., offset : offset + num_windows]
+            matches = matches & (symbols == newest[..., None])
+        last_ids = ids[..., self.size - 1 :]
+        return forbid(logits, occurring(last_ids, matches, logits))
 
     def get_config(self):
         return {"size": self.size}
@@ -50,13 +48,13 @@ class NoRepeatNgram(Processor):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RepetitionPenalty(Processor):
-    """Makes symbols less likely that a sequence already has.
+    """Lowers the probability of symbols that the sequence already has.
 
     Their logits are divided by `penalty` where positive, and multiplied by it
-    where negative. Scores include the loss.
+    where negative. Scores include the penalty.
 
     Args:
-        penalty: A number of at least 1, which changes nothing; 1.2 is usual.
+        penalty: A number of at least 1; 1 changes nothing, 1.2 is usual.
 
     Raises:
         ValueError: If `penalty` is less than 1 or not finite.
@@ -79,18 +77,18 @@ class RepetitionPenalty(Processor):
     def process(self, logits, ids, index):
         is_past = ops.arange(ids.shape[-1], dtype="int32") < index
         lowered = ops.minimum(logits / self.penalty, logits * self.penalty)
-        return ops.where(marked(ids, is_past, logits), lowered, logits)
+        return ops.where(occurring(ids, is_past, logits), lowered, logits)
 
     def get_config(self):
         return {"penalty": self.penalty}
 
 
-def marked(ids, counts, logits):
-    """Marks the symbols that occur at the positions that count.
+def occurring(ids, is_counted, logits):
+    """Finds the symbols that occur at the counted positions.
 
     Args:
         ids: Int32 tensor of shape `(batch, hypotheses, length)`.
-        counts: Boolean tensor that broadcasts to the shape of `ids`.
+        is_counted: Boolean tensor that broadcasts to the shape of `ids`.
         logits: Tensor of shape `(batch, hypotheses, vocabulary)`.
 
     Returns:
@@ -100,8 +98,8 @@ def marked(ids, counts, logits):
     length = ids.shape[-1]
     num_rows = ops.shape(ids)[0] * hypotheses
     rows = ops.repeat(ops.arange(num_rows, dtype="int32"), length)
-    places = ops.stack([rows, ops.reshape(ids, (-1,))], axis=1)
-    counts = ops.broadcast_to(counts, ops.shape(ids))
-    counts = ops.reshape(ops.cast(counts, "float32"), (-1,))
-    hits = ops.scatter(places, counts, (num_rows, size))
-    return ops.reshape(hits, (-1, hypotheses, size)) > 0
+    indices = ops.stack([rows, ops.reshape(ids, (-1,))], axis=1)
+    is_counted = ops.broadcast_to(is_counted, ops.shape(ids))
+    is_counted = ops.reshape(ops.cast(is_counted, "float32"), (-1,))
+    counts = ops.scatter(indices, is_counted, (num_rows, size))
+    return ops.reshape(counts, (-1, hypotheses, size)) > 0

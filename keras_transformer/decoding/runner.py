@@ -1,212 +1,214 @@
-"""A search that is compiled, and drops the sentences that have ended."""
+"""Many sentences through few compiled programs, without those that have ended."""
 
-import contextlib
 import functools
-import logging
 import threading
 
 import keras
 import numpy as np
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.halves import search_in_threads, worth_halving
-from keras_transformer.decoding.search import (
-    batch_size_of,
-    cache_lengths,
-    check_length,
-)
-from keras_transformer.kernels import target
+from keras_transformer.decoding.search import batch_size_of, cache_lengths
+from keras_transformer.kernels.compiled import CompiledFunction
 
-# The shares of a batch that are worth a batch of their own, the largest first.
-SHARES = (1 / 2, 1 / 4, 1 / 8)
-FEWEST = 8  # sentences of a batch that is worth parting
-HANDING_ON = 4  # steps of the open sentences that take as long as handing them on
+# The fractions of a batch to which it may shrink, the largest first.
+FRACTIONS = (1 / 2, 1 / 4, 1 / 8)
+MIN_BATCH_FOR_STAGES = 8
+# Shrinking a batch takes as long as this many steps of what remains.
+REBATCH_COST_IN_STEPS = 4
 
 
 class SearchRunner:
-    """A search of a model, compiled when it is first called.
+    """Runs a search of a model, compiled when it is first called.
 
-    A batch takes as many steps as its longest sentence. So that a sentence which
-    ends early costs nothing afterwards, the open ones go on by themselves, with
-    their rows of the memory and of the cache: once half of the batch has ended,
-    three quarters, and seven eighths. Each of these stages is compiled when it
-    pays: when the steps that it would have saved, less what it takes to hand the
-    open sentences on, have taken as long as some batches do. A batch whose
-    sentences end together is searched in one go, and so is one of less than 8.
+    A batch takes as many steps as its longest sentence. So that a sentence that
+    ends early costs nothing afterwards, a search runs in stages: the batch shrinks
+    to its active sentences, with their memory and their cache, once half, three
+    quarters or seven eighths of it have ended. A stage is compiled when it pays:
+    when the steps that it would have saved, less the cost of shrinking the batch,
+    have taken as long as `patience` batches. A batch whose sentences end together
+    is searched in one stage, and so is one of less than 8.
 
-    Long sentences are searched in parts as well: each time that the cache is full,
-    all go on with a longer one, by what is compiled when that is first needed.
+    A stage also ends when the cache is full. All sentences then continue with a
+    longer cache.
 
-    Where XLA compiles for processors, a large batch is searched in two halves side
-    by side: much of a step is too small for XLA to part among processors itself.
+    Where XLA compiles for CPUs, a large batch is searched in two halves, each in a
+    thread; see `halves`.
 
-    This is the work of the caller of a search: where a search is part of a
-    graph, such as an export, all sentences go on until the last has ended.
+    Where a search is part of a graph, such as an export, this does not apply: all
+    sentences continue until the last has ended.
 
     Args:
         model: A model that offers the cached step.
         search: A search, without the tables of its processors.
-        max_length: Most symbols of a sequence, the end symbol counted.
-        patience: Batches, in whose time a stage is compiled, about.
+        max_length: Most symbols of a sequence, the end symbol included.
+        jit_compile: As in `keras.Model.compile`.
+        patience: Batches whose time a stage must save before it is compiled.
     """
 
-    def __init__(self, model, search, max_length: int, patience: float = 4.0):
-        check_length(max_length)
+    def __init__(
+        self,
+        model,
+        search,
+        max_length: int,
+        jit_compile="auto",
+        patience: float = 4.0,
+    ):
+        check_positive_integers(max_length=max_length)
         self._model = model
-        self._lengths = cache_lengths(model, max_length, search.num_slots)
         self._num_slots = search.num_slots
-        # One for each share of the batch too: TensorFlow traces what has seen several
-        # shapes for any shape.
-        self._parts = functools.cache(
-            lambda share, *settings: _Part(model, search, max_length, *settings)
+        self._lengths = cache_lengths(model, max_length, search.num_slots)
+        self._compiles_with_xla = jit_compile is True
+        self._new_stage = functools.partial(
+            SearchStage, model, search, max_length, jit_compile
         )
-        self._making = threading.Lock()
-        # What stages not in use would have saved, beside those in use, in batches.
-        self._wasted = dict.fromkeys(SHARES, 0.0)
-        self._pad_id = model.pad_id
+        self._stages = {}
+        self._stages_lock = threading.Lock()
+        # What each fraction not in use would have saved, in times of a whole batch.
+        self._missed_savings = dict.fromkeys(FRACTIONS, 0.0)
         self._patience = patience
 
     def __call__(self, inputs, tables):
         """Finds the best sequences for each sentence.
 
         Args:
-            inputs: What the model's `start` takes.
-            tables: What the search knows of each sentence, as `Search.tables`
-                returns it.
+            inputs: The model's inputs.
+            tables: The processors' settings for each sentence, as `Search.tables`
+                returns them.
 
         Returns:
             The ids and scores of `Hypotheses`, NumPy arrays.
         """
         size = batch_size_of(inputs)
-        if size < FEWEST:
+        if size < MIN_BATCH_FOR_STAGES:
             return self._find(inputs, tables, ())
-        stages = self._stages_in_use()
-        halve = _compiles_for_processors(self._model)
-        if halve and worth_halving(size, self._num_slots):
+        fractions = self._fractions_in_use()
+        if self._compiles_with_xla and worth_halving(size, self._num_slots):
             ids, scores = search_in_threads(
-                lambda half: self._find(*half, stages), (inputs, tables)
+                lambda half: self._find(*half, fractions), (inputs, tables)
             )
         else:
-            ids, scores = self._find(inputs, tables, stages)
-        self._note_waste(np.count_nonzero(ids != self._pad_id, axis=-1).max(axis=1))
+            ids, scores = self._find(inputs, tables, fractions)
+        lengths = np.count_nonzero(ids != self._model.pad_id, axis=-1).max(axis=1)
+        self._note_missed_savings(lengths)
         return ids, scores
 
-    def _find(self, inputs, tables, stages):
-        """Searches in parts, with batches of some shares of the first one."""
+    def _find(self, inputs, tables, fractions):
+        """Searches in stages: the whole batch, then these fractions of it."""
         size = batch_size_of(inputs)
-        shares = [1, *stages]
-        rooms = [int(size * share) for share in shares]
-        # Each part stops at what the next has room for; the last at nothing.
-        to_stop_at = np.array([*rooms[1:], 0], "int32")
-        rows, stage, length = np.arange(size), 0, self._lengths[0]
-        part = self._part(shares, stage, length, begins=True)
-        found = part.find(inputs, tables, to_stop_at[0])
+        fractions = [1, *fractions]
+        sizes = [int(size * fraction) for fraction in fractions]
+        # Each stage stops when the active sentences fit into the next.
+        max_active = np.array([*sizes[1:], 0], "int32")
+        rows, level, length = np.arange(size), 0, self._lengths[0]
+        stage = self._stage(fractions, level, length, begins=True)
+        found = stage.run(inputs, tables, max_active[0])
         ids, scores = map(np.array, found["hypotheses"])
-        while num_open := np.count_nonzero(found["is_open"]):
+        while num_active := np.count_nonzero(found["is_active"]):
             state, index = found["state"], found["state"].index
-            while num_open <= to_stop_at[stage]:
-                stage += 1
-            if rooms[stage] < len(rows):
-                # Those that are open, and others for want of them.
-                kept = np.argsort(~found["is_open"], kind="stable")[: rooms[stage]]
+            while num_active <= max_active[level]:
+                level += 1
+            if sizes[level] < len(rows):
+                # The active sentences, and ended ones to fill the batch.
+                kept = np.argsort(~found["is_active"], kind="stable")[: sizes[level]]
                 rows, tables = rows[kept], _take(tables, kept)
                 state = _take(state._replace(index=()), kept)._replace(index=index)
             if index == length:
                 length = self._lengths[self._lengths.index(length) + 1]
                 state = state._replace(cache=self._model.lengthen(state.cache, length))
-            part = self._part(shares, stage, length, begins=False)
-            found = part.find(state, tables, to_stop_at[stage])
+            stage = self._stage(fractions, level, length, begins=False)
+            found = stage.run(state, tables, max_active[level])
             ids[rows], scores[rows] = found["hypotheses"]
         return ids, scores
 
-    def _part(self, shares, stage, length, begins):
-        is_last = stage == len(shares) - 1 and length == self._lengths[-1]
-        with self._making:  # once, for both threads
-            return self._parts(shares[stage], length, begins, is_last)
+    def _stage(self, fractions, level, length, begins):
+        is_last = level == len(fractions) - 1 and length == self._lengths[-1]
+        # A stage for each fraction, although one could take batches of any size:
+        # TensorFlow traces what has seen two shapes for any shape.
+        key = fractions[level], length, begins, is_last
+        with self._stages_lock:  # since both threads ask for the same stages
+            if key not in self._stages:
+                self._stages[key] = self._new_stage(*key[1:])
+            return self._stages[key]
 
-    def _stages_in_use(self):
-        """Returns shares, the largest first, after adding those that pay by now."""
-        wasted = self._wasted
-        while wasted and max(wasted.values()) >= self._patience:
-            del wasted[max(wasted, key=wasted.get)]
-            # Beside the new one, the others would have saved less.
-            wasted.update(dict.fromkeys(wasted, 0.0))
-        return [share for share in SHARES if share not in wasted]
+    def _fractions_in_use(self):
+        """Returns fractions, the largest first, after adding those that now pay."""
+        missed = self._missed_savings
+        while missed and max(missed.values()) >= self._patience:
+            del missed[max(missed, key=missed.get)]
+            # Beside the new fraction, the others would have saved less.
+            missed.update(dict.fromkeys(missed, 0.0))
+        return [fraction for fraction in FRACTIONS if fraction not in missed]
 
-    def _note_waste(self, lengths):
-        """Adds what other stages would have saved in a batch of these lengths."""
-        num_open = (lengths[:, None] > np.arange(lengths.max())).sum(axis=0)
+    def _note_missed_savings(self, lengths):
+        """Adds what further fractions would have saved in a batch of these lengths."""
+        num_active = (lengths[:, None] > np.arange(lengths.max())).sum(axis=0)
 
-        def cost(shares):
-            rooms = np.sort([int(share * len(lengths)) for share in (1, *shares)])
-            of_steps = rooms[np.searchsorted(rooms, num_open)]
-            return of_steps.sum() + HANDING_ON * np.unique(of_steps)[:-1].sum()
+        def cost(fractions):  # in rows, summed over steps
+            sizes = np.sort([int(one * len(lengths)) for one in (1, *fractions)])
+            size_at_step = sizes[np.searchsorted(sizes, num_active)]
+            shrunken = np.unique(size_at_step)[:-1]
+            return size_at_step.sum() + REBATCH_COST_IN_STEPS * shrunken.sum()
 
-        in_use = [share for share in SHARES if share not in self._wasted]
-        for share in self._wasted:
-            saved = cost(in_use) - cost([*in_use, share])
-            self._wasted[share] += saved / max(cost([]), 1)
-
-
-class _Part(keras.Model):
-    """Steps of a search as a Keras model: `predict_on_batch` compiles anywhere."""
-
-    def __init__(self, model, search, max_length, cache_length, begins, is_last):
-        super().__init__(name="search", autocast=False)
-        self.model = model
-        self.search = search
-        self.max_length = max_length
-        self.cache_length = cache_length
-        self.begins = begins
-        self.is_last = is_last
-        self.compile(jit_compile=model.jit_compile if model.compiled else "auto")
-        self.built = True  # or JAX takes all steps once more, to see what to build
-        self.make_predict_function()  # here, since threads would make one each
-
-    def find(self, *given):
-        """Returns what `call` returns, as NumPy arrays to be read."""
-        with _first_calls_are_meant():
-            if not target.is_tensorflow():
-                return self.predict_on_batch(given)
-            # `predict_on_batch` without its copy of the state, for which malloc
-            # takes new memory in each thread: that took longer than many steps.
-            found = self.predict_function([(given,)])
-            return keras.tree.map_structure(np.asarray, found)
-
-    def call(self, given):
-        state, tables, most_open = given
-        search = self.search.with_tables(tables)
-        if self.begins:  # No state yet, but inputs.
-            state = search.begin(self.model, state, self.max_length, self.cache_length)
-        state = search.advance(self.model, state, self.cache_length, most_open)
-        found = {
-            "hypotheses": tuple(search.best(state.hypotheses)),
-            "is_open": search.is_open(state.index, state.hypotheses),
-        }
-        # To hand on the memory and the cache is to copy them.
-        return found if self.is_last else {**found, "state": state}
+        missed = self._missed_savings
+        in_use = [fraction for fraction in FRACTIONS if fraction not in missed]
+        for fraction in missed:
+            saved = cost(in_use) - cost([*in_use, fraction])
+            missed[fraction] += saved / max(cost([]), 1)
 
 
-def _compiles_for_processors(model):
-    """Says whether XLA compiles for the processors of this machine."""
-    return model.compiled and model.jit_compile and target.xla_would_compile_for_cpu()
+class SearchStage:
+    """Steps of a search with one batch and one cache, compiled together.
 
-
-@contextlib.contextmanager
-def _first_calls_are_meant():
-    """Keeps TensorFlow from warning of functions that are traced again and again.
-
-    It takes the first calls of several searches, or parts of one, for that.
+    Args:
+        model: A model that offers the cached step.
+        search: A search, without the tables of its processors.
+        max_length: Most symbols of a sequence.
+        jit_compile: As in `keras.Model.compile`.
+        cache_length: Positions that the cache holds.
+        begins: Whether the stage reads the model's inputs; otherwise it continues
+            from a `SearchState`.
+        is_last: Whether no stage follows, so that the state need not be returned.
     """
 
-    def is_something_else(record):
-        return "tf.function retracing" not in record.getMessage()
+    def __init__(
+        self, model, search, max_length, jit_compile, cache_length, begins, is_last
+    ):
+        self._model = model
+        self._search = search
+        self._max_length = max_length
+        self._cache_length = cache_length
+        self._begins = begins
+        self._is_last = is_last
+        self._compiled = CompiledFunction(self._advance, model, jit_compile)
 
-    logger = logging.getLogger("tensorflow")
-    logger.addFilter(is_something_else)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_something_else)
+    def run(self, start, tables, max_active):
+        """Takes steps until few sentences are active, or the cache is full.
+
+        Args:
+            start: The model's inputs, or a `SearchState`.
+            tables: The processors' settings for each sentence.
+            max_active: Number of active sentences to stop at.
+
+        Returns:
+            A dictionary of NumPy arrays: `"hypotheses"`, the best so far;
+            `"is_active"`, of shape `(batch,)`; and `"state"`, unless `is_last`.
+        """
+        return self._compiled.run(start, tables, max_active)
+
+    def _advance(self, start, tables, max_active):
+        model, length = self._model, self._cache_length
+        search = self._search.with_tables(tables)
+        state = start
+        if self._begins:
+            state = search.begin(model, start, self._max_length, length)
+        state = search.advance(model, state, length, max_active)
+        found = {
+            "hypotheses": tuple(search.best(state.hypotheses)),
+            "is_active": search.is_active(state.index, state.hypotheses),
+        }
+        # Returning the state copies the memory and the cache.
+        return found if self._is_last else {**found, "state": state}
 
 
 def _take(structure, rows):

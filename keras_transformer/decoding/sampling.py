@@ -1,15 +1,16 @@
-"""Symbols drawn from the model's distribution, or from the likely part of it."""
+"""Sampling: symbols drawn from the model's distribution, whole or truncated."""
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import forbid, vocabulary_of
 from keras_transformer.decoding.search import batch_size_of
-from keras_transformer.kernels.gather import pick
-from keras_transformer.kernels.random import digest, uniforms
-from keras_transformer.kernels.top_k import draw
+from keras_transformer.kernels.gather import take_one
+from keras_transformer.kernels.random import draw, hash_rows, uniforms
+from keras_transformer.kernels.top_p import in_nucleus
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -20,22 +21,21 @@ class Sampling(IndependentSearch):
     left out; then all but the likeliest that hold `top_p` of the probability
     that remains. The hypotheses of a sentence are drawn independently of each
     other: two may be equal. The score is the model's log-probability of the
-    sequence, the end symbol included, whatever it was drawn from; there is no
-    length penalty.
+    sequence, the end symbol included, whatever distribution it was drawn from;
+    there is no length penalty.
 
-    With a `seed` a sentence draws the same in every call and in any batch:
-    live, compiled, and exported, which needs one. Its draws then depend on
-    the ids in the first tensor of the model's inputs, padding aside, so equal
-    sentences draw alike; if these are no ids of shape `(batch, length)`, they
-    depend on its place in the batch. Without a seed all draws differ, and
-    calls go on from Keras's global seed.
+    With a `seed`, a sentence gets the same draws in every call and in any
+    batch: live, compiled and exported. (An export needs a seed.) Its draws then
+    depend on the ids in the first tensor of the model's inputs, except padding,
+    so that equal sentences have equal draws; if that tensor does not hold ids of
+    shape `(batch, length)`, they depend on the sentence's place in the batch.
+    Without a seed all draws differ, and continue from Keras's global seed.
 
     Args:
-        temperature: What logits are divided by; 0 gives greedy search.
+        temperature: Divisor of the logits; 0 gives greedy search.
         top_k: Number of symbols to draw from; `None` for all.
-        top_p: Share of the probability to draw from, in `(0, 1]`: the fewest
-            symbols that hold it, and any as likely as the last of them; `None`
-            for all.
+        top_p: Probability to draw from, in `(0, 1]`: the fewest symbols that
+            hold it, and any as likely as the last of them; `None` for all.
         seed: Integer of at least 0 that makes draws repeatable, or `None`.
         num_hypotheses: Hypotheses to draw for each sentence.
         processors: Sequence of `Processor`, applied in this order, before the
@@ -67,10 +67,9 @@ class Sampling(IndependentSearch):
                 "`temperature` must be a finite number of at least 0. "
                 f"Received: temperature={temperature}."
             )
-        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
-            raise ValueError(
-                f"`top_k` must be a positive integer or None. Received: top_k={top_k}."
-            )
+        if top_k is not None:
+            check_positive_integers(top_k=top_k)
+            top_k = int(top_k)
         if top_p is not None and not 0 < top_p <= 1:
             raise ValueError(
                 "`top_p` must be greater than 0 and at most 1, or None. "
@@ -85,21 +84,21 @@ class Sampling(IndependentSearch):
         self.top_k = top_k
         self.top_p = top_p
         self.seed = seed
-        self._marks = None
+        self._random_keys = None
 
     @property
     def num_candidates(self):
         return 1 if self.top_k is None else self.top_k
 
-    def luck(self, model, inputs, max_length):
+    def random_numbers(self, model, inputs, max_length):
         if self.temperature == 0:
             return ()
         # One number decides on a symbol, whatever the size of the vocabulary.
-        rows = self.rows(inputs, model.pad_id)
-        numbers = ops.transpose(uniforms(max_length, rows, self.seed or 0))
+        keys = self.random_keys(inputs, model.pad_id)
+        numbers = ops.transpose(uniforms(max_length, keys, self.seed or 0))
         return ops.reshape(numbers, (-1, self.num_hypotheses, max_length))
 
-    def choose(self, model, symbols, index, luck):
+    def choose(self, model, symbols, index, random_numbers):
         if self.temperature == 0:
             logits, ids = symbols.likeliest()
             return ids, logits
@@ -109,45 +108,45 @@ class Sampling(IndependentSearch):
             ids, logits = None, forbid(symbols.logits, is_padding)
         hypotheses, size = logits.shape[1:]
         weights = self.weigh(logits, symbols.likeliest()[0][..., None])
-        weights = ops.reshape(weights, (-1, size))
-        drawn = draw(weights, ops.reshape(ops.take(luck, index, axis=-1), (-1,)))
-        logits = pick(ops.reshape(logits, (-1, size)), drawn)
+        uniform = ops.reshape(ops.take(random_numbers, index, axis=-1), (-1,))
+        drawn = draw(ops.reshape(weights, (-1, size)), uniform)
+        logits = take_one(ops.reshape(logits, (-1, size)), drawn)
         if ids is not None:
-            drawn = pick(ops.reshape(ids, (-1, size)), drawn)
+            drawn = take_one(ops.reshape(ids, (-1, size)), drawn)
         shape = (-1, hypotheses)
         return ops.reshape(drawn, shape), ops.reshape(logits, shape)
 
-    def rows(self, inputs, pad_id):
-        """Returns what tells all hypotheses apart, of shape `(rows,)`."""
+    def random_keys(self, inputs, pad_id):
+        """Returns int32 numbers that tell all hypotheses apart, of shape `(rows,)`."""
         num_rows = batch_size_of(inputs) * self.num_hypotheses
         if self.seed is None:
-            marks = random_marks(num_rows) if self._marks is None else self._marks
-            return ops.reshape(marks, (-1,))
+            keys = self._random_keys
+            return ops.reshape(new_keys(num_rows) if keys is None else keys, (-1,))
         ids = keras.tree.flatten(inputs)[0]
         are_ids = "int" in keras.backend.standardize_dtype(ids.dtype)
         if not are_ids or len(ids.shape) != 2:
             return ops.arange(num_rows, dtype="int32")
         hypotheses = ops.arange(self.num_hypotheses, dtype="int32")
-        return ops.reshape(digest(ids, pad_id)[:, None] + hypotheses, (-1,))
+        return ops.reshape(hash_rows(ids, pad_id)[:, None] + hypotheses, (-1,))
 
     def tables(self, num_sentences):
         tables = super().tables(num_sentences)
         if self.seed is None:
-            # Drawn before anything is compiled: what is, on JAX, cannot go on from
-            # Keras's global seed.
-            marks = random_marks(num_sentences * self.num_hypotheses)
-            marks = ops.convert_to_numpy(marks)
-            tables["marks"] = marks.reshape(num_sentences, self.num_hypotheses)
+            # Drawn outside of what is compiled, which on JAX cannot advance Keras's
+            # global seed.
+            keys = new_keys(num_sentences * self.num_hypotheses)
+            keys = ops.convert_to_numpy(keys)
+            tables["random_keys"] = keys.reshape(num_sentences, self.num_hypotheses)
         return tables
 
     def with_tables(self, tables):
         search = super().with_tables(tables)
-        search._marks = tables.get("marks")
+        search._random_keys = tables.get("random_keys")
         return search
 
     def weigh(self, logits, largest_logit):
-        """Turns logits into the weights to draw with, of any sum."""
-        # Minus infinity less itself, where all is forbidden, is no number.
+        """Turns logits into the weights of a draw, of any sum."""
+        # Where all is forbidden, minus infinity less itself would be NaN.
         largest_logit = ops.maximum(largest_logit, np.finfo("float32").min)
         temperature = min(max(self.temperature, 1e-37), 1e37)  # as float32
         log_weights = (logits - largest_logit) / temperature
@@ -167,36 +166,6 @@ class Sampling(IndependentSearch):
         }
 
 
-def random_marks(count):
-    """Returns as many int32 numbers, which go on from Keras's global seed."""
+def new_keys(count):
+    """Draws as many int32 numbers, which continue from Keras's global seed."""
     return keras.random.randint((count,), 0, 2**31 - 1, dtype="int32")
-
-
-def in_nucleus(log_weights, weights, share: float):
-    """Finds the likeliest symbols that together hold a share of all weight.
-
-    Bisects for the log-weight of the last of them: that reads the vocabulary
-    a fixed number of times, where sorting it takes far longer.
-
-    Args:
-        log_weights: Float tensor of shape `(..., size)`, 0 at most.
-        weights: Their exponentials, of the same shape.
-        share: The share to hold, in `(0, 1]`.
-
-    Returns:
-        A boolean tensor of the same shape: True where the symbols that are
-        likelier do not hold the share yet.
-    """
-    wanted = share * ops.sum(weights, axis=-1, keepdims=True)
-
-    def halve(_, interval):
-        low, high = interval
-        middle = (low + high) / 2
-        above = ops.where(log_weights > middle, weights, 0.0)
-        holds = ops.sum(above, axis=-1, keepdims=True) >= wanted
-        return ops.where(holds, middle, low), ops.where(holds, high, middle)
-
-    # Below this a float32 exponential is zero. 32 halvings reach its precision.
-    low = ops.full_like(wanted, -104.0)
-    low, _ = ops.fori_loop(0, 32, halve, (low, ops.zeros_like(wanted)))
-    return log_weights > low

@@ -1,4 +1,4 @@
-"""What every search shares: its contract with the model, and its result."""
+"""What all searches share: the contract with a model, the loop and the result."""
 
 import copy
 from typing import NamedTuple, Protocol
@@ -6,19 +6,20 @@ from typing import NamedTuple, Protocol
 import keras
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.configurable import Configurable
-from keras_transformer.decoding.next_symbols import stepper
+from keras_transformer.decoding.next_symbols import next_symbols_function
 
 
 class Hypotheses(NamedTuple):
-    """What a search returns for each sentence, the best hypothesis first.
+    """What a search found for each sentence, the best hypothesis first.
 
     Attributes:
         ids: Int32 tensor of shape `(batch, hypotheses, max_length)`, without
             the start symbol, with the end symbol where it was reached, and
             with the model's `pad_id` after it.
-        scores: Float32 tensor of shape `(batch, hypotheses)`. Minus infinity
-            says that there is no such hypothesis.
+        scores: Float32 tensor of shape `(batch, hypotheses)`; minus infinity
+            where there is no such hypothesis.
     """
 
     ids: object
@@ -26,10 +27,16 @@ class Hypotheses(NamedTuple):
 
 
 class CachedModel(Protocol):
-    """What a model offers to be searched.
+    """What a model must offer to be searched.
 
     All hypotheses of a sentence take a step together, as the queries of one
-    attention over what they all have written into the cache so far.
+    attention over everything that they have written into the cache so far.
+
+    Three methods are optional. `prepared_step()` does the work that all steps
+    share and returns a function like `step`; it is called once, before a loop.
+    `cache_lengths(max_length, num_hypotheses)` returns the lengths that the cache
+    grows through, so that no step reads a cache that is mostly empty;
+    `lengthen(cache, length)` returns the cache with that many positions.
     """
 
     start_id: int
@@ -40,29 +47,29 @@ class CachedModel(Protocol):
         """Reads the inputs once.
 
         Args:
-            inputs: Whatever the model takes: a tensor or a nested structure of
-                tensors, with the batch first.
-            num_hypotheses: Hypotheses that each sentence will have.
-            max_length: Positions that the cache must hold, at first.
+            inputs: The model's inputs: a tensor or a nested structure of tensors,
+                with the batch first.
+            num_hypotheses: Hypotheses of each sentence.
+            max_length: Positions that the cache must hold at first.
 
         Returns:
             `(memory, cache)`, nested structures of tensors with the batch
-            first. The memory holds what every step reads; the cache holds
-            what steps write, and keeps its shapes.
+            first. Steps read the memory, and read and write the cache, which
+            keeps its shapes.
         """
 
     def step(self, token_ids, memory, cache, index, visible):
-        """Reads one symbol of each hypothesis.
+        """Reads one symbol of each hypothesis and scores those that may follow.
 
         Args:
-            token_ids: Int32 tensor of shape `(batch, hypotheses)`: the symbol
-                before the one asked for, `start_id` at first.
+            token_ids: Int32 tensor of shape `(batch, hypotheses)`: the last
+                symbol of each hypothesis, `start_id` at first.
             memory: As `start` returned it.
             cache: As `start` or the last `step` returned it.
             index: Scalar int32 position of `token_ids`.
             visible: Boolean tensor of shape
-                `(batch, hypotheses, positions, hypotheses)`, as many positions
-                as the cache holds: `visible[b, i, t, j]` says whether
+                `(batch, hypotheses, positions, hypotheses)`, with as many
+                positions as the cache holds: `visible[b, i, t, j]` says whether
                 hypothesis `i` may see what slot `j` wrote at position `t`, the
                 present one included.
 
@@ -71,25 +78,18 @@ class CachedModel(Protocol):
             `(batch, hypotheses, vocabulary)`, and the cache with this step in.
         """
 
-    # A model may also offer `prepared_step()`, which returns a function like `step`
-    # after work that all steps share: it is called once, before a loop. And, so
-    # that no step reads a cache that is mostly empty, `cache_lengths(max_length,
-    # num_hypotheses)`, the positions that its cache is to hold one after the other,
-    # with `lengthen(cache, length)`, which makes room for more.
-
 
 class SearchState(NamedTuple):
-    """How far a search has come.
+    """The state of a search between two steps.
 
     All but `index` are nested structures of tensors with the batch first, so
-    that some of the sentences can go on without the others.
+    that some of the sentences can continue without the others.
 
     Attributes:
-        index: Scalar int32 position of the symbol to come.
-        inputs: What the model was given.
+        index: Scalar int32 position of the next symbol.
+        inputs: The model's inputs.
         memory: What its `start` returned.
-        hypotheses: What the search knows of its hypotheses, in a form of its
-            own.
+        hypotheses: The hypotheses, in a form of the search's own.
         cache: As `start` or the last `step` returned it.
     """
 
@@ -108,17 +108,17 @@ class Search(Configurable):
     sentence has ended. It never produces the model's `pad_id`.
 
     A call is `begin`, `advance` and `best`, and computes every sentence until
-    the last of them has ended. Who calls these by themselves may `advance` in
-    several parts and drop sentences in between, as `model.generate` does. The
-    cache is short at first, where the model can lengthen it, and longer in each
-    further part: a step costs what it reads.
+    the last has ended. A caller of these three methods may `advance` in several
+    stages and drop sentences in between, as `model.generate` does. Where the
+    model can lengthen its cache, the cache is short at first and longer in each
+    further stage: a step costs what it reads.
 
-    Scores are made of the model's own log-probabilities. What is forbidden
-    narrows the choice, but what remains keeps its probability.
+    Scores are sums of the model's own log-probabilities: forbidden symbols limit
+    the choice, but do not change the probability of the others.
 
-    Subclasses offer `first_hypotheses`, `is_open`, `grow` and `best`, and say
-    with `num_slots` how many hypotheses of a sentence grow side by side, and
-    with `num_candidates` how many of the likeliest symbols they look at.
+    Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
+    attributes `num_slots`, the hypotheses of a sentence that grow side by side,
+    and `num_candidates`, how many of the likeliest symbols `grow` looks at.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -132,8 +132,8 @@ class Search(Configurable):
 
         Args:
             model: A model that offers the cached step.
-            inputs: What the model's `start` takes.
-            max_length: Most symbols of a sequence, the end symbol counted.
+            inputs: The model's inputs.
+            max_length: Most symbols of a sequence, the end symbol included.
 
         Returns:
             `Hypotheses` of length `max_length`.
@@ -141,36 +141,37 @@ class Search(Configurable):
         Raises:
             ValueError: If `max_length` is not a positive integer.
         """
-        check_length(max_length)
-        # A graph holds the steps of each length, whether or not they are taken.
+        check_positive_integers(max_length=max_length)
+        # Two lengths at most: a graph holds the steps of each, taken or not.
         lengths = cache_lengths(model, max_length, self.num_slots)[-2:]
         state = self.begin(model, inputs, max_length, lengths[0])
-        return self.best(self._go_to_the_end(model, state, lengths))
+        hypotheses = self._advance_to_the_end(model, state, lengths)
+        return self.best(hypotheses)
 
-    def _go_to_the_end(self, model, state, lengths):
-        """Returns the last hypotheses, of a state with a cache of the first length."""
-        length, *longer = lengths
+    def _advance_to_the_end(self, model, state, cache_lengths):
+        """Returns the last hypotheses of a state whose cache has the first length."""
+        length, *longer = cache_lengths
         state = self.advance(model, state, length)
         if not longer:
             return state.hypotheses
 
-        def go_on():
+        def advance_further():
             cache = model.lengthen(state.cache, longer[0])
-            return self._go_to_the_end(model, state._replace(cache=cache), longer)
+            return self._advance_to_the_end(model, state._replace(cache=cache), longer)
 
-        is_open = self.is_open(state.index, state.hypotheses)
-        return ops.cond(ops.any(is_open), go_on, lambda: state.hypotheses)
+        is_active = self.is_active(state.index, state.hypotheses)
+        return ops.cond(ops.any(is_active), advance_further, lambda: state.hypotheses)
 
     def begin(
         self, model: CachedModel, inputs, max_length: int, cache_length: int
     ) -> SearchState:
-        """Reads the inputs.
+        """Reads the inputs and returns the state before the first step.
 
         Args:
             model: As in a call.
             inputs: As in a call.
             max_length: As in a call.
-            cache_length: Positions that the cache is to hold, at first.
+            cache_length: Positions that the cache holds at first.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
         return SearchState(
@@ -182,21 +183,21 @@ class Search(Configurable):
         )
 
     def advance(
-        self, model: CachedModel, state: SearchState, cache_length: int, most_open=0
+        self, model: CachedModel, state: SearchState, cache_length: int, max_active=0
     ):
-        """Takes steps until few sentences are open, or the cache is full.
+        """Takes steps until few sentences are active, or the cache is full.
 
         Args:
             model: The model that the search began with.
             state: As `begin` or `advance` returned it, or some rows of that.
             cache_length: Positions that its cache holds.
-            most_open: Number of open sentences to stop at, an integer or a
+            max_active: Number of active sentences to stop at, an integer or a
                 scalar tensor.
 
         Returns:
             The new `SearchState`.
         """
-        step = stepper(
+        next_symbols = next_symbols_function(
             model,
             state.inputs,
             state.memory,
@@ -205,16 +206,16 @@ class Search(Configurable):
             self.num_candidates,
         )
 
-        def goes_on(index, hypotheses, cache):
-            num_open = ops.sum(ops.cast(self.is_open(index, hypotheses), "int32"))
-            return (num_open > most_open) & (index < cache_length)
+        def needs_step(index, hypotheses, cache):
+            is_active = self.is_active(index, hypotheses)
+            num_active = ops.sum(ops.cast(is_active, "int32"))
+            return (num_active > max_active) & (index < cache_length)
 
-        def grow(index, hypotheses, cache):
-            hypotheses, cache = self.grow(model, step, index, hypotheses, cache)
-            return index + 1, hypotheses, cache
+        def take_step(index, hypotheses, cache):
+            return index + 1, *self.grow(model, next_symbols, index, hypotheses, cache)
 
         index, hypotheses, cache = ops.while_loop(
-            goes_on, grow, (state.index, state.hypotheses, state.cache)
+            needs_step, take_step, (state.index, state.hypotheses, state.cache)
         )
         return state._replace(index=index, hypotheses=hypotheses, cache=cache)
 
@@ -222,20 +223,20 @@ class Search(Configurable):
         """Returns the hypotheses before the first step."""
         raise NotImplementedError
 
-    def is_open(self, index, hypotheses):
-        """Says which sentences need another step, of shape `(batch,)`.
+    def is_active(self, index, hypotheses):
+        """Tells which sentences need another step, of shape `(batch,)`.
 
-        A sentence that needs none never does again, and further steps do not
-        change the best that was found for it.
+        A sentence that needs none never needs one again, and further steps do
+        not change the best hypotheses that it has.
         """
         raise NotImplementedError
 
-    def grow(self, model, step, index, hypotheses, cache):
-        """Adds a symbol to the hypotheses of open sentences.
+    def grow(self, model, next_symbols, index, hypotheses, cache):
+        """Adds a symbol to the hypotheses of active sentences.
 
         Args:
             model: The model that is searched.
-            step: What `stepper` returned.
+            next_symbols: As `next_symbols_function` returned it.
             index: Scalar position of the symbol.
             hypotheses: The hypotheses so far.
             cache: The cache so far.
@@ -246,28 +247,30 @@ class Search(Configurable):
         raise NotImplementedError
 
     def best(self, hypotheses) -> Hypotheses:
-        """Returns what was found, for good where a sentence is no longer open."""
+        """Returns the best hypotheses, final where a sentence is not active."""
         raise NotImplementedError
 
     def tables(self, num_sentences: int) -> dict:
-        """Returns the `Processor.table`s that there are, by the processor's place."""
-        tables = (one.table(num_sentences) for one in self.processors)
+        """Returns the `Processor.table`s by the processor's place, where not None."""
+        tables = (processor.table(num_sentences) for processor in self.processors)
         return {
             str(place): table for place, table in enumerate(tables) if table is not None
         }
 
     def with_tables(self, tables: dict):
-        """Returns a search like this one whose processors have other tables."""
+        """Returns a copy of the search whose processors have other tables."""
         search = copy.copy(self)
         search.processors = tuple(
-            one.with_table(tables[str(place)]) if str(place) in tables else one
-            for place, one in enumerate(self.processors)
+            processor.with_table(tables[str(place)])
+            if str(place) in tables
+            else processor
+            for place, processor in enumerate(self.processors)
         )
         return search
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
-        return {"processors": [serialize(one) for one in self.processors]}
+        return {"processors": [serialize(processor) for processor in self.processors]}
 
     @classmethod
     def from_config(cls, config):
@@ -276,17 +279,8 @@ class Search(Configurable):
         return cls(**{**config, "processors": processors})
 
 
-def check_length(max_length):
-    """Raises `ValueError` unless so many symbols can be asked for."""
-    if not isinstance(max_length, int) or max_length < 1:
-        raise ValueError(
-            "`max_length` must be a positive integer. "
-            f"Received: max_length={max_length}."
-        )
-
-
 def cache_lengths(model, max_length: int, num_hypotheses: int) -> list[int]:
-    """Returns how long the cache of a model is to be, one after the other."""
+    """Returns the lengths that a model's cache grows through, `max_length` last."""
     if hasattr(model, "cache_lengths"):
         return model.cache_lengths(max_length, num_hypotheses)
     return [max_length]

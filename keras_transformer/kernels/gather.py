@@ -1,34 +1,36 @@
-"""Indexing that differs from row to row, in few operations."""
+"""`take_along_axis` for rows, in one flat gather."""
 
 from keras import ops
 
 
-def take_rows(x, rows):
-    """Picks entries of each row: `result[r, i] = x[r, rows[r, i]]`.
+def take_rows(x, indices):
+    """Takes entries of each row: `result[r, i] = x[r, indices[r, i]]`.
+
+    `ops.take_along_axis` gives the same in more operations.
 
     Args:
         x: Tensor of shape `(rows, choices, ...)`.
-        rows: Int32 tensor of shape `(rows, count)`.
+        indices: Int32 tensor of shape `(rows, count)`.
 
     Returns:
         A tensor of shape `(rows, count, ...)`.
     """
-    if x.shape[0] == 0:  # JAX takes from nothing what has another shape.
-        return ops.zeros((*ops.shape(rows), *x.shape[2:]), x.dtype)
+    if x.shape[0] == 0:  # JAX cannot gather from an empty tensor.
+        return ops.zeros((*ops.shape(indices), *x.shape[2:]), x.dtype)
     num_rows, choices = ops.shape(x)[:2]
     starts = ops.arange(num_rows, dtype="int32")[:, None] * choices
     flat = ops.reshape(x, (-1, *x.shape[2:]))
-    return ops.take(flat, starts + rows, axis=0)
+    return ops.take(flat, starts + indices, axis=0)
 
 
-def pick(x, chosen):
-    """Picks one entry of each row: `result[r] = x[r, chosen[r]]`.
+def take_one(x, indices):
+    """Takes one entry of each row: `result[r] = x[r, indices[r]]`.
 
     Args:
         x: Tensor of shape `(rows, choices, ...)`.
-        chosen: Int32 tensor of shape `(rows,)`.
+        indices: Int32 tensor of shape `(rows,)`.
 
     Returns:
         A tensor of shape `(rows, ...)`.
     """
-    return take_rows(x, chosen[:, None])[:, 0]
+    return take_rows(x, indices[:, None])[:, 0]

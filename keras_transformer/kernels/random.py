@@ -1,32 +1,38 @@
-"""Random numbers that depend on a seed and on nothing else."""
+"""Random numbers that depend on a seed alone, and draws with them.
+
+`keras.random` gives other numbers in compiled code, and others on another backend.
+These are the same everywhere, so that a seed means the same in a model and in its
+export.
+"""
 
 import numpy as np
 from keras import ops
 
+from keras_transformer.kernels.gather import take_one
+from keras_transformer.kernels.top_k import split_in_blocks
 
-def uniforms(max_length: int, rows, seed: int):
-    """Draws numbers evenly from `[0, 1)`, one for each position and row.
 
-    `keras.random` gives other numbers compiled than not, and others on another
-    backend. These are the same everywhere, so that a seed means the same in a
-    model and in what is exported of it; nor does a row change with the others.
+def uniforms(max_length: int, keys, seed: int):
+    """Computes uniform random numbers in `[0, 1)`, one for each position and row.
+
+    The numbers of a row do not depend on the other rows.
 
     Args:
         max_length: Number of positions.
-        rows: Int32 tensor of shape `(rows,)` that tells the rows apart: equal
-            ones have equal numbers.
+        keys: Int32 tensor of shape `(rows,)`. Rows with equal keys have equal
+            numbers.
         seed: Integer of at least 0.
 
     Returns:
         A float32 tensor of shape `(max_length, rows)`.
     """
-    keys = np.random.SeedSequence(seed).generate_state(max_length).view("int32")
-    bits = scramble(ops.bitwise_xor(scramble(rows), keys[:, None]))
+    states = np.random.SeedSequence(seed).generate_state(max_length).view("int32")
+    bits = scramble(ops.bitwise_xor(scramble(keys), states[:, None]))
     return ops.cast(shift_right(bits, 8), "float32") * 2.0**-24
 
 
-def digest(ids, pad_id: int):
-    """Sums each row up in one number that padding does not change.
+def hash_rows(ids, pad_id: int):
+    """Hashes each row to one number that padding does not change.
 
     Args:
         ids: Integer tensor of shape `(batch, length)`.
@@ -36,8 +42,8 @@ def digest(ids, pad_id: int):
         An int32 tensor of shape `(batch,)`.
     """
     positions = scramble(ops.arange(ops.shape(ids)[1], dtype="int32"))
-    marks = scramble(ops.bitwise_xor(positions, ops.cast(ids, "int32")))
-    return ops.sum(ops.where(ops.equal(ids, pad_id), 0, marks), axis=1)
+    hashes = scramble(ops.bitwise_xor(positions, ops.cast(ids, "int32")))
+    return ops.sum(ops.where(ops.equal(ids, pad_id), 0, hashes), axis=1)
 
 
 def scramble(x):
@@ -52,6 +58,46 @@ def scramble(x):
 
 
 def shift_right(x, count: int):
-    """Shifts the bits of int32 integers, zeros coming in."""
+    """Shifts the bits of int32 integers to the right, with zeros from the left."""
     shifted = ops.bitwise_right_shift(x, np.int32(count))
     return ops.bitwise_and(shifted, np.int32(2 ** (32 - count) - 1))
+
+
+def draw(weights, uniform):
+    """Draws a position of each row with the probability of its weight.
+
+    That is where the cumulative sum of the row exceeds `uniform` of the total.
+    `ops.cumsum` is slow on long rows: here it sums blocks, and then one block.
+
+    Args:
+        weights: Float tensor of shape `(rows, size)`, at least 0, of any sum.
+        uniform: Float tensor of shape `(rows,)`, uniform in `[0, 1)`.
+
+    Returns:
+        Int32 positions of shape `(rows,)`. A position of weight zero is not
+        drawn, unless all weights are zero.
+    """
+    blocks = split_in_blocks(weights, fill=0.0)
+    totals = ops.sum(blocks, axis=-1)
+    block, remainder = invert_cdf(totals, uniform * ops.sum(totals, axis=-1))
+    position, _ = invert_cdf(take_one(blocks, block), remainder)
+    return block * blocks.shape[-1] + position
+
+
+def invert_cdf(weights, level):
+    """Finds where the cumulative sum of a row exceeds a level.
+
+    Args:
+        weights: Float tensor of shape `(rows, size)`.
+        level: Float tensor of shape `(rows,)`.
+
+    Returns:
+        The position, and `level` less the weights before that position; both of
+        shape `(rows,)`.
+    """
+    sums = ops.cumsum(weights, axis=-1)
+    exceeds = (sums > level[:, None]) & (weights > 0)
+    # Where rounding lets no sum exceed the level, the largest weight is taken.
+    position = ops.argmax(ops.where(exceeds, np.inf, weights), axis=-1)
+    position = ops.cast(position, "int32")
+    return position, level - take_one(sums - weights, position)

@@ -2,32 +2,28 @@
 
 import keras
 
-from keras_transformer.models.settings import (
-    TokenModel,
-    name_of,
-)
+from keras_transformer.models.settings import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MaskedLanguageModel(TokenModel):
-    """Guesses tokens that were hidden, from what stands on both sides of them.
+    """Predicts masked tokens from the tokens on both sides of them.
 
-    A functional Keras model around a `TextEncoder`, which is what it is trained
-    for: `TextClassifier.from_encoder(model.encoder, num_classes)` goes on with
-    the same weights. It takes ids `(batch, length)`, int32, and gives float32
-    logits `(batch, length, vocabulary)` for what stands, or stood, at each
-    position. `text.mask_tokens` hides tokens; its labels are padding where
-    nothing was hidden, which `training.TokenCrossentropy` leaves out.
+    A functional Keras model around a `TextEncoder`, which it trains:
+    `TextClassifier.from_encoder(model.encoder, num_classes)` continues with the
+    same weights. It takes ids `(batch, length)`, int32, and returns float32
+    logits `(batch, length, vocabulary)` of the token at each position.
+    `text.mask_tokens` masks tokens; its labels are padding where nothing was
+    masked, which `training.TokenCrossentropy` ignores.
 
     Args:
-        vocabulary_size: Number of tokens, the one that hides others included.
-        encoder: A `TextEncoder` to go on with; `from_encoder` passes it.
+        vocabulary_size: Number of tokens, the mask token included.
+        encoder: A `TextEncoder` to continue with; `from_encoder` passes it.
         name: Name of the model.
         trainable: Whether its weights are to be trained.
         **settings: The other arguments of `TextEncoder`, such as `num_layers`,
-            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`,
-            `positions` and `dtype`, if it is to make one.
+            `hidden_dim` and `dtype`, if there is no `encoder`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
@@ -58,7 +54,7 @@ class MaskedLanguageModel(TokenModel):
         policy = encoder.dtype_policy
         transform = keras.layers.Dense(
             encoder.embedding.hidden_dim,
-            name_of(encoder.settings["activation"]),
+            encoder.settings["activation"],
             name="transform",
             dtype=policy,
         )
@@ -77,7 +73,7 @@ class MaskedLanguageModel(TokenModel):
 
     @classmethod
     def from_encoder(cls, encoder: TextEncoder, name=None):
-        """Builds on an encoder that exists, which becomes part of the model.
+        """Makes a model around an encoder, which becomes part of it.
 
         Args:
             encoder: A `TextEncoder`.
@@ -89,5 +85,5 @@ class MaskedLanguageModel(TokenModel):
         return cls(encoder=encoder, name=name, **encoder.settings)
 
     def attention_scores(self, ids):
-        """What every position looked at; see `TextEncoder.attention_scores`."""
+        """Returns those of the encoder; see `TextEncoder.attention_scores`."""
         return self.encoder.attention_scores(ids)

@@ -1,4 +1,4 @@
-"""What models have in common that are made again from their settings."""
+"""Models that are saved as the settings they were made from."""
 
 import keras
 
@@ -7,34 +7,33 @@ from keras_transformer.kernels.batch_slices import BatchSlicesMixin
 
 
 class SettingsModel(BatchSlicesMixin, keras.Model):
-    """Base of functional models that keep what they were made from.
+    """Base of functional models that keep their constructor's arguments.
 
-    `get_config` returns the constructor's arguments, and `from_config` passes
-    them to it, so that a saved model comes back as an object of its own class.
-    Layers that are frozen come back frozen.
+    `get_config` returns these arguments, and `from_config` passes them to the
+    constructor, so that a saved model is loaded as an object of its own class.
+    Frozen layers are loaded frozen.
 
     Args:
         inputs: Inputs of the functional model.
         outputs: Its outputs.
-        settings: The constructor's arguments, plain values all, but for `name`
-            and `trainable`.
+        settings: The constructor's arguments, see `constructor_settings`.
         dtype: The dtype policy of the layers.
         **kwargs: Base `Model` arguments, such as `name`.
     """
 
     def __init__(self, inputs, outputs, settings, dtype, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
-        # `compile` asks the model whether its loss is to be scaled.
+        # `compile` reads from it whether to scale the loss.
         self.dtype_policy = dtype
-        # While a model is loaded, Keras numbers the objects that it meets again, in
-        # the very dictionaries that it gave out before.
+        # While Keras loads a model, it writes ids of shared objects into the very
+        # dictionaries that `serialize` returned.
         policy = dict(keras.dtype_policies.serialize(dtype))
         policy.pop("shared_object_id", None)
         self._settings = {**settings, "dtype": policy}
 
     @property
     def settings(self) -> dict:
-        """The constructor's arguments, but for `name` and `trainable`."""
+        """The constructor's arguments without `name` and `trainable`."""
         return dict(self._settings)
 
     def get_config(self):
@@ -59,7 +58,7 @@ class SettingsModel(BatchSlicesMixin, keras.Model):
 
 
 class TokenModel(SettingsModel):
-    """Base of models that are called with ids, and know what padding is."""
+    """Base of models that are called with padded ids."""
 
     @property
     def pad_id(self) -> int:
@@ -71,7 +70,7 @@ class TokenModel(SettingsModel):
 
 
 def _frozen_layers(model):
-    """Yields where layers stand that are not trained: indices, models within models."""
+    """Yields the path of each frozen layer: its index, after those of its models."""
     for index, layer in enumerate(model.layers):
         if not layer.trainable:
             yield [index]
@@ -79,18 +78,26 @@ def _frozen_layers(model):
             yield from ([index, *path] for path in _frozen_layers(layer))
 
 
+def constructor_settings(arguments: dict) -> dict:
+    """Returns a constructor's arguments as the plain values that a config holds.
+
+    Args:
+        arguments: `locals()` at the top of the constructor. `self`, `dtype` and
+            `kwargs` are left out.
+    """
+    left_out = ("self", "__class__", "dtype", "kwargs")
+    settings = {name: arguments[name] for name in arguments if name not in left_out}
+    activation = keras.activations.get(settings["activation"])
+    return {**settings, "activation": keras.activations.serialize(activation)}
+
+
 def policy_of(dtype):
     """Returns a dtype policy, the global one for None."""
     return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
 
-def name_of(activation):
-    """Returns an activation as a config holds it, a name if it has one."""
-    return keras.activations.serialize(keras.activations.get(activation))
-
-
 def check_special_ids(vocabulary_size, pad_id, **others):
-    """Raises `ValueError` unless the ids lie in the vocabulary, unlike padding."""
+    """Raises `ValueError` unless all ids are in the vocabulary and not `pad_id`."""
     for name, special_id in {"pad_id": pad_id, **others}.items():
         if not 0 <= special_id < vocabulary_size:
             raise ValueError(
@@ -107,8 +114,8 @@ def check_special_ids(vocabulary_size, pad_id, **others):
 
 def check_called_with_ids(inputs, name):
     """Raises `ValueError` unless a model is called with ids `(batch, length)`."""
-    # Under several replicas Keras builds the model, in a graph, with the mean of
-    # a batch, in float64.
+    # Under several replicas, Keras builds the model in a graph, with the float64 mean
+    # of a batch.
     is_mean = not hasattr(inputs, "numpy") and (
         getattr(inputs, "dtype", None) == "float64"
     )

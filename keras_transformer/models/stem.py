@@ -1,60 +1,102 @@
-"""Where a model puts its positions: beside its embedding, or into its attention."""
-
-from typing import Any, NamedTuple
+"""Embedding, positions and dropout: what comes before a model's first block."""
 
 import keras
 
+from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.positions import (
     acts_on_inputs,
+    merge_positions,
+    merge_positions_at,
     position_layer,
 )
 
 
-class PlacedPositions(NamedTuple):
-    """A scheme of positions as a model with embeddings takes it up.
-
-    Attributes:
-        setting: The scheme, as a config holds it.
-        on_inputs: The layer to be called on embeddings, or None.
-        in_attention: The layer to be passed to stacks, or None.
-        embedding_dim: What an encoding that is concatenated leaves of
-            `hidden_dim`; all of it for other schemes.
-    """
-
-    setting: Any
-    on_inputs: keras.layers.Layer | None
-    in_attention: keras.layers.Layer | None
-    embedding_dim: int
-
-
-def place_positions(positions, hidden_dim: int, dtype, max_length: int | None = None):
-    """Makes the layer of a scheme, and says where it goes.
+class PlacedPositions:
+    """The layer of a model's positions, where it acts and what width it leaves.
 
     Args:
-        positions: See `layers.position_schemes.position_layer`.
+        positions: See `layers.positions.position_layer`.
         hidden_dim: Width of the states.
-        dtype: Dtype policy of the layer.
+        dtype: Dtype policy of the layers.
         max_length: Number of positions, where that is known.
 
-    Returns:
-        `PlacedPositions`.
+    Attributes:
+        setting: `positions` as a config holds it.
+        on_inputs: The layer if it is called on embeddings, or None.
+        in_attention: The layer if it is to be passed to stacks, or None.
+        embedding_dim: Width of the embedding: `hidden_dim`, less the width of a
+            concatenated encoding.
 
     Raises:
-        ValueError: If there is no such scheme, or an encoding that is
-            concatenated leaves no room for the embedding.
+        ValueError: If there is no such scheme, or a concatenated encoding leaves
+            no width for the embedding.
     """
-    layer = position_layer(positions, dtype, max_length)
-    encoding_dim = getattr(layer, "encoding_dim", None) or 0
-    if encoding_dim >= hidden_dim:
-        raise ValueError(
-            "`hidden_dim` must leave room for the embedding beside the positions. "
-            f"Received: hidden_dim={hidden_dim}, encoding_dim={encoding_dim}."
+
+    def __init__(
+        self, positions, hidden_dim: int, dtype, max_length: int | None = None
+    ):
+        layer = position_layer(positions, dtype, max_length)
+        encoding_dim = getattr(layer, "encoding_dim", None) or 0
+        if encoding_dim >= hidden_dim:
+            raise ValueError(
+                "`hidden_dim` must be greater than the `encoding_dim` of concatenated "
+                f"positions. Received: hidden_dim={hidden_dim}, "
+                f"encoding_dim={encoding_dim}."
+            )
+        is_on_inputs = acts_on_inputs(layer)
+        self.setting = positions if isinstance(positions, str) else layer_config(layer)
+        self.on_inputs = layer if is_on_inputs else None
+        self.in_attention = None if is_on_inputs else layer
+        self.embedding_dim = hidden_dim - encoding_dim
+        self.hidden_dim = hidden_dim
+        self.dtype = dtype
+
+    def token_embedding(self, vocabulary_size: int, pad_id: int, name="embedding"):
+        """Makes an embedding of the width that the positions leave."""
+        return TokenEmbedding(
+            vocabulary_size, self.embedding_dim, pad_id, name=name, dtype=self.dtype
         )
-    is_on_inputs = acts_on_inputs(layer)
-    return PlacedPositions(
-        setting=positions if isinstance(positions, str) else layer_config(layer),
-        on_inputs=layer if is_on_inputs else None,
-        in_attention=None if is_on_inputs else layer,
-        embedding_dim=hidden_dim - encoding_dim,
-    )
+
+    def narrow_layer(self):
+        """Makes the linear map from states to embeddings; None if equally wide."""
+        if self.embedding_dim == self.hidden_dim:
+            return None
+        return keras.layers.Dense(self.embedding_dim, name="narrow", dtype=self.dtype)
+
+
+class Stem:
+    """Embeds inputs, adds positions and applies dropout, at once or step by step.
+
+    This is no layer: in saved files, the layers that it calls belong to the model.
+
+    Args:
+        embed: Layer or function from the model's inputs to vectors.
+        placed: `PlacedPositions`.
+        dropout: Fraction of the sums of embeddings and positions to drop in
+            training.
+        name: Name of the dropout layer.
+    """
+
+    def __init__(self, embed, placed, dropout: float, name: str = "dropout"):
+        self._embed = embed
+        self._positions = placed.on_inputs
+        self._dropout = Dropout(dropout, name=name, dtype=placed.dtype)
+
+    def __call__(self, inputs):
+        """Returns the states `(batch, length, hidden_dim)` of whole inputs."""
+        return self._dropout(merge_positions(self._positions, self._embed(inputs)))
+
+    def at(self, token_ids, index):
+        """Returns the states of one decoding step.
+
+        Args:
+            token_ids: Int32 tensor of shape `(batch, num_hypotheses)`.
+            index: Their position, an integer tensor of no dimensions or of shape
+                `(batch,)`.
+
+        Returns:
+            A float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
+        """
+        return merge_positions_at(self._positions, self._embed(token_ids), index)

@@ -1,36 +1,33 @@
-"""The document classifier: a text in, the class that it belongs to out."""
+"""The document classifier: a text in, its class out."""
 
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.pooling import AttentionPooling
-from keras_transformer.models.settings import (
-    TokenModel,
-)
+from keras_transformer.models.settings import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TextClassifier(TokenModel):
-    """Tells which of several classes a text belongs to.
+    """Classifies texts.
 
     A functional Keras model: a `TextEncoder` reads the text, `AttentionPooling`
-    picks by one learned query what in it to go by, and a linear layer scores
-    the classes. It takes ids `(batch, length)`, int32, and gives float32 logits
-    `(batch, num_classes)`, for
+    averages its states with the attention weights of one learned query, and a
+    linear layer computes the logits. It takes ids `(batch, length)`, int32, and
+    returns float32 logits `(batch, num_classes)`, for
     `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
 
     Args:
         vocabulary_size: Number of tokens.
         num_classes: Number of classes.
-        encoder: A `TextEncoder` to go on with; `from_encoder` passes it.
+        encoder: A `TextEncoder` to continue with; `from_encoder` passes it.
         name: Name of the model.
         trainable: Whether its weights are to be trained.
         **settings: The other arguments of `TextEncoder`, such as `num_layers`,
-            `hidden_dim`, `num_heads`, `intermediate_dim`, `dropout`, `pad_id`,
-            `positions` and `dtype`, if it is to make one. The dropout is that
-            of the pooled vector too.
+            `hidden_dim` and `dtype`, if there is no `encoder`. `dropout` applies
+            to the pooled vector too.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
@@ -68,7 +65,7 @@ class TextClassifier(TokenModel):
         policy = encoder.dtype_policy
         pooling = AttentionPooling(name="pooling", dtype=policy)
         dropout = Dropout(encoder.settings["dropout"], name="dropout", dtype=policy)
-        # In float32 whatever the policy, as are all logits.
+        # Logits are float32 whatever the policy.
         classify = keras.layers.Dense(num_classes, name="logits", dtype="float32")
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(
@@ -84,12 +81,12 @@ class TextClassifier(TokenModel):
 
     @classmethod
     def from_encoder(cls, encoder: TextEncoder, num_classes: int, name=None):
-        """Builds on an encoder that has learnt already, to fine-tune it.
+        """Makes a classifier from a trained encoder, to fine-tune it.
 
         Args:
             encoder: A `TextEncoder`, such as that of a `MaskedLanguageModel`.
-                It becomes part of the classifier: training the one trains the
-                other, unless `encoder.trainable` is False.
+                It becomes part of the classifier, which trains it unless
+                `encoder.trainable` is False.
             num_classes: Number of classes.
             name: Name of the model.
 
@@ -100,18 +97,18 @@ class TextClassifier(TokenModel):
         return cls(encoder=encoder, name=name, **settings)
 
     def pooling_scores(self, ids):
-        """What share of the decision each token has.
+        """Returns the attention weight of each token in the pooled vector.
 
         Args:
             ids: Integer tensor of shape `(batch, length)`.
 
         Returns:
-            A float tensor of shape `(batch, length)`: rows sum to one, padding
+            A float tensor of shape `(batch, length)`. Rows sum to one; padding
             has zero.
         """
         check_ids(ids, "ids")
         return self.pooling(self.encoder(ids), return_attention_scores=True)[1]
 
     def attention_scores(self, ids):
-        """What every position looked at; see `TextEncoder.attention_scores`."""
+        """Returns those of the encoder; see `TextEncoder.attention_scores`."""
         return self.encoder.attention_scores(ids)

@@ -3,17 +3,14 @@
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.kernels.dropout import Dropout
-from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.positions import merge_positions
 from keras_transformer.models.settings import (
     TokenModel,
     check_special_ids,
-    name_of,
+    constructor_settings,
     policy_of,
 )
-from keras_transformer.models.stem import place_positions
+from keras_transformer.models.stem import PlacedPositions, Stem
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -21,35 +18,20 @@ class TextEncoder(TokenModel):
     """Reads a text in both directions: the body of models that understand text.
 
     A functional Keras model, with the sizes of BERT's base model as defaults.
-    It takes ids `(batch, length)`, int32, and gives the states of the last
+    It takes ids `(batch, length)`, int32, and returns the states of the last
     layer, `(batch, length, hidden_dim)`, with the mask of the real tokens.
     `MaskedLanguageModel` trains one on plain text, and `TextClassifier` on
-    labelled text; the same object can go from the one to the other.
+    labelled text; both can share one object.
 
     Args:
         vocabulary_size: Number of tokens.
-        num_layers: Number of blocks.
-        hidden_dim: Width of the states.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        dropout: Share dropped in training of each sub-layer's outputs and of
-            the sums of embeddings and positions.
         normalize_first: Whether to normalise the inputs of each sub-layer
             (pre-norm) rather than the sum after it (BERT's post-norm).
-        activation: Inner activation of the feed-forward networks.
-        pad_id: Id of the padding.
-        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
-            `"linear_bias"`, or a layer, such as
-            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern.
-            None: they are not. A concatenated encoding takes its
-            `encoding_dim` out of `hidden_dim`.
-        dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
-        **kwargs: Base `Model` arguments, such as `name`.
+
+    The other arguments are those of `Transformer`.
 
     Raises:
-        ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, `pad_id` lies outside the vocabulary, or there is no
-            such scheme of positions.
+        ValueError: As `Transformer`.
 
     Example:
         >>> encoder = TextEncoder(
@@ -78,17 +60,12 @@ class TextEncoder(TokenModel):
         dtype=None,
         **kwargs,
     ):
+        settings = constructor_settings(locals())
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
         policy = policy_of(dtype)
-        placed = place_positions(positions, hidden_dim, policy)
-        embedding = TokenEmbedding(
-            vocabulary_size,
-            placed.embedding_dim,
-            pad_id,
-            name="embedding",
-            dtype=policy,
-        )
+        placed = PlacedPositions(positions, hidden_dim, policy)
+        embedding = placed.token_embedding(vocabulary_size, pad_id)
         encoder = Encoder(
             num_layers,
             num_heads,
@@ -100,33 +77,22 @@ class TextEncoder(TokenModel):
             name="encoder",
             dtype=policy,
         )
+        stem = Stem(embedding, placed, dropout)
         ids = keras.Input((None,), dtype="int32", name="ids")
-        states = merge_positions(placed.on_inputs, embedding(ids))
-        states = Dropout(dropout, name="dropout", dtype=policy)(states)
         super().__init__(
             inputs=ids,
-            outputs=encoder(states),
-            settings={
-                "vocabulary_size": vocabulary_size,
-                "num_layers": num_layers,
-                "hidden_dim": hidden_dim,
-                "num_heads": num_heads,
-                "intermediate_dim": intermediate_dim,
-                "dropout": dropout,
-                "normalize_first": normalize_first,
-                "activation": name_of(activation),
-                "pad_id": pad_id,
-                "positions": placed.setting,
-            },
+            outputs=encoder(stem(ids)),
+            settings={**settings, "positions": placed.setting},
             dtype=policy,
             **kwargs,
         )
         self.embedding = embedding
         self.positions = placed.on_inputs
         self.encoder = encoder
+        self._stem = stem
 
     def attention_scores(self, ids):
-        """What every position looked at, in every layer and head.
+        """Returns the attention scores of every layer and head.
 
         Args:
             ids: Integer tensor of shape `(batch, length)`.
@@ -137,5 +103,5 @@ class TextEncoder(TokenModel):
             real tokens sum to one, those of padding to zero.
         """
         check_ids(ids, "ids")
-        states = merge_positions(self.positions, self.embedding(ids))
-        return {"encoder": self.encoder(states, return_attention_scores=True)[1]}
+        _, scores = self.encoder(self._stem(ids), return_attention_scores=True)
+        return {"encoder": scores}

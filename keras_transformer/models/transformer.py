@@ -3,28 +3,21 @@
 import functools
 
 import keras
-import numpy as np
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.decoder import Decoder
-from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import (
-    check_position_range,
-    merge_positions,
-    merge_positions_at,
-)
+from keras_transformer.layers.positions import check_position_range
 from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.settings import (
     SettingsModel,
     check_called_with_ids,
     check_special_ids,
-    name_of,
+    constructor_settings,
     policy_of,
 )
-from keras_transformer.models.stem import place_positions
+from keras_transformer.models.stem import PlacedPositions, Stem
 
 PRESETS = {
     # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
@@ -60,8 +53,8 @@ class Transformer(GenerationMixin, SettingsModel):
     A functional Keras model, with the paper's base settings as defaults. It
     takes `{"source_ids": (batch, source_length), "target_ids":
     (batch, target_length)}`, int32, the target beginning with `start_id`, and
-    gives float32 logits `(batch, target_length, vocabulary)`: at each position
-    the scores of the token that comes next.
+    returns float32 logits `(batch, target_length, vocabulary)`: at each position
+    those of the token that comes next.
 
     Args:
         source_vocabulary_size: Number of source tokens.
@@ -71,26 +64,27 @@ class Transformer(GenerationMixin, SettingsModel):
         hidden_dim: Width of the states.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
-        dropout: Share dropped in training of each sub-layer's outputs and of
-            the sums of embeddings and positions.
+        dropout: Fraction of each sub-layer's outputs, and of the sums of
+            embeddings and positions, to drop in training.
         normalize_first: Whether to normalise the inputs of each sub-layer
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         pad_id: Id of the padding.
         start_id: Id that begins every target.
         end_id: Id that ends every source and every target.
-        positions: How positions are told apart: `"sinusoidal"`, `"rotary"`,
-            `"linear_bias"`, or a layer, such as
-            `LearnedPositionalEncoding(max_length=512)`, taken as a pattern. A
-            concatenated encoding takes its `encoding_dim` out of `hidden_dim`,
-            and a linear map leads from the states back to the embedding.
+        positions: The scheme of positions: `"sinusoidal"`, `"rotary"`,
+            `"linear_bias"`, or a layer to copy, such as
+            `LearnedPositionalEncoding(max_length=512)`. None: no positions. A
+            concatenated encoding takes its `encoding_dim` out of `hidden_dim`;
+            where logits are computed with the embedding table, a linear map
+            narrows the states to the width of the embedding.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
         **kwargs: Base `Model` arguments, such as `name`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, a special id lies outside the vocabulary, or there is
-            no such scheme of positions.
+            `hidden_dim`, a special id is not in the vocabulary, or there is no
+            such scheme of positions.
 
     Example:
         >>> model = Transformer(
@@ -126,8 +120,9 @@ class Transformer(GenerationMixin, SettingsModel):
         dtype=None,
         **kwargs,
     ):
-        shared = target_vocabulary_size is None
-        target_size = source_vocabulary_size if shared else target_vocabulary_size
+        settings = constructor_settings(locals())
+        is_shared = target_vocabulary_size is None
+        target_size = source_vocabulary_size if is_shared else target_vocabulary_size
         check_positive_integers(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_size,
@@ -135,7 +130,7 @@ class Transformer(GenerationMixin, SettingsModel):
         )
         check_special_ids(target_size, pad_id, start_id=start_id, end_id=end_id)
         policy = policy_of(dtype)
-        placed = place_positions(positions, hidden_dim, policy)
+        placed = PlacedPositions(positions, hidden_dim, policy)
         stack_settings = {
             "num_layers": num_layers,
             "num_heads": num_heads,
@@ -146,56 +141,31 @@ class Transformer(GenerationMixin, SettingsModel):
             "positions": placed.in_attention,
             "dtype": policy,
         }
-
-        def embedding(vocabulary_size, name):
-            return TokenEmbedding(
-                vocabulary_size, placed.embedding_dim, pad_id, name=name, dtype=policy
+        if is_shared:
+            embedding = placed.token_embedding(target_size, pad_id)
+            source_embedding = target_embedding = embedding
+        else:
+            target_embedding = placed.token_embedding(
+                target_size, pad_id, name="target_embedding"
             )
-
-        target_embedding = embedding(
-            target_size, "embedding" if shared else "target_embedding"
-        )
-        source_embedding = (
-            target_embedding
-            if shared
-            else embedding(source_vocabulary_size, "source_embedding")
-        )
-        narrow = None
-        if placed.embedding_dim < hidden_dim:
-            narrow = keras.layers.Dense(
-                placed.embedding_dim, name="narrow", dtype=policy
+            source_embedding = placed.token_embedding(
+                source_vocabulary_size, pad_id, name="source_embedding"
             )
-        source_dropout, target_dropout = (
-            Dropout(dropout, name=f"{side}_dropout", dtype=policy)
-            for side in ("source", "target")
-        )
+        narrow = placed.narrow_layer()
+        source_stem = Stem(source_embedding, placed, dropout, name="source_dropout")
+        target_stem = Stem(target_embedding, placed, dropout, name="target_dropout")
         encoder = Encoder(**stack_settings, name="encoder")
         decoder = Decoder(**stack_settings, name="decoder")
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        source = merge_positions(placed.on_inputs, source_embedding(source_ids))
-        target = merge_positions(placed.on_inputs, target_embedding(target_ids))
-        states = decoder(target_dropout(target), encoder(source_dropout(source)))
+        source = source_stem(source_ids)
+        states = decoder(target_stem(target_ids), encoder(source))
         states = states if narrow is None else narrow(states)
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
             outputs=target_embedding(states, reverse=True),
-            settings={
-                "source_vocabulary_size": source_vocabulary_size,
-                "target_vocabulary_size": target_vocabulary_size,
-                "num_layers": num_layers,
-                "hidden_dim": hidden_dim,
-                "num_heads": num_heads,
-                "intermediate_dim": intermediate_dim,
-                "dropout": dropout,
-                "normalize_first": normalize_first,
-                "activation": name_of(activation),
-                "pad_id": pad_id,
-                "start_id": start_id,
-                "end_id": end_id,
-                "positions": placed.setting,
-            },
+            settings={**settings, "positions": placed.setting},
             dtype=policy,
             **kwargs,
         )
@@ -205,6 +175,8 @@ class Transformer(GenerationMixin, SettingsModel):
         self.encoder = encoder
         self.decoder = decoder
         self._narrow = narrow
+        self._source_stem = source_stem
+        self._target_stem = target_stem
 
     @classmethod
     def from_preset(cls, preset: str, source_vocabulary_size: int, **kwargs):
@@ -236,16 +208,34 @@ class Transformer(GenerationMixin, SettingsModel):
         return super().call(inputs, training=training, mask=mask)
 
     def generate(self, source_ids, search=None, max_length: int = 64):
-        if len(np.shape(source_ids)) == 2:
-            # Before anything is compiled, which would leave the length open.
-            longest = max(np.shape(source_ids)[1], max_length)
-            check_position_range(self.positions, longest)
-        return super().generate(source_ids, search, max_length)
+        """Decodes with a search, compiled once for each search and length.
 
-    generate.__doc__ = GenerationMixin.generate.__doc__
+        Sentences that end early drop out of the batch; see `SearchRunner`.
+
+        Args:
+            source_ids: Integer array or tensor of shape
+                `(batch, source_length)`, padded with `pad_id`.
+            search: A search of `keras_transformer.decoding`; greedy unless
+                given.
+            max_length: Most tokens to produce, the end symbol included.
+
+        Returns:
+            `Hypotheses` of NumPy arrays: `ids` of shape
+            `(batch, hypotheses, max_length)` and `scores` of shape
+            `(batch, hypotheses)`, the best first.
+
+        Raises:
+            ValueError: If `source_ids` are not integers of that shape, or the
+                model has too few positions for sources or targets.
+        """
+        check_ids(source_ids, "source_ids")
+        check_positive_integers(max_length=max_length)
+        # Checked here, since the compiled program does not know the length.
+        check_position_range(self.positions, max(source_ids.shape[1], max_length))
+        return self.run_search(source_ids, search, max_length)
 
     def attention_scores(self, source_ids, target_ids):
-        """What every position looked at, in every layer and head.
+        """Returns the attention scores of every layer and head.
 
         Args:
             source_ids: Integer tensor of shape `(batch, source_length)`.
@@ -259,57 +249,35 @@ class Transformer(GenerationMixin, SettingsModel):
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
             check_ids(ids, name)
-        states = merge_positions(self.positions, self.source_embedding(source_ids))
+        states = self._source_stem(source_ids)
         memory, encoder = self.encoder(states, return_attention_scores=True)
-        states = merge_positions(self.positions, self.target_embedding(target_ids))
+        states = self._target_stem(target_ids)
         _, decoder, cross = self.decoder(states, memory, return_attention_scores=True)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
     def start(self, inputs, num_hypotheses, max_length):
-        """Encodes the sources, once, for cached decoding.
-
-        Args:
-            inputs: Integer tensor of shape `(batch, source_length)`.
-            num_hypotheses: Number of hypotheses for each source.
-            max_length: Number of target positions to make room for.
-
-        Returns:
-            The memory and the cache that `step` takes.
-        """
+        """Encodes the source ids once; see `decoding.CachedModel`."""
         check_position_range(self.positions, max_length)
-        states = merge_positions(self.positions, self.source_embedding(inputs))
-        states = self.encoder(states)
+        states = self.encoder(self._source_stem(inputs))
         memory, cache = self.decoder.start(states, num_hypotheses, max_length)
         return (padding_mask(inputs, self.pad_id), memory), cache
 
-    def step(self, token_ids, memory, cache, index, visible, score=None):
-        """Scores the tokens that may follow, for every hypothesis at once.
+    def step(self, token_ids, memory, cache, index, visible, logits_of=None):
+        """Computes the logits of the next tokens; see `decoding.CachedModel`.
 
-        Args:
-            token_ids: Integer tensor of shape `(batch, num_hypotheses)`, the
-                tokens at position `index`.
-            memory: Memory from `start`.
-            cache: Cache from `start` or the last `step`.
-            index: Position of `token_ids`, an integer tensor.
-            visible: Boolean tensor of shape `(batch, num_hypotheses,
-                max_length, num_hypotheses)`; see `DecoderBlock.step`.
-            score: What makes logits of states; see `prepared_step`.
-
-        Returns:
-            Float32 logits `(batch, num_hypotheses, vocabulary)` and the cache.
+        `logits_of` is the function from states to logits, see `prepared_step`.
         """
         memory_mask, memory = memory
-        states = self.target_embedding(token_ids)
-        states = merge_positions_at(self.positions, states, index)
+        states = self._target_stem.at(token_ids, index)
         states, cache = self.decoder.step(
             states, memory, memory_mask, cache, index, visible
         )
         states = states if self._narrow is None else self._narrow(states)
-        score = score or functools.partial(self.target_embedding, reverse=True)
-        return score(states), cache
+        if logits_of is None:
+            logits_of = functools.partial(self.target_embedding, reverse=True)
+        return logits_of(states), cache
 
     def prepared_step(self):
-        """Returns `step`, with the table of outputs turned once for all steps."""
-        return functools.partial(
-            self.step, score=self.target_embedding.logits_function()
-        )
+        """Returns `step`, with the embedding table transposed once for all steps."""
+        logits_of = self.target_embedding.logits_function()
+        return functools.partial(self.step, logits_of=logits_of)

@@ -1,20 +1,18 @@
-"""The vision Transformer: an image in, the class that it belongs to out."""
+"""The vision Transformer: an image in, its class out."""
 
 import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.positions import merge_positions
 from keras_transformer.models.settings import (
     SettingsModel,
-    name_of,
+    constructor_settings,
     policy_of,
 )
-from keras_transformer.models.stem import place_positions
+from keras_transformer.models.stem import PlacedPositions, Stem
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -23,38 +21,23 @@ class VisionTransformer(SettingsModel):
 
     A functional Keras model, with the paper's base sizes as defaults. It takes
     images `(batch, height, width, channels)`, best scaled to about [-1, 1] or
-    [0, 1], and gives float32 logits `(batch, num_classes)`, for
+    [0, 1], and returns float32 logits `(batch, num_classes)`, for
     `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. Positions
-    are those of the sequence: row by row, from the left to the right.
+    count the patches row by row, from left to right.
 
     Args:
         image_shape: Height, width and channels of the images.
         patch_size: Height and width of a patch; divides those of the images.
         num_classes: Number of classes.
-        num_layers: Number of blocks.
-        hidden_dim: Width of the states.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        dropout: Share dropped in training of each sub-layer's outputs and of
-            the sums of patches and positions.
-        normalize_first: Whether to normalise the inputs of each sub-layer (as
-            the paper does) rather than the sum after it.
-        activation: Inner activation of the feed-forward networks.
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as
             `layers.AttentionPooling()`. None: the paper's class token.
-        positions: How positions are told apart: `"learned"`, as in the paper,
-            `"sinusoidal"`, `"rotary"`, `"linear_bias"`, or a layer, such as
-            `SinusoidalPositionalEncoding(max_wavelength=100)`, taken as a
-            pattern. None: they are not. A concatenated encoding takes its
-            `encoding_dim` out of `hidden_dim`.
-        dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
-        **kwargs: Base `Model` arguments, such as `name`.
+        positions: As in `Transformer`, or `"learned"`, as in the paper.
+
+    The other arguments are those of `Transformer`.
 
     Raises:
-        ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, `patch_size` does not divide the images, or there is no
-            such scheme of positions.
+        ValueError: As `Transformer`, or if `patch_size` does not divide the images.
 
     Example:
         >>> model = VisionTransformer(
@@ -86,6 +69,7 @@ class VisionTransformer(SettingsModel):
         dtype=None,
         **kwargs,
     ):
+        settings = constructor_settings(locals())
         if len(image_shape) != 3 or min(image_shape) < 1:
             raise ValueError(
                 "`image_shape` must be (height, width, channels), three positive "
@@ -97,23 +81,11 @@ class VisionTransformer(SettingsModel):
         policy = policy_of(dtype)
         height, width, _ = image_shape
         num_patches = (height // patch_size) * (width // patch_size)
-        placed = place_positions(
-            positions, hidden_dim, policy, max(num_patches, 1) + (pooling is None)
-        )
-        settings = {
-            "image_shape": list(image_shape),
-            "patch_size": patch_size,
-            "num_classes": num_classes,
-            "num_layers": num_layers,
-            "hidden_dim": hidden_dim,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": name_of(activation),
-            "pooling": layer_config(pooling),
-            "positions": placed.setting,
-        }
+        num_positions = max(num_patches, 1) + (pooling is None)
+        placed = PlacedPositions(positions, hidden_dim, policy, num_positions)
+        settings["image_shape"] = list(image_shape)
+        settings["pooling"] = layer_config(pooling)
+        settings["positions"] = placed.setting
         embedding = PatchEmbedding(
             patch_size, placed.embedding_dim, name="patches", dtype=policy
         )
@@ -131,16 +103,16 @@ class VisionTransformer(SettingsModel):
             name="encoder",
             dtype=policy,
         )
-        # In float32 whatever the policy, as are all logits.
+        # Logits are float32 whatever the policy.
         classify = keras.layers.Dense(num_classes, name="logits", dtype="float32")
 
+        def embed(images):
+            patches = embedding(images)
+            return patches if class_token is None else class_token(patches)
+
+        stem = Stem(embed, placed, dropout)
         images = keras.Input(image_shape, name="images")
-        states = embedding(images)
-        if class_token is not None:
-            states = class_token(states)
-        states = merge_positions(placed.on_inputs, states)
-        states = Dropout(dropout, name="dropout", dtype=policy)(states)
-        states = encoder(states)
+        states = encoder(stem(images))
         pooled = states[:, 0] if pooling is None else pooling(states)
         super().__init__(
             inputs=images,
@@ -154,6 +126,7 @@ class VisionTransformer(SettingsModel):
         self.positions = placed.on_inputs
         self.encoder = encoder
         self.pooling = pooling
+        self._stem = stem
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -163,7 +136,7 @@ class VisionTransformer(SettingsModel):
         return super().from_config({**config, "pooling": pooling}, custom_objects)
 
     def attention_scores(self, images):
-        """What every patch looked at, in every layer and head.
+        """Returns the attention scores of every layer and head.
 
         Args:
             images: Float tensor of shape `(batch, height, width, channels)`.
@@ -172,10 +145,7 @@ class VisionTransformer(SettingsModel):
             A dictionary with the key `"encoder"`: a float tensor of shape
             `(num_layers, batch, num_heads, positions, positions)`, whose rows
             sum to one. The positions are those of the patches, row by row,
-            after that of the class token where there is one.
+            after that of the class token if there is one.
         """
-        states = self.embedding(ops.convert_to_tensor(images, self.compute_dtype))
-        if self.class_token is not None:
-            states = self.class_token(states)
-        states = merge_positions(self.positions, states)
+        states = self._stem(ops.convert_to_tensor(images, self.compute_dtype))
         return {"encoder": self.encoder(states, return_attention_scores=True)[1]}

@@ -31,8 +31,12 @@ class Toy(ToyModel, GenerationMixin):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        GenerationMixin.__init__(self)
         self.rows = []
         self.lengths = []
+
+    def generate(self, inputs, search, max_length):
+        return self.run_search(inputs, search, max_length)
 
     def step(self, token_ids, memory, cache, *arguments):
         self.rows.append(token_ids.shape[0])
@@ -56,7 +60,7 @@ def sources(*lengths):
     return np.where(np.arange(MAX_LENGTH) < np.array(lengths)[:, None], 5, PAD)
 
 
-def in_parts_and_whole(model, search, inputs, max_length=MAX_LENGTH):
+def in_stages_and_whole(model, search, inputs, max_length=MAX_LENGTH):
     """Searches twice with the same random numbers."""
     found = []
     tables = search.tables(len(inputs))
@@ -100,7 +104,9 @@ def test_sentences_that_go_on_by_themselves_find_what_they_find_together(
     settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
     model = Toy(vocabulary_size=7, growth=growth, **settings)
     inputs = sentences_of_many_lengths()
-    (ids, scores), (whole_ids, whole_scores) = in_parts_and_whole(model, search, inputs)
+    (ids, scores), (whole_ids, whole_scores) = in_stages_and_whole(
+        model, search, inputs
+    )
     assert set(model.rows) == {17, 8, 4, 2}, "each stage is traced"
     assert np.isfinite(scores).all()
     np.testing.assert_array_equal(ids, whole_ids)
@@ -134,14 +140,14 @@ def test_halves_of_a_batch_side_by_side_find_what_it_finds(monkeypatch):
     search = BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT])
     settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
     model = Toy(vocabulary_size=7, growth=(2,), **settings)
-    model.compiled = model.jit_compile = True
     inputs, tables = sentences_of_many_lengths(), search.tables(17)
     search = search.with_tables(dict.fromkeys(tables))
-    ids, scores = SearchRunner(model, search, MAX_LENGTH)(inputs, tables)
+    ids, scores = SearchRunner(model, search, MAX_LENGTH, True)(inputs, tables)
     assert set(model.rows) == {17}
     model.rows.clear()
     monkeypatch.setattr(halves, "MIN_HYPOTHESES", 17)
-    found = SearchRunner(model, search, MAX_LENGTH, patience=0.0)(inputs, tables)
+    find = SearchRunner(model, search, MAX_LENGTH, jit_compile=True, patience=0.0)
+    found = find(inputs, tables)
     assert set(model.rows) == {9, 4, 2, 1}
     np.testing.assert_array_equal(found[0], ids)
     np.testing.assert_allclose(found[1], scores, 1e-5)
@@ -184,9 +190,11 @@ def test_memory_and_cache_go_on_as_they_were(name, monkeypatch):
     search = BeamSearch(3, processors=[MaximumLength(1.5, 1)])
     assert model.cache_lengths(MAX_LENGTH, 3) == [MAX_LENGTH]
     expected = model.generate(inputs, search, MAX_LENGTH)
-    monkeypatch.setattr(cache, "FEW_ENTRIES", 8)
+    monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
     assert model.cache_lengths(MAX_LENGTH, 3) == [4, 8, MAX_LENGTH]
-    (ids, scores), (whole_ids, whole_scores) = in_parts_and_whole(model, search, inputs)
+    (ids, scores), (whole_ids, whole_scores) = in_stages_and_whole(
+        model, search, inputs
+    )
     assert len(np.unique(np.sum(ids != 0, axis=-1))) > 1
     np.testing.assert_array_equal(ids, expected.ids)
     np.testing.assert_allclose(scores, expected.scores, 1e-5)
@@ -211,10 +219,10 @@ def test_sentences_that_have_ended_take_no_more_steps(lengths, eagerly):
     find = SearchRunner(model, search, MAX_LENGTH, patience=0.0)
     ids, _ = find(sources(*lengths), {})
     assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
-    rooms = 17, 8, 4, 2  # all, half of them, a quarter, an eighth
-    num_open = [sum(length > step for length in lengths) for step in range(13)]
+    sizes = 17, 8, 4, 2  # all, half of them, a quarter, an eighth
+    num_active = [sum(length > step for length in lengths) for step in range(13)]
     assert model.rows == [
-        min(room for room in rooms if room >= count) for count in num_open if count
+        min(size for size in sizes if size >= count) for count in num_active if count
     ]
 
 
@@ -314,7 +322,7 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         np.testing.assert_array_equal(found.ids, expected.ids)
         np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
         traces.append(model.num_steps)
-    assert model._compiled_search.cache_info().misses == 1
+    assert model._runner.cache_info().misses == 1
     if keras.backend.backend() != "torch":  # which compiles nothing
         assert traces == [traces[0]] * 4
     with pytest.raises(ValueError, match="2 sequences for 3 sentences"):

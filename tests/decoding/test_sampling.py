@@ -1,13 +1,9 @@
-import hypothesis
-import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis.extra.numpy import arrays
 from keras import ops
 from toy_decoding import END, PAD, TableModel, ToyModel, next_log_probabilities
 
 from keras_transformer.decoding import GreedySearch, Sampling
-from keras_transformer.decoding.sampling import in_nucleus
 
 SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
 
@@ -153,23 +149,6 @@ def test_extreme_temperatures_give_numbers(temperature):
     model = ToyModel(vocabulary_size=5, max_length=3)
     scores = Sampling(temperature, seed=1)(model, SOURCES, 3).scores
     assert np.isfinite(ops.convert_to_numpy(scores)).all()
-
-
-@hypothesis.given(
-    arrays("float32", (3, 13), elements=st.integers(-20, 0).map(lambda n: n / 4)),
-    st.sampled_from([0.1, 0.5, 0.9, 0.99, 1.0]),
-)
-@hypothesis.settings(max_examples=50)
-def test_the_nucleus_is_what_a_share_needs_and_what_is_as_likely(log_weights, share):
-    log_weights -= np.max(log_weights, axis=-1, keepdims=True)
-    weights = np.exp(log_weights)
-    tensors = map(ops.convert_to_tensor, (log_weights, weights))
-    kept = ops.convert_to_numpy(in_nucleus(*tensors, share))
-    for row, is_kept in zip(np.exp(log_weights.astype("float64")), kept, strict=True):
-        likelier = np.array([np.sum(row[row > weight]) for weight in row])
-        excess = likelier - share * np.sum(row)
-        clear = np.abs(excess) > 1e-5
-        np.testing.assert_array_equal(is_kept[clear], excess[clear] < 0)
 
 
 @pytest.mark.parametrize(

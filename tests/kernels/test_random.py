@@ -4,7 +4,19 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.random import digest, uniforms
+from keras_transformer.kernels.random import draw, hash_rows, invert_cdf, uniforms
+from keras_transformer.kernels.top_k import MIN_LENGTH_FOR_BLOCKS
+
+# Short; long with and without a divisor near the root; a prime.
+SIZES = [11, MIN_LENGTH_FOR_BLOCKS, 1600, 2018, 2027]
+
+
+def tensors(*arrays):
+    return map(ops.convert_to_tensor, arrays)
+
+
+def draw_of(weights, uniform):
+    return ops.convert_to_numpy(draw(*tensors(weights, uniform)))
 
 
 def rows(count):
@@ -48,18 +60,50 @@ def test_seeds_give_unrelated_numbers():
     st.lists(st.integers(0, 99), max_size=7),
     st.integers(0, 99),
 )
-def test_a_digest_tells_sentences_apart_and_overlooks_padding(some, others, pad_id):
+def test_a_hash_tells_sentences_apart_and_ignores_padding(some, others, pad_id):
     table = np.full((2, 11), pad_id)
     for row, ids in zip(table, (some, others), strict=True):
         row[: len(ids)] = ids
-    first, second = ops.convert_to_numpy(digest(table, pad_id))
+    first, second = ops.convert_to_numpy(hash_rows(table, pad_id))
     assert (first == second) == (table[0] == table[1]).all()
-    np.testing.assert_array_equal(digest(table[:1, : len(some)], pad_id), [first])
+    np.testing.assert_array_equal(hash_rows(table[:1, : len(some)], pad_id), [first])
 
 
-def test_digests_are_spread_evenly():
+def test_hashes_are_spread_evenly():
     ids = np.stack(np.meshgrid(*[np.arange(1, 72)] * 2), axis=-1).reshape(-1, 2)
-    x = ops.convert_to_numpy(digest(ids, pad_id=0)).astype("int64")
+    x = ops.convert_to_numpy(hash_rows(ids, pad_id=0)).astype("int64")
     assert len(np.unique(x)) == len(x)
     counts, _ = np.histogram(x, bins=101, range=(-(2**31), 2**31))
     assert np.abs(counts - x.size / 101).max() < 5 * (x.size / 101) ** 0.5
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_draw_is_where_the_cumulative_sum_exceeds_the_number(size):
+    random = np.random.default_rng(size)
+    # Whole numbers, so that sums are exact; many of them zero.
+    weights = np.maximum(random.integers(-5, 7, size=(997, size)), 0)
+    weights[:, 3] += 1
+    sums = np.cumsum(weights, axis=-1)
+    targets = random.integers(sums[:, -1])  # below the sum of the row
+    expected = np.argmax(sums > targets[:, None], axis=-1)
+    uniform = ((targets + 0.5) / sums[:, -1]).astype("float32")
+    drawn = draw_of(weights.astype("float32"), uniform)
+    np.testing.assert_array_equal(drawn, expected)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-23])
+def test_a_weight_of_zero_is_never_drawn(size, uniform):
+    random = np.random.default_rng(size)
+    weights = random.random((101, size)).astype("float32") ** 9
+    weights[random.random(weights.shape) < 0.9] = 0
+    weights[:, 3] += 1e-9
+    drawn = draw_of(weights, np.full(101, uniform, "float32"))
+    assert (np.take_along_axis(weights, drawn[:, None], axis=1) > 0).all()
+
+
+@pytest.mark.parametrize(("level", "expected"), [(-1e-9, 2), (3.0, 3), (9.0, 2)])
+def test_rounding_does_not_lead_to_a_weight_of_zero(level, expected):
+    weights = np.array([[0.0, 0.0, 3.0, 1.0, 0.0]], "float32")
+    position, _ = invert_cdf(*tensors(weights, np.array([level], "float32")))
+    assert np.array(position).tolist() == [expected]

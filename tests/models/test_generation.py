@@ -1,5 +1,9 @@
+import copy
 import functools
+import gc
 import itertools
+import pickle
+import weakref
 
 import keras
 import numpy as np
@@ -9,8 +13,9 @@ from hypothesis import strategies as st
 from keras import ops
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling
+from keras_transformer.kernels import target
 from keras_transformer.models import Transformer
-from keras_transformer.models.generation import MOST_COMPILED
+from keras_transformer.models.generation import MAX_RUNNERS
 from keras_transformer.training import TokenCrossentropy
 
 VOCABULARY, MAX_LENGTH = 17, 7
@@ -180,14 +185,50 @@ def test_generate_follows_new_weights_and_leaves_the_model_as_it_was():
 def test_a_search_is_compiled_once_and_kept_while_others_are_not_too_many():
     model = transformer(seed=3)
     model.generate(SOURCE[:1], GreedySearch(), 1)
-    compiled = model._compiled_search
-    first = compiled(GreedySearch(), 1)
-    for length in range(2, MOST_COMPILED + 1):
-        compiled(GreedySearch(), length)
-    assert compiled(GreedySearch(), 1) is first
-    for length in range(2, MOST_COMPILED + 2):
-        compiled(GreedySearch(), length)
-    assert compiled(GreedySearch(), 1) is not first
+    runner = model._runner
+    first = runner(GreedySearch(), 1, "auto")
+    for length in range(2, MAX_RUNNERS + 1):
+        runner(GreedySearch(), length, "auto")
+    assert runner(GreedySearch(), 1, "auto") is first
+    for length in range(2, MAX_RUNNERS + 2):
+        runner(GreedySearch(), length, "auto")
+    assert runner(GreedySearch(), 1, "auto") is not first
+
+
+@pytest.mark.needs_tensorflow
+def test_a_model_compiled_again_does_not_keep_its_old_programs(monkeypatch):
+    traced_for = []
+    started = Transformer.start
+
+    def start(self, *arguments):
+        traced_for.append(target.xla_compiles_for_cpu())
+        return started(self, *arguments)
+
+    model = transformer(seed=3)
+    monkeypatch.setattr(Transformer, "start", start)
+    for jit_compile in (False, True, False):
+        model.compile(jit_compile=jit_compile)
+        ids = model.generate(SOURCE, max_length=3).ids
+        np.testing.assert_array_equal(ids, model.generate(SOURCE, max_length=3).ids)
+    assert traced_for == [False, True], "two programs, each traced once"
+
+
+def test_copies_of_a_model_that_generates_have_no_programs():
+    model = transformer(seed=3)
+    expected = model.generate(SOURCE, max_length=3).ids
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other._runner.cache_info().currsize == 0
+        ids = other.generate(SOURCE, max_length=3).ids
+        np.testing.assert_array_equal(ids, expected)
+
+
+def test_a_model_that_generated_is_freed_with_its_programs():
+    model = transformer(seed=3)
+    model.generate(SOURCE, max_length=3)
+    alive = weakref.ref(model)
+    del model
+    gc.collect()
+    assert alive() is None
 
 
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
@@ -246,7 +287,7 @@ def test_an_empty_batch_gives_an_empty_result():
 @pytest.mark.parametrize("shape", [(7,), (2, 3, 5), ()])
 def test_ids_of_another_rank_are_refused_in_one_line(shape):
     with pytest.raises(
-        ValueError, match=r"`source_ids` must have the shape \(batch, source_length\)"
+        ValueError, match=r"`source_ids` must have the shape \(batch, length\)"
     ) as caught:
         variant("post-norm").generate(np.ones(shape, "int32"))
     assert "\n" not in str(caught.value)

@@ -307,7 +307,7 @@ def test_half_precision_training_scales_its_loss():
         ({"positions": "rotari"}, "`positions` must be one of .*=.rotari."),
         (
             {"positions": SCHEMES["concatenated"], "hidden_dim": 2},
-            "`hidden_dim` must leave room .* hidden_dim=2, encoding_dim=3",
+            "`hidden_dim` must be greater .* hidden_dim=2, encoding_dim=3",
         ),
     ],
     ids=lambda x: "+".join(x) if isinstance(x, dict) else "",
@@ -323,7 +323,7 @@ def test_bad_settings_are_refused_in_one_line(arguments, message):
     [
         (PROMPTS.astype("float32"), "`prompt_ids` must be integers.* dtype float32"),
         (PROMPTS[0], r"`prompt_ids` must have the shape \(batch, length\)"),
-        (PROMPTS[:, :0], "`prompt_ids` must have a position at least"),
+        (PROMPTS[:, :0], "`prompt_ids` must have at least one position"),
         ([[2, 5]], "`prompt_ids` must be an array or a tensor"),
     ],
     ids=["floats", "one text", "no position", "lists"],

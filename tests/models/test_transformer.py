@@ -328,7 +328,7 @@ def test_half_precision_training_scales_its_loss():
                     merge="concatenate", encoding_dim=8
                 )
             },
-            "`hidden_dim` must leave room .* hidden_dim=8, encoding_dim=8",
+            "`hidden_dim` must be greater .* hidden_dim=8, encoding_dim=8",
         ),
         ({"start_id": -1}, "`start_id` must lie in .* Received: start_id=-1"),
         (

@@ -1,0 +1,62 @@
+"""A function of a model, compiled on any backend."""
+
+import contextlib
+import logging
+
+import keras
+import numpy as np
+
+from keras_transformer.kernels import target
+
+
+class CompiledFunction(keras.Model):
+    """Compiles a function that calls a model, by way of `predict_on_batch`.
+
+    Keras has no public function that compiles on every backend, but it compiles
+    what a model predicts. Called with arrays, this returns what `function` does.
+
+    Args:
+        function: Function of nested structures of tensors that returns one.
+        model: The model whose weights it reads, so that they are inputs of what
+            is compiled rather than constants in it.
+        jit_compile: As in `keras.Model.compile`.
+    """
+
+    def __init__(self, function, model, jit_compile):
+        super().__init__(autocast=False)
+        self.function = function
+        self.model = model
+        self.compile(jit_compile=jit_compile)
+        self.built = True  # or JAX traces the function once more, to build
+        self.make_predict_function()  # here, since each thread would make one
+
+    def run(self, *arguments):
+        """Returns what the function returns, as NumPy arrays to be read."""
+        with silence_retracing_warning():
+            if not target.is_tensorflow():
+                return self.predict_on_batch(arguments)
+            # `predict_on_batch` copies its outputs. For these copies malloc takes
+            # new memory in each thread, which took longer than many decoding steps.
+            outputs = self.predict_function([(arguments,)])
+            return keras.tree.map_structure(np.asarray, outputs)
+
+    def call(self, arguments):
+        return self.function(*arguments)
+
+
+@contextlib.contextmanager
+def silence_retracing_warning():
+    """Keeps TensorFlow from warning of functions that are traced again and again.
+
+    It counts the first calls of several functions as those of one.
+    """
+
+    def is_something_else(record):
+        return "tf.function retracing" not in record.getMessage()
+
+    logger = logging.getLogger("tensorflow")
+    logger.addFilter(is_something_else)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_something_else)

@@ -1,0 +1,23 @@
+"""`logsumexp` read off a softmax."""
+
+from keras import ops
+
+from keras_transformer.kernels.gather import take_one
+
+
+def log_normalizer(logits, largest_logit, largest_id):
+    """Computes `ops.logsumexp` of each row, given its largest value.
+
+    A softmax is one fused pass where `ops.logsumexp` takes several. Its largest
+    probability cannot underflow, and gives the normaliser.
+
+    Args:
+        logits: Float32 tensor of shape `(rows, vocabulary)`.
+        largest_logit: The largest logit of each row, of shape `(rows,)`.
+        largest_id: Its position, int32, of the same shape.
+
+    Returns:
+        A float32 tensor of shape `(rows,)`.
+    """
+    largest_probability = take_one(ops.softmax(logits), largest_id)
+    return largest_logit - ops.log(largest_probability)

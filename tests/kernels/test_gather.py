@@ -1,0 +1,19 @@
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.kernels.gather import take_one, take_rows
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 5])
+@pytest.mark.parametrize("shape", [(), (7,)], ids=str)
+def test_rows_are_taken_as_take_along_axis_takes_them(num_rows, shape):
+    random = np.random.default_rng(num_rows)
+    x = random.normal(size=(num_rows, 11, *shape)).astype("float32")
+    indices = random.integers(11, size=(num_rows, 3)).astype("int32")
+    expanded = indices.reshape(num_rows, 3, *[1] * len(shape))
+    expected = np.take_along_axis(x, expanded, axis=1)
+    tensors = [ops.convert_to_tensor(one) for one in (x, indices)]
+    np.testing.assert_array_equal(take_rows(*tensors), expected)
+    one = take_one(tensors[0], tensors[1][:, 0])
+    np.testing.assert_array_equal(one, expected[:, 0])
