@@ -212,22 +212,14 @@ class Decoder(TransformerStack):
         return_attention_scores=False,
         training=None,
     ):
-        states, all_scores = self._merge_positions(inputs, training), []
-        for block in self.blocks:
-            outputs = block(
-                states,
-                memory,
-                inputs_mask=inputs_mask,
-                memory_mask=memory_mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            states, *scores = outputs if return_attention_scores else (outputs,)
-            all_scores.append(scores)
-        states = self._normalize(states)
-        if return_attention_scores:
-            return (states, *map(ops.stack, zip(*all_scores, strict=True)))
-        return states
+        return self._call_blocks(
+            inputs,
+            memory,
+            inputs_mask=inputs_mask,
+            memory_mask=memory_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
 
     def start(self, memory, num_hypotheses, max_length):
         """Prepares cached decoding: a list of memories and one of caches.

@@ -1,7 +1,6 @@
 """The encoder: every position attends to every other."""
 
 import keras
-from keras import ops
 
 from keras_transformer.layers.block import TransformerBlock
 from keras_transformer.layers.stack import TransformerStack
@@ -134,17 +133,11 @@ class Encoder(TransformerStack):
         return_attention_scores=False,
         training=None,
     ):
-        states, all_scores = self._merge_positions(inputs, training), []
-        for block in self.blocks:
-            outputs = block(
-                states,
-                mask=mask,
-                attention_mask=attention_mask,
-                use_causal_mask=use_causal_mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            states, *scores = outputs if return_attention_scores else (outputs,)
-            all_scores += scores
-        states = self._normalize(states)
-        return (states, ops.stack(all_scores)) if return_attention_scores else states
+        return self._call_blocks(
+            inputs,
+            mask=mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )

@@ -1,5 +1,7 @@
 """What the stacks of encoders and decoders share: blocks, one after the other."""
 
+from keras import ops
+
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.layer_norm import LayerNormalization
@@ -59,6 +61,19 @@ class TransformerStack(TransformerBlock):
                 self.epsilon, name="final_norm", dtype=self.dtype_policy
             )
             self._norm.build(inputs_shape)
+
+    def _call_blocks(self, inputs, *memory, return_attention_scores, **settings):
+        """Calls all blocks; scores get the layers as their first axis."""
+        states, all_scores = self._merge_positions(inputs, settings["training"]), []
+        settings["return_attention_scores"] = return_attention_scores
+        for block in self.blocks:
+            outputs = block(states, *memory, **settings)
+            states, *scores = outputs if return_attention_scores else (outputs,)
+            all_scores.append(scores)
+        states = self._normalize(states)
+        if not return_attention_scores:
+            return states
+        return (states, *map(ops.stack, zip(*all_scores, strict=True)))
 
     def _merge_positions(self, inputs, training=None):
         if not self._merges_positions:

@@ -150,19 +150,15 @@ class LearnedPositionalEncoding(_PositionalEncoding):
 
     Args:
         max_length: Number of positions.
-        merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
-            them by `encoding_dim`.
-        encoding_dim: Width of the encoding, for `merge="concatenate"`.
+        merge: As in `SinusoidalPositionalEncoding`.
+        encoding_dim: As in `SinusoidalPositionalEncoding`.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        start_index: Position of the first input: an integer, a scalar integer
-            tensor, or one of shape `(batch,)` with an index for each sequence.
+        As in `SinusoidalPositionalEncoding`.
 
     Returns:
-        A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
-        if concatenated.
+        As in `SinusoidalPositionalEncoding`.
 
     Raises:
         ValueError: If the inputs are longer than `max_length`.
