@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Attention from scratch
 #
-# A word means what its neighbours let it mean. Attention is how a network lets words
-# read each other: each one asks a question, every other one offers an answer, and what
-# comes back is a mixture of the answers, weighed by how well they fit the question.
+# A word takes its meaning from the words around it. Attention is how a network lets
+# words read each other: each word sends out a *query*, every word answers with a
+# *value*, and the result is a mean of the values, weighted by how well the *key* of
+# each word matches the query.
 #
-# This tutorial writes attention down in NumPy, shows why its scores are scaled, how
-# else a key can be matched, and why one attention is not enough. On two cores it takes
-# about twenty seconds. Numbers in the text are from one run; yours will differ a
+# This tutorial writes attention in NumPy, then shows why its scores are scaled, which
+# other score functions there are, and why one head is not enough. It takes about twenty
+# seconds on two cores. Numbers in the text are from one run; yours will differ a
 # little.
 
 # %%
@@ -27,18 +28,19 @@ keras.utils.set_random_seed(1)
 
 
 def show(figure, name):
-    """Keeps a figure in FOLDER; a notebook shows it, too."""
+    """Saves a figure to FOLDER and returns it, so that a notebook displays it."""
     figure.savefig(FOLDER / f"{name}.png", dpi=100)
     plt.close(figure)
     return figure
 
 
 # %% [markdown]
-# ## A dictionary that is never sure
-# A dictionary compares your *query* with its *keys* and returns the *value* of the one
-# that is equal. Attention does the same softly: it compares the query with every key by
-# a dot product, turns these scores into shares that sum to one, and returns the mixture
-# of all values with these shares.
+# ## A soft dictionary
+# A dictionary compares your query with its keys and returns the value of the key that
+# is equal. Attention does the same softly. It compares the query with every key by a
+# dot product, which gives a *score* for each key. A softmax turns the scores into
+# *attention weights*, which sum to one. The output is the mean of all values under
+# these weights.
 
 
 # %%
@@ -49,68 +51,73 @@ def softmax(scores):
 
 def attention(query, key, value):
     scores = query @ key.T / np.sqrt(query.shape[-1])
-    shares = softmax(scores)
-    return shares @ value, shares
+    weights = softmax(scores)
+    return weights @ value, weights
 
 
 # %% [markdown]
-# Here are four words in two dimensions, which stand for water and money. A bank has to
-# do with both. In *self-attention* the words are queries, keys and values at once: each
-# reads all of them, itself included. Next to a river, the bank gets wet.
+# Here are four words as vectors with two dimensions, one for water and one for money.
+# "bank" has both. In *self-attention* the same words are queries, keys and values: each
+# reads all of them, itself included. In this sentence, "bank" moves towards water.
 
 # %%
 words = ["the", "river", "bank", "floods"]
 vectors = np.array([[0, 0], [4, 0], [2, 2], [3, 0]], "float32")
-outputs, shares = attention(vectors, vectors, vectors)
+outputs, weights = attention(vectors, vectors, vectors)
 for word, before, after in zip(words, vectors, outputs, strict=True):
     print(f"{word:8}{before} → {after.round(2)}")
-show(kt.plots.attention_map(words, words, shares), "bank")
+show(kt.plots.attention_map(words, words, weights), "bank")
 
 # %% [markdown]
-# The layers of this package compute the same, on tensors with any leading axes. A
-# *mask* says who may look at whom. With a causal one, a word sees only itself and what
-# came before it: so does a decoder, which must not copy the word that it is to predict.
+# The layers of this package compute the same on tensors with any number of leading
+# axes. They return the attention weights under the name that Keras uses, *attention
+# scores*. A *mask* says which keys each query may attend to. With a causal mask, a word
+# attends only to itself and to the words before it. Decoders need this: they must not
+# see the word that they are to predict.
 
 # %%
-read, scores = kt.layers.scaled_dot_product_attention(vectors, vectors, vectors)
-np.testing.assert_allclose(scores, shares, rtol=1e-5)
-causal = kt.layers.causal_mask(len(words))[0]
-_, scores = kt.layers.scaled_dot_product_attention(vectors, vectors, vectors, causal)
-show(kt.plots.attention_map(words, words, scores), "causal")
+attend = kt.layers.scaled_dot_product_attention
+layer_outputs, layer_weights = attend(vectors, vectors, vectors)
+np.testing.assert_allclose(layer_outputs, outputs, rtol=1e-5)
+np.testing.assert_allclose(layer_weights, weights, rtol=1e-5)
+mask = kt.layers.causal_mask(len(words))[0]
+_, causal_weights = attend(vectors, vectors, vectors, mask)
+show(kt.plots.attention_map(words, words, causal_weights), "causal")
 
 # %% [markdown]
 # ## Why the scores are scaled
 # Let the numbers in query and key be independent, with mean 0 and variance 1. Their dot
-# product is a sum of `dim` such products, so its variance is `dim`: the wider the
-# vectors, the further apart the scores. The softmax of scores that are far apart gives
-# nearly everything to one key, and where it does, it is flat: its derivative
-# `diag(shares) - shares sharesᵀ` vanishes, and nothing is learned. Divided by
-# `sqrt(dim)`, scores have variance 1 at any width.
+# product is a sum of `dim` products, so its variance is `dim`: the wider the vectors,
+# the further apart the scores. When scores are far apart, the softmax gives nearly all
+# the weight to one key, and its derivative, `diag(weights) - weights weightsᵀ`,
+# vanishes. Then hardly any gradient flows back, and hardly anything is learned.
+# Dividing by `sqrt(dim)` gives the scores variance 1 at any width.
 #
-# `DotProductAttention` is the layer for both. Measure all three on random vectors.
+# `DotProductAttention` computes either form. Measure the variance, the largest weight
+# and the derivative on random vectors.
 
 # %%
-DIMS, KEYS, DRAWS = 4 ** np.arange(1, 7), 16, 500
-draw = np.random.default_rng(1)
+DIMS, NUM_KEYS, NUM_QUERIES = 4 ** np.arange(1, 7), 16, 500
+rng = np.random.default_rng(1)
 layers = {
-    "plain": kt.layers.DotProductAttention(scaled=False),
+    "not scaled": kt.layers.DotProductAttention(scaled=False),
     "scaled": kt.layers.DotProductAttention(),
 }
 curves = {name: [] for name in layers}
 for dim in DIMS:
-    query = draw.standard_normal((DRAWS, 1, dim), "float32")
-    key = draw.standard_normal((DRAWS, KEYS, dim), "float32")
+    query = rng.standard_normal((NUM_QUERIES, 1, dim), "float32")
+    key = rng.standard_normal((NUM_QUERIES, NUM_KEYS, dim), "float32")
     for name, layer in layers.items():
         scores = np.array(layer.score(query, key))
-        _, shares = layer(query, key, return_attention_scores=True)
-        shares = np.array(shares)[:, 0]  # (draws, keys)
-        outer = shares[:, :, None] * shares[:, None]
-        derivative = shares[:, :, None] * np.eye(KEYS) - outer
-        size = np.sqrt((derivative**2).sum(axis=(1, 2)))
-        curves[name].append((scores.var(), shares.max(axis=1).mean(), size.mean()))
+        _, weights = layer(query, key, return_attention_scores=True)
+        weights = np.array(weights)[:, 0]  # (queries, keys)
+        outer = weights[:, :, None] * weights[:, None]
+        derivative = weights[:, :, None] * np.eye(NUM_KEYS) - outer
+        norm = np.sqrt((derivative**2).sum(axis=(1, 2)))
+        curves[name].append((scores.var(), weights.max(axis=1).mean(), norm.mean()))
 
 figure, panels = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
-titles = ["variance of the scores", "largest share", "size of the derivative"]
+titles = ["variance of the scores", "largest weight", "norm of the derivative"]
 for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
     for name, rows in curves.items():
         axes.plot(DIMS, np.array(rows)[:, index], ".-", label=name)
@@ -122,102 +129,103 @@ panels[0].legend(frameon=False)
 show(figure, "scale")
 
 # %% [markdown]
-# ## Other ways to match
-# A dot product finds what is *like* the query. What if the key to look for is another,
-# as a word in one language is for a word in the other? Then something has to be learned
-# in between, and the field has two ways to do it:
+# ## Other score functions
+# A dot product finds keys that are *similar* to the query. But what if the right key
+# looks different, as a word does in another language? Then the score function must be
+# learned. There are two well-known ways:
 #
-# - `MultiplicativeAttention` puts a matrix there: `query W key`;
-# - `AdditiveAttention` asks a small network: `u tanh(query W1 + key W2)`.
+# - `MultiplicativeAttention` puts a matrix between them: `query W key`;
+# - `AdditiveAttention` uses a small network: `u tanh(query W1 + key W2)`.
 #
-# Give every symbol a random vector and another symbol as its partner, show eight
-# symbols, and ask where the partner of a ninth is among them. After 4,096 questions
-# both find it every time; likeness alone finds it in 9%, and guessing would in one of
-# eight.
+# To compare them, give each symbol a random vector and another symbol as its partner.
+# Each question shows eight symbols and asks which of them is the partner of a given
+# symbol. Trained on 4,096 questions, both layers answer every new question correctly.
+# Similarity alone is right in 9% of the questions, and guessing would be right in one
+# of eight.
 
 # %%
 SYMBOLS, CHOICES, DIM = 24, 8, 16
-table = draw.standard_normal((SYMBOLS, DIM), "float32")
+table = rng.standard_normal((SYMBOLS, DIM), "float32")
 partner = np.roll(np.arange(SYMBOLS), 1)
 
 
 def questions(count):
-    shown = draw.permuted(np.tile(np.arange(SYMBOLS), (count, 1)), axis=1)[:, :CHOICES]
-    places = draw.integers(CHOICES, size=count)
-    asked = np.argsort(partner)[shown[np.arange(count), places]]
-    return [table[asked][:, None], table[shown]], places
+    """Returns queries and keys, and the index of the correct key of each query."""
+    shown = rng.permuted(np.tile(np.arange(SYMBOLS), (count, 1)), axis=1)[:, :CHOICES]
+    answers = rng.integers(CHOICES, size=count)
+    asked = np.argsort(partner)[shown[np.arange(count), answers]]
+    return [table[asked][:, None], table[shown]], answers
 
 
 def pointer(attention):
-    """A model whose answer is what share it gives to each place."""
+    """Returns a model whose output is the attention weight of each key."""
     query, keys = keras.Input((1, DIM)), keras.Input((CHOICES, DIM))
-    _, shares = attention(query, keys, return_attention_scores=True)
-    model = keras.Model([query, keys], keras.layers.Reshape((CHOICES,))(shares))
+    _, weights = attention(query, keys, return_attention_scores=True)
+    model = keras.Model([query, keys], keras.layers.Reshape((CHOICES,))(weights))
     loss = keras.losses.SparseCategoricalCrossentropy()
     model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
     return model
 
 
-learning = {
+learned_scores = {
     "query W key": kt.layers.MultiplicativeAttention(),
     "u tanh(query W1 + key W2)": kt.layers.AdditiveAttention(units=32),
 }
-practice, (asked, places) = questions(4096), questions(1024)
+train, test = questions(4096), questions(1024)
 figure = plt.figure(figsize=(6, 3), layout="constrained")
-axes = figure.add_subplot(xlabel="epoch", ylabel="share of right answers")
-for name, layer in learning.items():
+axes = figure.add_subplot(xlabel="epoch", ylabel="accuracy")
+for name, layer in learned_scores.items():
     model = pointer(layer)
-    right = [model.evaluate(asked, places, verbose=0)[1]]
-    history = model.fit(
-        *practice, 64, EPOCHS, verbose=0, validation_data=(asked, places)
-    )
-    right += history.history["val_accuracy"]
-    print(f"{name}: {right[-1]:.0%} right")
-    axes.plot(right, ".-", label=name)
-right = pointer(kt.layers.DotProductAttention()).evaluate(asked, places, verbose=0)[1]
-print(f"query key: {right:.0%} right")
-axes.axhline(right, color="0.6", linestyle="--", label="query key: nothing to learn")
+    accuracy = [model.evaluate(*test, verbose=0)[1]]
+    history = model.fit(*train, 64, EPOCHS, verbose=0, validation_data=test)
+    accuracy += history.history["val_accuracy"]
+    print(f"{name}: {accuracy[-1]:.0%} correct")
+    axes.plot(accuracy, ".-", label=name)
+accuracy = pointer(kt.layers.DotProductAttention()).evaluate(*test, verbose=0)[1]
+print(f"query key: {accuracy:.0%} correct")
+axes.axhline(accuracy, color="0.6", linestyle="--", label="query key (not learned)")
 axes.set_ylim(0, 1.05)
 axes.legend(frameon=False)
 show(figure, "partners")
 
 # %% [markdown]
-# Why then does the Transformer take the dot product? Because it can multiply query and
-# key by matrices of their own before: `query Wq (key Wk)ᵀ` is `query W keyᵀ` with
-# `W = Wq Wkᵀ`. The projections learn, and matrix products are fast, where the
-# additive network makes a vector of `units` numbers for every pair of a query and a
-# key. `MultiHeadAttention` projects, and takes any of these layers as its `score`.
+# Why then does the Transformer use the dot product? Because it multiplies query and key
+# by learned matrices first: `query Wq (key Wk)ᵀ` is `query W keyᵀ` with `W = Wq Wkᵀ`.
+# Matrix products are also fast, whereas additive attention computes a vector of `units`
+# numbers for every pair of a query and a key. `MultiHeadAttention` makes these
+# projections, and accepts any of these layers as its `score`.
 
 # %%
-states = draw.standard_normal((2, 5, DIM), "float32")
-for score in (None, *learning.values()):
+states = rng.standard_normal((2, 5, DIM), "float32")
+for score in (None, *learned_scores.values()):
     layer = kt.layers.MultiHeadAttention(num_heads=2, key_dim=8, score=score)
-    print(layer(states, states).shape, f"{layer.count_params()} weights")
+    print(layer(states, states).shape, f"{layer.count_params()} parameters")
 
 # %% [markdown]
-# ## One mixture is not enough
-# The shares of a softmax sum to one, so whoever reads two words gets a mixture and has
-# lost which was which. That is the *softmax bottleneck* of a single attention. *Heads*
-# relieve it: several attentions side by side, each in a space of its own, whose
-# readings stand next to each other instead of being mixed.
+# ## One head is not enough
+# The weights of a softmax sum to one. A query that attends to two words gets the mean
+# of their values, which does not say which value came from which word. *Heads* solve
+# this: several attentions run side by side, each with its own projections, and their
+# outputs are concatenated instead of averaged.
 #
-# To see it, let each position of a sequence name the symbol before it and the symbol
-# after it (the sequence is a ring). Both models have the same number of weights; the
-# second splits them between two heads. With one head 57% of the answers came out right,
-# with two all of them.
+# To see it, let each position of a sequence name two symbols: the one before it and the
+# one after it (the sequence is a ring). Both models have the same number of parameters;
+# the second splits them between two heads. With one head 57% of the answers were
+# correct, with two heads all of them.
 
 # %%
 LENGTH, SYMBOLS, DIM = 8, 11, 32
 
 
 def neighbours(num_heads):
+    """Returns a model to train, and one that returns its attention weights."""
     inputs = keras.Input((LENGTH,), dtype="int32")
     states = keras.layers.Embedding(SYMBOLS, DIM)(inputs)
     states = kt.layers.SinusoidalPositionalEncoding(
         max_wavelength=16, merge="concatenate", encoding_dim=DIM
     )(states)
     layer = kt.layers.MultiHeadAttention(num_heads, key_dim=DIM // num_heads)
-    states, scores = layer(states, states, return_attention_scores=True)
+    states, weights = layer(states, states, return_attention_scores=True)
     names = ("before", "after")
     outputs = {name: keras.layers.Dense(SYMBOLS, name=name)(states) for name in names}
     model = keras.Model(inputs, outputs)
@@ -226,44 +234,44 @@ def neighbours(num_heads):
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics={name: ["accuracy"] for name in names},
     )
-    return model, keras.Model(inputs, scores)
+    return model, keras.Model(inputs, weights)
 
 
-symbols = draw.integers(SYMBOLS, size=(4096, LENGTH), dtype="int32")
+symbols = rng.integers(SYMBOLS, size=(4096, LENGTH), dtype="int32")
 answers = {"before": np.roll(symbols, 1, axis=1), "after": np.roll(symbols, -1, axis=1)}
 maps, figure = [], plt.figure(figsize=(6, 3), layout="constrained")
-axes = figure.add_subplot(xlabel="epoch", ylabel="share of right answers")
+axes = figure.add_subplot(xlabel="epoch", ylabel="accuracy")
 for num_heads, name in ((1, "one head"), (2, "two heads")):
-    model, look = neighbours(num_heads)
+    model, attention_model = neighbours(num_heads)
     history = model.fit(symbols, answers, 64, epochs=EPOCHS, verbose=0).history
-    right = (np.add(history["before_accuracy"], history["after_accuracy"])) / 2
-    print(f"{name}: {right[-1]:.0%} right")
-    axes.plot(np.arange(EPOCHS) + 1, right, ".-", label=name)
-    maps.extend(look.predict(symbols[:1], verbose=0)[0])
+    accuracy = np.add(history["before_accuracy"], history["after_accuracy"]) / 2
+    print(f"{name}: {accuracy[-1]:.0%} correct")
+    axes.plot(np.arange(EPOCHS) + 1, accuracy, ".-", label=name)
+    maps.extend(attention_model.predict(symbols[:1], verbose=0)[0])
 axes.set_ylim(0, 1.05)
 axes.legend(frameon=False)
 show(figure, "bottleneck")
 
 # %% [markdown]
-# What they looked at: the only head of the first model spreads over both neighbours;
-# the two heads of the second have shared out the work.
+# The maps show why. The single head spreads its weights over both neighbours; with two
+# heads, each attends to one of them.
 
 # %%
-places = [str(place) for place in range(LENGTH)]
-figure = kt.plots.attention_map(places, places, np.stack(maps))
+positions = [str(position) for position in range(LENGTH)]
+figure = kt.plots.attention_map(positions, positions, np.stack(maps))
 for index, title in enumerate(("one head", "first of two", "second of two")):
     figure.axes[index].set_title(title)
 show(figure, "neighbours")
 
 # %% [markdown]
 # ## What to try next
-# - Swap "river" for a word about money, `[0, 4]`, and see where the bank goes.
-# - Train the two-headed model on three questions, with the symbol opposite as the
-#   third. Does a third head help?
-# - Take the positions away from `neighbours`: why can no number of heads help then?
-#   [02_positions.py](02_positions.py) answers.
+# - Replace "river" by a word about money, `[0, 4]`. Where does "bank" move now?
+# - Add a third question to the model with two heads: the symbol on the opposite side of
+#   the ring. Does a third head help?
+# - Remove the positions from `neighbours`. Why can no number of heads help then?
+#   [02_positions.py](02_positions.py) has the answer.
 #
 # Sources: [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473) align translations
-# by attention; [Luong et al., 2015](https://arxiv.org/abs/1508.04025) compare scores;
-# [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2, scale the
-# scores and split heads.
+# by attention; [Luong et al., 2015](https://arxiv.org/abs/1508.04025) compare score
+# functions; [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2,
+# scale the scores and split heads.

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Positions
 #
-# Attention compares every word with every other one and does not care where they stand:
-# to it, "dog bites man" is "man bites dog". So each word has to carry its position.
-# This tutorial looks at four ways to tell positions: the paper's sines and cosines, a
-# table that is learned, rotations and biases; and at what each can and cannot do.
+# Attention compares every word with every other word, but ignores their order: to it,
+# "dog bites man" is "man bites dog". So the model has to be told the position of each
+# word. This tutorial compares four ways to do so: the sines and cosines of the paper, a
+# learned table, rotations, and biases. It shows what each can do and what it cannot.
 #
-# On two cores it takes about a minute. Numbers in the text are from one run; yours will
+# It takes about a minute on two cores. Numbers in the text are from one run; yours will
 # differ a little.
 
 # %%
@@ -26,36 +26,44 @@ keras.utils.set_random_seed(1)
 
 
 def show(figure, name):
-    """Keeps a figure in FOLDER; a notebook shows it, too."""
+    """Saves a figure to FOLDER and returns it, so that a notebook displays it."""
     figure.savefig(FOLDER / f"{name}.png", dpi=100)
     plt.close(figure)
     return figure
 
 
 # %% [markdown]
-# ## Attention sees no order
-# Shuffle the words, and what comes out is shuffled in the same way: each word has read
-# exactly what it read before. With positions added, that ends.
+# ## Attention ignores order
+# Shuffle the input words, and the outputs are shuffled in the same way: each word has
+# read exactly what it read before. Once positions are added to the words, this no
+# longer holds.
 
 # %%
 words = np.random.default_rng(1).normal(size=(1, 5, 32)).astype("float32")
 order = [3, 0, 4, 1, 2]
 attend = kt.layers.MultiHeadAttention(num_heads=4, key_dim=8)
-read = np.array(attend(words, words))
-shuffled = np.array(attend(words[:, order], words[:, order]))
-print("shuffled alike:", np.allclose(read[:, order], shuffled, atol=1e-5))
+
+
+def ignores_order(words, shuffled_words):
+    outputs = np.array(attend(words, words))
+    shuffled_outputs = np.array(attend(shuffled_words, shuffled_words))
+    return np.allclose(outputs[:, order], shuffled_outputs, atol=1e-5)
+
+
+shuffled_words = words[:, order]
+print("ignores order without positions:", ignores_order(words, shuffled_words))
 
 positions = kt.layers.SinusoidalPositionalEncoding()
-one, other = positions(words), positions(words[:, order])
-read, shuffled = np.array(attend(one, one)), np.array(attend(other, other))
-print("with positions:", np.allclose(read[:, order], shuffled, atol=1e-5))
+is_same = ignores_order(positions(words), positions(shuffled_words))
+print("ignores order with positions:", is_same)
 
 # %% [markdown]
 # ## Sines and cosines
-# A position is written as a clock writes the time, with hands that turn at different
-# speeds: each pair of columns is the sine and the cosine of one hand. The first hands
-# turn fast and tell neighbours apart; the last ones turn slowly and tell the beginning
-# of a long text from its end. There is nothing to learn, and no last position.
+# A clock writes the time with hands that turn at different speeds. Sinusoidal positions
+# do the same: each pair of columns is the sine and the cosine of the angle of one hand.
+# The first hands turn fast and distinguish neighbours; the last ones turn slowly and
+# distinguish the beginning of a long text from its end. Nothing is learned, and there
+# is no last position.
 
 # %%
 LENGTH, DIM = 64, 128
@@ -64,85 +72,86 @@ table = np.array(sinusoids(np.zeros((1, LENGTH, DIM), "float32"))[0])
 show(kt.plots.position_table(table), "sinusoids")
 
 # %% [markdown]
-# Attention compares by dot products, so look at those of positions with each other.
-# Each is a sum of `cos(speed * distance)`: it depends on how far apart two positions
-# are, not on where they stand, and is largest for neighbours.
+# Attention compares vectors by dot products, so look at the dot products between
+# positions. Each one is a sum of `cos(speed * distance)`. It depends only on the
+# distance between two positions, and it is largest at distance zero.
 
 # %%
 products = table @ table.T
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 image = left.imshow(products, "RdBu_r", vmin=-DIM / 2, vmax=DIM / 2)
-left.set(title="dot products", xlabel="position", ylabel="position")
+left.set(title="dot products of positions", xlabel="position", ylabel="position")
 figure.colorbar(image, ax=left)
 for position in (8, 32, 56):
     distances = np.arange(LENGTH) - position
     right.plot(distances, products[position], label=f"from position {position}")
-right.set(title="… depend on the distance alone", xlabel="distance")
+right.set(title="… depend only on the distance", xlabel="distance")
 right.legend(frameon=False)
 show(figure, "products")
 
 # %% [markdown]
-# What is more, going `k` positions on turns every hand by a fixed angle: a rotation
-# that is the same wherever one starts. One matrix can thus say "three to the left",
-# which is why the authors hoped that a network would learn to attend by distance. What
-# remains below is what float32 rounds away of numbers up to 1.
+# Moving `k` positions ahead turns each hand by a fixed angle, wherever one starts. One
+# matrix, a rotation, can therefore express "three positions ahead". This is why the
+# authors expected a network to learn easily to attend by relative position. The
+# difference printed below is only float32 rounding.
 
 # %%
 speeds = 10000 ** (-np.arange(0, DIM, 2) / DIM)
 sines, cosines = np.sin(3 * speeds), np.cos(3 * speeds)
-turned = np.empty_like(table)
-turned[:, 0::2] = table[:, 0::2] * cosines + table[:, 1::2] * sines
-turned[:, 1::2] = table[:, 1::2] * cosines - table[:, 0::2] * sines
-print("three on is a rotation, but for", np.abs(turned[:-3] - table[3:]).max())
+rotated = np.empty_like(table)
+rotated[:, 0::2] = table[:, 0::2] * cosines + table[:, 1::2] * sines
+rotated[:, 1::2] = table[:, 1::2] * cosines - table[:, 0::2] * sines
+difference = np.abs(rotated[:-3] - table[3:]).max()
+print(f"rotated by three positions: at most {difference:.1e} from the table")
 
 # %% [markdown]
 # ## A learned table
-# The other way is to give each position a vector of its own and to learn it with the
-# rest. It costs weights, and has an end: there is no vector for a position that was
-# never seen. Let two small networks learn to name the symbol three places before, one
-# with each kind of position, on sequences of 16 symbols.
+# The other way is to give each position a vector of its own, learned with the rest of
+# the model. It costs parameters, and it has a last position: there is no vector for a
+# position beyond the table. Train two small networks, one with each kind of position,
+# to name the symbol three positions before, on sequences of 16 symbols.
 
 # %%
-SYMBOLS, SHORT, LONG, BACK, WIDTH = 11, 16, 32, 3, 64
-draw = np.random.default_rng(1)
+SYMBOLS, SHORT, LONG, DISTANCE, HIDDEN_DIM = 11, 16, 32, 3, 64
+rng = np.random.default_rng(1)
 
 
 def network(encoding=None, positions=None):
-    """One block, whose inputs or whose attention tell positions."""
+    """Returns a model of one block, with positions in its inputs or its attention."""
     inputs = keras.Input((None,), dtype="int32")
-    states = keras.layers.Embedding(SYMBOLS, WIDTH)(inputs)
+    states = keras.layers.Embedding(SYMBOLS, HIDDEN_DIM)(inputs)
     if encoding is not None:
         states = encoding(states)
-    states = kt.layers.CausalBlock(4, intermediate_dim=WIDTH, positions=positions)(
-        states
-    )
-    model = keras.Model(inputs, keras.layers.Dense(SYMBOLS)(states))
+    block = kt.layers.CausalBlock(4, intermediate_dim=HIDDEN_DIM, positions=positions)
+    model = keras.Model(inputs, keras.layers.Dense(SYMBOLS)(block(states)))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
     model.compile(keras.optimizers.Adam(3e-3), loss)
     return model
 
 
 def sequences(count, length):
-    symbols = draw.integers(SYMBOLS, size=(count, length), dtype="int32")
-    before = np.roll(symbols, BACK, axis=1)
-    before[:, :BACK] = -1  # there is none
-    return symbols, before
+    """Returns random symbols, and for each the symbol three positions before."""
+    symbols = rng.integers(SYMBOLS, size=(count, length), dtype="int32")
+    labels = np.roll(symbols, DISTANCE, axis=1)
+    labels[:, :DISTANCE] = -1  # nothing stands there: the loss ignores it
+    return symbols, labels
 
 
 def accuracy(model, length):
-    symbols, before = sequences(512, length)
-    found = model.predict(symbols, verbose=0).argmax(axis=-1)
-    return (found == before)[:, BACK:].mean(axis=0)
+    """Returns the accuracy at each position from `DISTANCE` on."""
+    symbols, labels = sequences(512, length)
+    predicted = model.predict(symbols, verbose=0).argmax(axis=-1)
+    return (predicted == labels)[:, DISTANCE:].mean(axis=0)
 
 
 def train(name, model):
     model.fit(*sequences(8192, SHORT), 64, epochs=EPOCHS, verbose=0)
-    print(f"{name}: {accuracy(model, SHORT).mean():.0%} right at length {SHORT}")
+    print(f"{name}: {accuracy(model, SHORT).mean():.0%} correct at length {SHORT}")
     return model
 
 
 learned = kt.layers.LearnedPositionalEncoding(max_length=SHORT)
-learned.build((None, None, WIDTH))
+learned.build((None, None, HIDDEN_DIM))
 before_training = learned.table.numpy()
 fixed = kt.layers.SinusoidalPositionalEncoding()
 networks = {
@@ -151,97 +160,103 @@ networks = {
 }
 
 # %% [markdown]
-# At first the learned vectors have nothing to do with each other. Nobody tells them
-# which positions are neighbours; they have to find out.
+# At first the learned vectors are unrelated. Nothing tells the model which positions
+# are neighbours, so it has to learn that too.
 
 
 # %%
-def cosines_of(vectors):
+def cosine_similarities(vectors):
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors @ vectors.T
 
 
 tables = {
-    "learned, before": before_training,
-    "learned, after": learned.table.numpy(),
-    "sinusoidal": np.array(fixed(np.zeros((1, SHORT, WIDTH), "float32"))[0]),
+    "learned, before training": before_training,
+    "learned, after training": learned.table.numpy(),
+    "sinusoidal": np.array(fixed(np.zeros((1, SHORT, HIDDEN_DIM), "float32"))[0]),
 }
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.3), layout="constrained")
 for axes, (title, vectors) in zip(panels, tables.items(), strict=True):
-    image = axes.imshow(cosines_of(vectors), "RdBu_r", vmin=-1, vmax=1)
+    image = axes.imshow(cosine_similarities(vectors), "RdBu_r", vmin=-1, vmax=1)
     axes.set(title=title, xlabel="position")
-figure.colorbar(image, ax=panels, label="cosine")
+figure.colorbar(image, ax=panels, label="cosine similarity")
 show(figure, "learned")
 
 # %% [markdown]
 # ## Added or concatenated
-# Positions are mostly added to the words, and share their columns with them. Given
-# columns of their own, they stay apart from the words, at the price of wider states.
+# Positions are usually added to the word vectors, so both use the same columns. If
+# positions are concatenated instead, the two stay separate, but the states get wider.
 
 # %%
-beside = kt.layers.SinusoidalPositionalEncoding(merge="concatenate", encoding_dim=16)
-print(words.shape, "→", beside(words).shape)
+concatenate = kt.layers.SinusoidalPositionalEncoding(
+    merge="concatenate", encoding_dim=16
+)
+print(words.shape, "→", concatenate(words).shape)
 
 # %% [markdown]
-# ## Positions in the scores
-# What attention needs to know is not where two words stand but how far apart. Two later
-# ways write just that into the scores, in every layer, and leave the words alone.
+# ## Positions inside attention
+# Attention needs the distance between two words rather than their positions. Two later
+# methods put the distance directly into the scores, in every layer, and leave the word
+# vectors unchanged.
 #
-# *Rotary* positions ([Su et al., 2021](https://arxiv.org/abs/2104.09864)) turn each
-# pair of columns of query and key as the clock above turns its hands. The dot product
-# of two vectors that are both turned depends only on the angle between the turns: on
-# the distance. Here the query is one and the same at all positions, and so is the key:
-# what is left in the picture are the diagonals.
+# *Rotary* positions ([Su et al., 2021](https://arxiv.org/abs/2104.09864)) rotate each
+# pair of columns of query and key, as the hands of the clock above turn. The dot
+# product of two rotated vectors depends only on the difference of their angles, that
+# is, on the distance. In this figure every position has the same query and the same
+# key, so only the distance can make a difference: each diagonal has one colour.
 
 # %%
 rotary = kt.layers.RotaryEmbedding()
-query, key = draw.standard_normal((2, DIM), "float32")
+query, key = rng.standard_normal((2, DIM), "float32")
 queries, keys = (np.tile(each, (LENGTH, 1)) for each in (query, key))
 products = np.array(rotary(queries)) @ np.array(rotary(keys)).T
-print("distance alone:", np.allclose(products[1:, 1:], products[:-1, :-1], atol=1e-3))
+is_relative = np.allclose(products[1:, 1:], products[:-1, :-1], atol=1e-3)
+print("products depend only on the distance:", is_relative)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-most = np.abs(products).max()
-image = left.imshow(products, "RdBu_r", vmin=-most, vmax=most)
-left.set(title="one query, one key, turned", xlabel="key at", ylabel="query at")
+largest = np.abs(products).max()
+image = left.imshow(products, "RdBu_r", vmin=-largest, vmax=largest)
+left.set(title="products after rotation", xlabel="key at", ylabel="query at")
 figure.colorbar(image, ax=left)
 for position in (8, 32, 56):
-    right.plot(np.arange(LENGTH) - position, products[position], label=f"at {position}")
-right.set(title="… depend on the distance alone", xlabel="distance")
+    distances = np.arange(LENGTH) - position
+    right.plot(distances, products[position], label=f"query at {position}")
+right.set(title="… depend only on the distance", xlabel="distance")
 right.legend(frameon=False)
 show(figure, "rotary")
 
 # %% [markdown]
-# *Linear biases* (ALiBi, [Press et al., 2021](https://arxiv.org/abs/2108.12409)) take
-# from each score the distance times a slope. Heads with a steep slope see what is
-# close, heads with a gentle one see far. Drawn here for a decoder, which looks back
-# only, with scores that are otherwise all alike: the first four of eight heads.
+# *Linear biases* (ALiBi, [Press et al., 2021](https://arxiv.org/abs/2108.12409))
+# subtract from each score the distance times a slope. Heads with a steep slope attend
+# to what is close, heads with a gentle slope reach far. The figure shows the first four
+# of eight heads in a decoder, which attends only to earlier positions, when all scores
+# are otherwise equal.
 
 # %%
-NEAR = 12
+SHOWN = 12
 biases = kt.layers.LinearPositionBias()
-alike = np.zeros((1, 8, NEAR, NEAR), "float32")  # (batch, heads, query, key)
-shares = kt.layers.masked_softmax(biases(alike), kt.layers.causal_mask(NEAR))
-tokens = [str(place) for place in range(NEAR)]
-show(kt.plots.attention_map(tokens, tokens, shares[0, :4]), "linear_biases")
+scores = np.zeros((1, 8, SHOWN, SHOWN), "float32")  # (batch, heads, query, key)
+weights = kt.layers.masked_softmax(biases(scores), kt.layers.causal_mask(SHOWN))
+tokens = [str(position) for position in range(SHOWN)]
+show(kt.plots.attention_map(tokens, tokens, weights[0, :4]), "linear_biases")
 
 # %% [markdown]
-# Any layer and model takes either as its `positions`: in the network from above, in
-# place of what was added to the words.
+# Blocks and models take either method as their `positions`. Here the network from above
+# uses them instead of adding positions to its inputs.
 
 # %%
 networks["rotary"] = train("rotary", network(positions="rotary"))
 networks["linear bias"] = train("linear bias", network(positions="linear_bias"))
 
 # %% [markdown]
-# ## Longer than ever seen
-# All that was trained on 16 symbols now reads 32. The learned table refuses. The
-# sinusoids go on, but that a position *has* a vector does not mean that the network
-# knows what to do with it: it has never met those vectors, and guesses. Rotary
-# positions do not care: three places are three places anywhere, and all answers are
-# right. Linear biases go on as well as they began, which in this task is not well (83%
-# right at 16 symbols, 59% beyond): to them near is more than far, and "exactly three"
-# is hard to say. Their authors measure them on language, where near is mostly what
-# counts.
+# ## Longer than in training
+# Networks trained on 16 symbols now read 32. The learned table raises an error.
+# Sinusoidal vectors exist for every position, but the network has never seen those
+# beyond 16, and it falls to the level of guessing. Rotary positions make no difference
+# between three positions here and three positions further on: all answers are correct.
+# Linear biases continue without a break, but this task does not suit them: 83% of the
+# answers are correct up to 16 symbols and 59% beyond. They favour near positions over
+# far ones, which makes "exactly three before" hard to express. Their authors measure
+# them on language, where near words usually matter most.
 
 # %%
 try:
@@ -250,13 +265,13 @@ except ValueError as error:
     print(error)
 
 figure = plt.figure(figsize=(7, 3), layout="constrained")
-axes = figure.add_subplot(xlabel="position", ylabel="share of right answers")
+axes = figure.add_subplot(xlabel="position", ylabel="accuracy")
 for name in ("sinusoidal", "rotary", "linear bias"):
-    right = accuracy(networks[name], LONG)
-    beyond = right[SHORT - BACK :]
-    print(f"{name}: {beyond.mean():.0%} right beyond position {SHORT}")
-    axes.plot(np.arange(BACK, LONG), right, ".-", label=name)
-axes.axvline(SHORT - 0.5, color="0.6", linestyle="--", label="longest in training")
+    by_position = accuracy(networks[name], LONG)
+    beyond = by_position[SHORT - DISTANCE :].mean()
+    print(f"{name}: {beyond:.0%} correct beyond the first {SHORT} positions")
+    axes.plot(np.arange(DISTANCE, LONG), by_position, ".-", label=name)
+axes.axvline(SHORT - 0.5, color="0.6", linestyle="--", label="end of training length")
 axes.axhline(1 / SYMBOLS, color="0.6", linestyle=":", label="guessing")
 axes.set_ylim(0, 1.05)
 axes.legend(frameon=False)
@@ -264,11 +279,12 @@ show(figure, "longer")
 
 # %% [markdown]
 # ## What to try next
-# - Give `SinusoidalPositionalEncoding` another `max_wavelength`, and look at the table
-#   and its dot products again. Which is too small for 64 positions?
-# - Train `network` on sequences of 32 symbols, then ask it about 64. Does it help that
-#   it has seen longer ones?
-# - Let the network name the *most frequent* symbol instead. Does it need positions?
+# - Give `SinusoidalPositionalEncoding` another `max_wavelength`, and plot the table and
+#   its dot products again. Which value is too small for 64 positions?
+# - Train `network` on sequences of 32 symbols, then test it on 64. Do longer training
+#   sequences help it to go beyond them?
+# - Train the network to name the *most frequent* symbol instead. Does that need
+#   positions?
 #
 # Sources: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5;
 # [Gehring et al., 2017](https://arxiv.org/abs/1705.03122) learn positions.

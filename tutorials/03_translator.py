@@ -1,12 +1,12 @@
 # %% [markdown]
 # # A translator from parallel text, end to end
 #
-# Two text files that are translations of each other go in; a model that translates
-# strings comes out, ready for TF Serving. The text here is made on the spot: dates,
-# amounts and names as English and German write them, from Unicode CLDR. With your own
-# files, leave the first step out.
+# Start with two text files that are translations of each other, and end with a model
+# that translates strings and can be served by TF Serving. The text used here is
+# generated: dates, amounts and names as they are written in English and German, from
+# Unicode CLDR. To use files of your own, skip that step.
 #
-# On two cores this takes about three minutes.
+# This takes about three minutes on two cores.
 
 # %%
 import os
@@ -25,7 +25,7 @@ FOLDER = Path(os.environ.get("TUTORIAL_FOLDER") or tempfile.mkdtemp())
 
 
 def show(figure, name):
-    """Keeps a figure in FOLDER; a notebook shows it, too."""
+    """Saves a figure to FOLDER and returns it, so that a notebook displays it."""
     figure.savefig(FOLDER / f"{name}.png", dpi=100)
     plt.close(figure)
     return figure
@@ -33,7 +33,8 @@ def show(figure, name):
 
 # %% [markdown]
 # ## Parallel text
-# One sentence a line; line *n* of the one file translates line *n* of the other.
+# Each line is one sentence; line *n* of one file is the translation of line *n* of the
+# other.
 
 # %%
 phrases = kt.datasets.locale_phrases("en", "de", train=PHRASES)
@@ -44,9 +45,9 @@ print(phrases.train.source[0], "→", phrases.train.target[0])
 
 # %% [markdown]
 # ## Subwords
-# A network reads numbers, not words. SentencePiece splits text into frequent pieces,
-# so that any word can be spelled with a small vocabulary. One vocabulary serves both
-# languages: names and numbers are then the same pieces on both sides.
+# A network reads numbers, not words. SentencePiece splits text into frequent pieces, so
+# a small vocabulary can spell any word. Both languages share one vocabulary, so names
+# and numbers are the same pieces on both sides.
 
 # %%
 files = [FOLDER / "train.en", FOLDER / "train.de"]
@@ -57,10 +58,11 @@ print(tokenizer.pieces(tokenizer(["in 265 hours"])[0]))
 
 # %% [markdown]
 # ## Batches
-# Sentences of about the same length share a batch, so that little is padding. Batches
-# are counted in tokens and come in a few fixed shapes. The decoder is given the target
-# up to a position, and asked for the next token: `target_ids` begin with the start
-# symbol, `labels` are the same one step ahead and finish with the end symbol.
+# Sentences of similar length share a batch, which keeps padding low. The size of a
+# batch is counted in tokens, and batches have a few fixed shapes. The decoder reads the
+# target up to each position and predicts the next token: `target_ids` begin with the
+# start symbol, and `labels` are the same tokens shifted by one, ending with the end
+# symbol.
 
 # %%
 settings = {"tokens_per_batch": 2048, "max_length": 32}
@@ -78,8 +80,9 @@ print({name: ids.shape for name, ids in inputs.items()}, labels.shape)
 
 # %% [markdown]
 # ## The model
-# The encoder-decoder of "Attention is all you need", small, and normalised before each
-# sub-layer rather than after it, which trains with less care.
+# This is the encoder-decoder of "Attention is all you need" in a small size. Layer
+# normalisation comes before each sub-layer rather than after it, which makes training
+# easier.
 
 # %%
 keras.utils.set_random_seed(1)
@@ -98,38 +101,37 @@ history = model.fit(
     train_data,
     validation_data=validation_data,
     epochs=EPOCHS,
-    shuffle=False,  # the dataset does it
+    shuffle=False,  # the dataset shuffles already
     verbose=2,
 )
 show(kt.plots.training_curves(history), "translator")
 
 # %% [markdown]
-# What counts is the curve of the text that the model has not trained on: while it goes
-# on falling, so may the training.
+# Watch the validation loss: as long as it falls, more epochs help.
 #
 # ## Strings in, strings out
 
 # %%
 translator = kt.Translator(model, tokenizer, max_source_length=32)
-held_out = phrases.test.source[:8]
-for source, translation in zip(held_out, translator.translate(held_out), strict=True):
+texts = phrases.test.source[:8]
+for source, translation in zip(texts, translator.translate(texts), strict=True):
     print(source, "→", translation)
 
 # %% [markdown]
-# ## Served
-# The SavedModel takes strings and returns strings: subwords, model and beam search are
-# all inside. TF Serving loads it as it is; so does TensorFlow, without this package.
-# `saved_models/README.md` shows the requests.
+# ## Serving
+# The exported SavedModel takes strings and returns strings: it contains the tokenizer,
+# the model and the beam search. TF Serving loads it as it is, and so does TensorFlow
+# without this package. `saved_models/README.md` shows the requests.
 
 # %%
 translator.export(FOLDER / "saved_models" / "en-de" / "1")
-served = tf.saved_model.load(FOLDER / "saved_models" / "en-de" / "1")
-answer = served.signatures["serving_default"](text=tf.constant(held_out[:2]))
-print([text.decode() for text in answer["translation"].numpy()])
+loaded = tf.saved_model.load(FOLDER / "saved_models" / "en-de" / "1")
+outputs = loaded.signatures["serving_default"](text=tf.constant(texts[:2]))
+print([text.decode() for text in outputs["translation"].numpy()])
 
 # %% [markdown]
 # ## What to try next
-# - Other languages: `locale_phrases("en", "fr")` changes nothing else.
-# - `kt.decoding.Sampling(temperature=0.7, seed=1)` as the `search` of `translate`.
-# - Your own text, and `keras-transformer train`, which adds checkpoints, BLEU,
-#   TensorBoard and resuming to what stands here.
+# - Another language: `locale_phrases("en", "fr")`. The rest of the code can stay.
+# - Another `search` for `translate`: `kt.decoding.Sampling(temperature=0.7, seed=1)`.
+# - Your own text, with `keras-transformer train`: it adds checkpoints, BLEU,
+#   TensorBoard and resuming.

@@ -1,12 +1,13 @@
 # %% [markdown]
 # # Looking at attention
 #
-# A translator writes word by word, and for each word it looks at the source, at what it
-# has written, and, in its encoder, at the source from the source. All of these looks
-# can be drawn. This tutorial trains a small translator, as
-# [03_translator.py](03_translator.py) does in more words, and then watches it.
+# A translator writes one piece after the other. For each piece it attends to the source
+# and to what it has written so far; before that, its encoder lets the pieces of the
+# source attend to each other. All of this attention can be drawn. This tutorial trains
+# a small translator, with fewer explanations than [03_translator.py](03_translator.py),
+# and then looks inside it.
 #
-# On two cores it takes about two minutes.
+# It takes about two minutes on two cores.
 
 # %%
 import os
@@ -25,7 +26,7 @@ FOLDER = Path(os.environ.get("TUTORIAL_FOLDER") or tempfile.mkdtemp())
 
 
 def show(figure, name):
-    """Keeps a figure in FOLDER; a notebook shows it, too."""
+    """Saves a figure to FOLDER and returns it, so that a notebook displays it."""
     figure.savefig(FOLDER / f"{name}.png", dpi=100)
     plt.close(figure)
     return figure
@@ -33,7 +34,7 @@ def show(figure, name):
 
 # %% [markdown]
 # ## A small translator
-# From English dates, amounts and names to German ones.
+# It translates English dates, amounts and names to German.
 
 # %%
 phrases = kt.datasets.locale_phrases("en", "de", train=PHRASES)
@@ -68,10 +69,10 @@ model.fit(dataset, epochs=EPOCHS, shuffle=False, verbose=2)
 translator = kt.Translator(model, tokenizer, max_source_length=48)
 
 # %% [markdown]
-# ## Who was translated from where
+# ## Alignment
 # The cross-attention of the last layer, averaged over its heads, is close to an
-# alignment: a row for each piece that was written, dark where it came from. That is the
-# picture with which attention entered the field
+# alignment: each row is a piece of the translation, and its dark cells show which
+# pieces of the source it came from. Attention was introduced with such a picture
 # ([Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), figure 3).
 
 # %%
@@ -79,74 +80,76 @@ phrase = "Tuesday, March 14, 2023"
 show(kt.plots.translation_attention(translator, phrase), "alignment")
 
 # %% [markdown]
-# ## Each head, each layer
-# `translate_with_attention` keeps all of it: tokens, and for encoder, decoder and
-# cross-attention scores of shape `(layers, heads, query, key)`. Index them to choose:
-# one head, the heads of a layer, or all layers.
+# ## Every head of every layer
+# `translate_with_attention` returns the tokens and all attention scores (Keras's name
+# for the weights after the softmax). For the encoder, the decoder and the
+# cross-attention they have the shape `(layers, heads, query, key)`. Index them to draw
+# one head, all heads of a layer, or all layers.
 
 # %%
-seen = kt.plots.translate_with_attention(translator, phrase)
-print(seen.text, {name: scores.shape for name, scores in seen.scores.items()})
-source, target = seen.source_tokens, seen.target_tokens
-show(kt.plots.attention_map(target, source, seen.scores["cross"][-1]), "heads")
+attended = kt.plots.translate_with_attention(translator, phrase)
+print(attended.text, {name: scores.shape for name, scores in attended.scores.items()})
+source, target = attended.source_tokens, attended.target_tokens
+show(kt.plots.attention_map(target, source, attended.scores["cross"][-1]), "heads")
 
 # %%
-show(kt.plots.attention_map(source, source, seen.scores["encoder"]), "encoder")
+show(kt.plots.attention_map(source, source, attended.scores["encoder"]), "encoder")
 
 # %% [markdown]
-# The decoder reads what it has written, one step behind: the row of a piece holds the
-# pieces before it. The first can look at nothing but the start symbol.
+# The decoder reads its own output, shifted by one: each piece attends to the pieces
+# before it. The first piece can attend only to the start symbol.
 
 # %%
-written = ["<s>", *target[:-1]]
-show(kt.plots.attention_map(target, written, seen.scores["decoder"]), "decoder")
+inputs = ["<s>", *target[:-1]]
+show(kt.plots.attention_map(target, inputs, attended.scores["decoder"]), "decoder")
 
 # %% [markdown]
 # ## A page to explore
-# With layers times heads times words, pictures soon are too many. The page picks: open
-# it in a browser, choose a map, then point at a word. It is one file that needs no
-# network; in a notebook, `IPython.display.IFrame` shows it. From the shell:
+# Layers times heads times words soon make too many pictures. The HTML page below lets
+# you choose: open it in a browser, select a map, then point at a word. It is a single
+# file and needs no network; in a notebook, display it with `IPython.display.IFrame`.
+# The shell makes the same page:
 # `keras-transformer plot attention MODEL "..." -o page.html`.
 
 # %%
 page = FOLDER / "attention.html"
-page.write_text(kt.plots.attention_html(seen), "ascii")
+page.write_text(kt.plots.attention_html(attended), "ascii")
 print(page.as_uri())
 
 # %% [markdown]
 # ## From looking to measuring
-# One sentence proves nothing. A guess that came from a picture, such as "this head
-# looks at the piece before", is worth something once it is counted over many sentences:
-# the share that each head gives, on average, to the piece at each distance.
+# One sentence proves nothing. A picture may suggest that "this head looks at the piece
+# before"; to know, measure it over many sentences. Here we compute the mean attention
+# score that each head gives to the piece at each distance.
 
 # %%
-FURTHEST = 4
-offsets = np.arange(-FURTHEST, FURTHEST + 1)
+MAX_DISTANCE = 4
+offsets = np.arange(-MAX_DISTANCE, MAX_DISTANCE + 1)
 sums, counts = 0, np.zeros(len(offsets))
 for text in phrases.test.source[:20]:
     scores = kt.plots.translate_with_attention(translator, text).scores["encoder"]
     diagonals = [np.diagonal(scores, offset, 2, 3) for offset in offsets]
     sums += np.stack([each.sum(axis=-1) for each in diagonals], axis=-1)
     counts += [each.shape[-1] for each in diagonals]
-shares = (sums / counts).reshape(-1, len(offsets))  # (layers * heads, offsets)
+means = (sums / counts).reshape(-1, len(offsets))  # (layers * heads, offsets)
 
-layers, heads = seen.scores["encoder"].shape[:2]
+layers, heads = attended.scores["encoder"].shape[:2]
 names = [
     f"layer {layer}, head {head}" for layer in range(layers) for head in range(heads)
 ]
 figure = plt.figure(figsize=(6, 3.5), layout="constrained")
 axes = figure.add_subplot(title="where the encoder's heads look", xlabel="distance")
-image = axes.imshow(shares, "Blues", vmin=0, aspect="auto")
+image = axes.imshow(means, "Blues", vmin=0, aspect="auto")
 axes.set_xticks(range(len(offsets)), [f"{offset:+d}" for offset in offsets])
 axes.set_yticks(range(len(names)), names)
-figure.colorbar(image, ax=axes, label="mean share")
+figure.colorbar(image, ax=axes, label="mean attention score")
 show(figure, "distances")
 
 # %% [markdown]
 # ## What to try next
-# - Pick on the page a word that the model got wrong. Where did it look?
+# - On the page, choose a word that the model got wrong. Where did it look?
 # - Switch one head off: set its rows of the output projection to zero. Which heads can
 #   the translation do without?
 # - Attention shows where information *could* flow, not that it was used: read
-#   [Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186) and the answer by
+#   [Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186) and the reply by
 #   [Wiegreffe and Pinter, 2019](https://arxiv.org/abs/1908.04626).
