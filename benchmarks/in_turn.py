@@ -1,6 +1,6 @@
 """Training steps of several models, taken in turn.
 
-    python benchmarks/in_turn.py HARNESS --workload T1 --models keras-jit,kt,kt-parts
+    python benchmarks/in_turn.py HARNESS --workload T1 --models keras-jit,kt,kt-slices
 
 HARNESS is the folder with the peers' scripts, as for `run.py`. Where other machines
 share the processors, steps of one model differ by more than two models do, and so do
@@ -9,7 +9,7 @@ and each round takes a step of every one, so that what slows one down slows all.
 milliseconds a step, and by how much each model is faster than the first: the median of
 the ratios of all rounds.
 
-Models are `kt`, `kt-jit`, `kt-parts` and `kt-bfloat16` of this library, as in `run.py`,
+Models are `kt`, `kt-jit`, `kt-slices` and `kt-bfloat16` of this library, as in `run.py`,
 and `keras` and `keras-jit`, the peer made of Keras's own layers.
 """
 
@@ -97,7 +97,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("harness")
     parser.add_argument("--workload", default="T1", choices=("T1", "T2"))
-    parser.add_argument("--models", default="keras-jit,kt,kt-parts,kt-bfloat16")
+    parser.add_argument("--models", default="keras-jit,kt,kt-slices,kt-bfloat16")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -18,16 +18,16 @@ import keras
 import numpy as np
 
 import keras_transformer as kt
-from keras_transformer.layers import cached_steps
+from keras_transformer.layers import cache
 
-FEW_ENTRIES = cached_steps.FEW_ENTRIES
+MIN_ENTRIES = cache.MIN_ENTRIES
 
 
-def searcher(model, search, source_ids, max_length, few_entries):
+def searcher(model, search, source_ids, max_length, min_entries):
     """Returns a function that searches, with a cache of at least so many entries."""
 
     def find():
-        cached_steps.FEW_ENTRIES = few_entries
+        cache.MIN_ENTRIES = min_entries
         start = time.perf_counter()
         model.generate(source_ids, search, max_length)
         return time.perf_counter() - start
@@ -50,11 +50,11 @@ def main():
     print("| --: | --: | --: | --: |")
     for max_length in (32, 64, 128, 256):
         found = []
-        for few_entries in (10**9, FEW_ENTRIES):
+        for min_entries in (10**9, MIN_ENTRIES):
             keras.utils.set_random_seed(1)
             model = kt.models.Transformer.from_preset("tiny", 8000)
             model.compile(jit_compile=args.jit)
-            found.append(searcher(model, search, source_ids, max_length, few_entries))
+            found.append(searcher(model, search, source_ids, max_length, min_entries))
             found[-1]()
         seconds = np.min([[find() for find in found] for _ in range(args.calls)], 0)
         whole, lengthened = 1000 * seconds

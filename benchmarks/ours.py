@@ -1,7 +1,7 @@
 """This library's side of the peers' six workloads, in the form of their harness.
 
 Run by `run.py`, in the folder of the harness. Variants: `graph` and `jit` are
-`model.compile(jit_compile=False | True)`; `parts` trains a batch in parts, one for
+`model.compile(jit_compile=False | True)`; `slices` trains a batch in slices, one for
 each thread, with one thread to an operation; `bfloat16` is `graph` under
 `mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
 rather than with `model.generate`.
@@ -38,15 +38,14 @@ def build(w, variant):
 
 
 def build_for_training(w, variant):
-    if variant == "parts":
+    if variant == "slices":
         tf.config.threading.set_intra_op_parallelism_threads(1)
     model = build(w, variant)
-    if variant == "parts":
-        kt.training.train_in_parts(model, common.THREADS)
     model.compile(
         kt.training.Adam(common.LEARNING_RATE),
         kt.training.TokenCrossentropy(common.SMOOTHING),
         jit_compile=variant == "jit",
+        batch_slices=common.THREADS if variant == "slices" else 1,
     )
     return model
 
@@ -107,5 +106,5 @@ def exported(model, search, max_length, jit_compile):
 
 
 if __name__ == "__main__":
-    variants = ("graph", "jit", "parts", "bfloat16", "export", "export-jit")
+    variants = ("graph", "jit", "slices", "bfloat16", "export", "export-jit")
     common.main("keras_transformer", train, decode, variants)

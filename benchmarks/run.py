@@ -16,7 +16,7 @@ TRAIN, DECODE = ["T1", "T2"], ["D1", "D2", "D3", "D4"]
 VARIANTS = {
     "kt": ("graph", TRAIN + DECODE),
     "kt-jit": ("jit", TRAIN + DECODE),
-    "kt-parts": ("parts", TRAIN),
+    "kt-slices": ("slices", TRAIN),
     "kt-bfloat16": ("bfloat16", TRAIN + DECODE),
     "kt-export": ("export", DECODE),
     "kt-export-jit": ("export-jit", DECODE),
