@@ -9,7 +9,7 @@ and each round takes a step of every one, so that what slows one down slows all.
 milliseconds a step, and by how much each model is faster than the first: the median of
 the ratios of all rounds.
 
-Models are `kt`, `kt-jit`, `kt-slices` and `kt-bfloat16` of this library, as in `run.py`,
+Models are `kt`, `kt-jit`, `kt-slices` and `kt-bfloat16` of this library, see `run.py`,
 and `keras` and `keras-jit`, the peer made of Keras's own layers.
 """
 
