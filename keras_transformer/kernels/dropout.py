@@ -15,21 +15,6 @@ class Dropout(keras.layers.Dropout):
     1/256, and to no less than 1/256 if it is above zero. Kept elements are scaled by
     the rounded rate, so that the expectation of every element is unchanged.
 
-    Args:
-        rate: Fraction of the elements to set to zero in training.
-        seed: Seed of the random numbers.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
-
-    Call arguments:
-        inputs: Float tensor of any shape.
-        training: Whether to apply dropout.
-
-    Returns:
-        A tensor of the shape of `inputs`.
-
-    Raises:
-        ValueError: If `rate` is not between 0 and 1.
-
     Example:
         >>> layer = Dropout(0.25, seed=7)
         >>> outputs = ops.convert_to_numpy(layer(ops.ones((3, 5)), training=True))

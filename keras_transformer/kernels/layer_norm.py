@@ -12,21 +12,6 @@ class LayerNormalization(keras.layers.LayerNormalization):
     arrays of the size of the states less often than the gradient that a backend
     derives.
 
-    Args:
-        epsilon: Added to the variance before its root is taken.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
-
-    Call arguments:
-        inputs: Float tensor of shape `(..., hidden_dim)`.
-
-    Returns:
-        A tensor of the same shape as `inputs`.
-
-    Example:
-        >>> layer = LayerNormalization()
-        >>> layer(ops.ones((2, 5, 16))).shape
-        TensorShape([2, 5, 16])
-
     Reference:
         [Ba et al., 2016](https://arxiv.org/abs/1607.06450)
     """
@@ -51,11 +36,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 def normalize(inputs, gamma, beta, epsilon):
     """Normalises the last axis to mean `beta` and standard deviation `gamma`.
 
-    Args:
-        inputs: Float32 tensor of shape `(..., hidden_dim)`.
-        gamma: Float32 tensor of shape `(hidden_dim,)`.
-        beta: Float32 tensor of the same shape.
-        epsilon: Added to the variance before its root is taken.
+    All tensors are float32, `gamma` and `beta` of shape `(hidden_dim,)`.
     """
 
     @ops.custom_gradient

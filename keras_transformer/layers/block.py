@@ -15,18 +15,7 @@ from keras_transformer.layers.residual import Residual
 class TransformerBlock(keras.layers.Layer):
     """Base class of encoder and decoder blocks, and of their stacks.
 
-    Args:
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward network.
-        dropout: Fraction of each sub-layer's outputs dropped in training.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (pre-norm) rather than the sum after it (the paper's post-norm).
-        activation: Inner activation of the feed-forward network.
-        epsilon: Added to the variance in the normalisation.
-        positions: How self-attention uses positions: `"rotary"`,
-            `"linear_bias"`, or a layer such as `RotaryEmbedding()`, which is
-            copied. None: not at all; the inputs may contain them.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+    The arguments are those of `EncoderBlock`.
     """
 
     def __init__(

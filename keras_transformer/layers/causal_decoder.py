@@ -69,11 +69,9 @@ class CausalBlock(EncoderBlock):
             max_length: Number of further positions that the cache can hold.
 
         Returns:
-            The outputs, of the shape of `inputs`; the memory, keys and values
-            of the prompts, each of shape
-            `(batch, num_heads, prompt_length, dim)`; and an empty cache of
-            keys and values, each of shape
-            `(batch, num_heads, max_length, num_hypotheses * dim)`.
+            The outputs, of the shape of `inputs`; the memory, which holds the keys
+            and values of the prompts, `(batch, num_heads, prompt_length, dim)`; and
+            an empty cache, as in `DecoderBlock.start`.
         """
         length = ops.shape(inputs)[1]
         masks = AttentionMasks(key_mask=mask, use_causal_mask=True)
@@ -87,23 +85,10 @@ class CausalBlock(EncoderBlock):
         return self._feed_forward(states), {"keys": keys, "values": values}, cache
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
-        """Decodes one position of every hypothesis; equals `call` there.
+        """Decodes one position of every hypothesis, as `DecoderBlock.step` does.
 
-        The hypotheses of a prompt are the queries of one attention over the
-        prompt and the whole cache: no hypothesis is ever copied.
-
-        Args:
-            inputs: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-            memory: Keys and values of the prompts from `start`.
-            memory_mask: Boolean tensor of shape `(batch, prompt_length)`.
-            cache: Cache from `start` or the last `step`.
-            index: Position that is decoded, counted from the end of the prompt,
-                an integer tensor.
-            visible: Boolean tensor of shape `(batch, num_hypotheses,
-                max_length, num_hypotheses)`; see `DecoderBlock.step`.
-
-        Returns:
-            The outputs, of the shape of `inputs`, and the new cache.
+        The memory is the prompt from `start`, which self-attention reads together
+        with the cache; `index` counts from the end of the prompt.
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]

@@ -116,9 +116,6 @@ class DotProductAttention(Attention):
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` are the same.
 
-    Returns:
-        As in `Attention`.
-
     Raises:
         ValueError: If queries and keys differ in width.
 
@@ -164,9 +161,6 @@ class MultiplicativeAttention(Attention):
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` may differ.
 
-    Returns:
-        As in `Attention`.
-
     Example:
         >>> query = keras.random.normal((2, 5, 16))
         >>> MultiplicativeAttention()(query, keras.random.normal((2, 7, 8))).shape
@@ -201,9 +195,6 @@ class AdditiveAttention(Attention):
 
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` may differ.
-
-    Returns:
-        As in `Attention`.
 
     Raises:
         ValueError: If `units` is not positive.
