@@ -43,12 +43,7 @@ _SUBMODULES = frozenset(__all__) - {"Translator", "__version__"}
 
 @wrapt.when_imported("keras")
 def _register_classes(keras):
-    """Imports the modules whose classes saved models name.
-
-    They may be the ones that are importing Keras. So each of these rooms imports Keras
-    before anything else, and modules import from modules, never from rooms: their
-    `__init__` may not have run yet.
-    """
+    """Imports the modules whose classes saved models name."""
     for name in ("layers", "decoding", "models", "training"):
         importlib.import_module(f"{__name__}.{name}")
 

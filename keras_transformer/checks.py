@@ -2,6 +2,8 @@
 
 import numbers
 
+import keras
+
 
 def check_positive_integers(**values) -> None:
     """Raises `ValueError` unless every value is a positive integer.
@@ -40,8 +42,6 @@ def check_integer_ids(ids, name: str = "ids") -> None:
             f"`{name}` must be an array or a tensor of integers. "
             f"Received: {name} of type {type(ids).__name__}."
         )
-    import keras  # here, since every room imports this module, some before Keras
-
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if "int" not in dtype:
         raise ValueError(

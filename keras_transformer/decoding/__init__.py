@@ -4,8 +4,6 @@ Reading order: `cache`, `next_symbols`, `search`, `independent`, `greedy`,
 `sampling`, `beam`; then the controls, `processors` first.
 """
 
-import keras  # noqa: F401  before all else: see `_register_classes`
-
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.forced_prefix import ForcedPrefix
 from keras_transformer.decoding.greedy import GreedySearch

@@ -4,5 +4,3 @@ Everything here exists because a backend or a compiler is slow, or lacks somethi
 Each kernel stands beside the plain form that it must equal, and a test compares the
 two. `target` alone asks which backend, compiler and device the code runs on.
 """
-
-import keras  # noqa: F401  before all else: see `_register_classes`

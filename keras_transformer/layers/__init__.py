@@ -6,8 +6,6 @@ Reading order: `masks`, `positions`, `embeddings`, `attention`,
 `causal`, `pooling`, `patches`.
 """
 
-import keras  # noqa: F401  before all else: see `_register_classes`
-
 from keras_transformer.layers.attention import (
     masked_softmax,
     scaled_dot_product_attention,

@@ -1,7 +1,5 @@
 """Whole networks, each a functional Keras model."""
 
-import keras  # noqa: F401  before all else: see `_register_classes`
-
 from keras_transformer.models.language_model import LanguageModel
 from keras_transformer.models.masked_language_model import MaskedLanguageModel
 from keras_transformer.models.text_classifier import TextClassifier

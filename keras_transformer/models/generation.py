@@ -5,9 +5,8 @@ import functools
 import numpy as np
 
 from keras_transformer.checks import check_integer_ids
-from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding import GreedySearch, Hypotheses
 from keras_transformer.decoding.runner import SearchRunner
-from keras_transformer.decoding.search import Hypotheses
 from keras_transformer.layers.cache import cache_lengths, lengthen_cache
 from keras_transformer.layers.positions import check_position_range
 

@@ -1,7 +1,5 @@
 """Losses, metrics, schedules, callbacks and checkpoints for `model.fit`."""
 
-import keras  # noqa: F401  before all else: see `_register_classes`
-
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
