@@ -116,6 +116,7 @@ def test_the_shell_commands_of_the_readme_run(folder, monkeypatch):
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_programs_of_the_page_on_training_run(number, tmp_path):
     program = blocks(ROOT / "docs" / "training.md", "python")[number]
+    program = program.replace("epochs=10", "epochs=1")
     done = run_program(program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
