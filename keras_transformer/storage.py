@@ -18,13 +18,9 @@ _UNFINISHED = ".unfinished-"
 def replace_file(path: str | os.PathLike) -> Iterator[Path]:
     """Replaces a file by what the block writes, once that is on disk.
 
-    If the block raises an error, or the process is killed, the file stays as it was.
-
-    Args:
-        path: The file, in a folder that is created if missing.
-
-    Yields:
-        The path to write to: in the same folder, with the same suffix.
+    The block gets the path to write to, which has the same suffix. The folder is
+    created if missing. If the block raises an error, or the process is killed, the
+    file stays as it was.
 
     Example:
         >>> import pathlib, tempfile
@@ -50,14 +46,9 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
 def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
     """Moves the files that the block writes into a folder, once all are on disk.
 
-    They replace files of the same names, in the order of their names: a reader that
-    finds the last one finds all of them.
-
-    Args:
-        folder: The folder, created if missing; its other files stay.
-
-    Yields:
-        An empty folder to write to.
+    The block gets an empty folder to write to. The files replace those of the same
+    names, in the order of their names: a reader that finds the last one finds all of
+    them. The folder is created if missing; its other files stay.
     """
     folder = Path(folder)
     with _temporary_folder(folder / "files") as unfinished:
@@ -74,11 +65,7 @@ def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
 def create_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Creates a folder that appears under its name once the block has filled it.
 
-    Args:
-        path: The folder, which must be missing or empty.
-
-    Yields:
-        An empty folder to write to, whose name begins with a dot.
+    The block gets an empty folder to write to. `path` must be missing or empty.
     """
     path = Path(path)
     with _temporary_folder(path) as unfinished:

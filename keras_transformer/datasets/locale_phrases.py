@@ -36,8 +36,7 @@ def locale_phrases(
         seed: Random seed. Equal arguments give equal phrases.
 
     Returns:
-        `Splits` whose `train`, `validation` and `test` hold lists of strings,
-        `source` and `target`, in random order.
+        `Splits` of lists of strings, `source` and `target`, in random order.
 
     Raises:
         ValueError: If a locale is unknown, if both are the same, if CLDR lacks
@@ -80,7 +79,7 @@ def _distinct_phrases(kinds, rng):
     """Yields phrases without end, each a `(source, target)` with a new source."""
     seen = set()
     while True:
-        source, target = kinds.draw(rng)
-        if source not in seen:
-            seen.add(source)
-            yield source, target
+        phrase = kinds.draw(rng)
+        if phrase[0] not in seen:
+            seen.add(phrase[0])
+            yield phrase

@@ -5,31 +5,26 @@ from pathlib import Path
 
 from keras_transformer.datasets.splits import ParallelText, Splits
 
-_FORMS = ("raw", "tok")
-_SPLIT_NAMES = Splits(train="train", validation="val", test="test_2016_flickr")
-# Of the raw and of the tokenised files, as the repository names them.
-_PATTERNS = ("{split}.{language}.gz", "{split}.lc.norm.tok.{language}")
+_SPLITS = Splits(train="train", validation="val", test="test_2016_flickr")
+# Names of raw and of tokenised files: the split and the language.
+_PATTERNS = ("{}.{}.gz", "{}.lc.norm.tok.{}")
 
 
 def multi30k(
-    folder: str | os.PathLike,
-    source: str = "en",
-    target: str = "de",
-    form: str = "raw",
+    folder: str | os.PathLike, source: str = "en", target: str = "de", form: str = "raw"
 ) -> Splits:
     """Returns the paths of Multi30k's files for its first task, translation.
 
-    The corpus is for non-commercial research and education only. It is not part of
-    this package. Pass the paths to `text.SubwordTokenizer.train` and
-    `text.parallel_dataset`, for example.
+    The corpus is for non-commercial research and education only, and not part of this
+    package. Pass the paths to `SubwordTokenizer.train` and `parallel_dataset`.
 
     Args:
         folder: Folder of the corpus, with the subfolders `raw` and `tok`: `data/task1`
             in a clone of its repository.
         source: Language to translate from, such as `"en"`, `"de"` or `"fr"`.
         target: Language to translate into.
-        form: `"raw"` for the original text, `"tok"` for text that is
-            lower-cased and split into words by the Moses tokenizer.
+        form: `"raw"` for the original text, `"tok"` for text that is lower-cased and
+            split into words by the Moses tokenizer.
 
     Returns:
         `Splits` whose `train`, `validation` and `test` (of 2016) hold the paths
@@ -42,27 +37,20 @@ def multi30k(
     Reference:
         [Elliott et al., 2016](https://arxiv.org/abs/1605.00459)
     """
-    if form not in _FORMS:
+    if form not in ("raw", "tok"):
         raise ValueError(f"`form` must be 'raw' or 'tok'. Received: form={form!r}.")
-    return Splits(
-        *(
-            ParallelText(
-                source=_find(Path(folder, form), split, source),
-                target=_find(Path(folder, form), split, target),
-            )
-            for split in _SPLIT_NAMES
+
+    def find(split, language):
+        names = (pattern.format(split, language) for pattern in _PATTERNS)
+        paths = [Path(folder, form, name) for name in names]
+        for path in paths:
+            if path.is_file():
+                return str(path)
+        raise FileNotFoundError(
+            f"`folder` must hold Multi30k, but {paths[0]} is missing. Clone "
+            "https://github.com/multi30k/dataset and pass its folder data/task1."
         )
-    )
 
-
-def _find(folder, split, language):
-    paths = [
-        folder / pattern.format(split=split, language=language) for pattern in _PATTERNS
-    ]
-    for path in paths:
-        if path.is_file():
-            return str(path)
-    raise FileNotFoundError(
-        f"`folder` must hold Multi30k, but {paths[0]} is missing. Clone "
-        "https://github.com/multi30k/dataset and pass its folder data/task1."
+    return Splits(
+        *(ParallelText(find(split, source), find(split, target)) for split in _SPLITS)
     )

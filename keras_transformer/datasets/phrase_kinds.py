@@ -3,6 +3,7 @@
 import datetime
 from collections import Counter
 from decimal import Decimal
+from functools import partial
 
 from babel.dates import format_date, format_interval, format_time, format_timedelta
 from babel.lists import format_list
@@ -40,15 +41,7 @@ class PhraseKinds:
     it and it names one thing in the source locale: "Tuvalu", both a country and a
     language in English, is not used. Where two forms look alike in the source locale,
     such as "May 3, 2024" in long and in abbreviated form, the translation is the
-    longer form.
-
-    Args:
-        source_locale: Locale to translate from, such as `"en"` or `"pt_BR"`.
-        target_locale: Locale to translate into.
-
-    Raises:
-        ValueError: If a locale is unknown, if both are the same, or if CLDR
-            has too few names in them.
+    longer form. Arguments and errors are those of `locale_phrases`.
     """
 
     def __init__(self, source_locale: str, target_locale: str):
@@ -74,8 +67,7 @@ class PhraseKinds:
             currencies, get_currency_symbol
         )
         self._units = self._translatable(
-            cldr.UNITS,
-            lambda unit, locale: cldr.write_quantity(Decimal(2), unit, locale),
+            cldr.UNITS, partial(cldr.write_quantity, Decimal(2))
         )
         if min(map(len, (self._countries, self._languages, self._currencies))) < 3:
             raise ValueError(
@@ -106,12 +98,13 @@ class PhraseKinds:
         kinds, weights = zip(*self._weights.items(), strict=True)
         (kind,) = rng.choices(kinds, weights)
         forms = list(kind(rng))
-        source = rng.choice(forms)(self._source)
-        longest = next(write for write in forms if write(self._source) == source)
-        return self._normalize(source), self._normalize(longest(self._target))
-
-    def _normalize(self, text):
-        return self._normalizer.normalize(text.translate(_DELETE_DIRECTION_MARKS))
+        source = rng.choice(forms)(locale=self._source)
+        longest = next(write for write in forms if write(locale=self._source) == source)
+        phrase = source, longest(locale=self._target)
+        return tuple(
+            self._normalizer.normalize(text.translate(_DELETE_DIRECTION_MARKS))
+            for text in phrase
+        )
 
     def _translatable(self, codes, write):
         """Returns the codes with a unique name in the source, and one in the target."""
@@ -124,46 +117,43 @@ class PhraseKinds:
         ]
 
     # Each method below draws the content of a phrase and yields the forms that it can
-    # take, longest first: functions that write it in a locale.
+    # take, longest first: functions of `locale` that write it.
 
     def _date(self, rng):
         day = _day(rng)
-        yield lambda locale: format_date(day, "full", locale)
-        yield lambda locale: format_date(day, "long", locale)
-        yield lambda locale: cldr.write_date(day, "yMMMEd", locale)
-        yield lambda locale: format_date(day, "medium", locale)
+        yield partial(format_date, day, "full")
+        yield partial(format_date, day, "long")
+        yield partial(cldr.write_date, day, "yMMMEd")
+        yield partial(format_date, day, "medium")
 
     def _part_of_date(self, rng):
         day, skeleton = _day(rng), rng.choice(["yMMMM", "MMMMd", "yQQQQ"])
-        yield lambda locale: cldr.write_date(day, skeleton, locale)
+        yield partial(cldr.write_date, day, skeleton)
 
     def _date_and_time(self, rng):
         day, time = _day(rng), _time(rng)
-        yield lambda locale: cldr.write_date_and_time(day, time, "long", locale)
-        yield lambda locale: cldr.write_date_and_time(day, time, "medium", locale)
+        yield partial(cldr.write_date_and_time, day, time, "long")
+        yield partial(cldr.write_date_and_time, day, time, "medium")
 
     def _date_interval(self, rng):
         start = _day(rng)
         end = start + datetime.timedelta(days=rng.randint(1, 27))
-        yield lambda locale: format_interval(start, end, "yMMMd", locale=locale)
+        yield partial(format_interval, start, end, "yMMMd")
 
     def _time(self, rng):
-        time = _time(rng)
-        yield lambda locale: format_time(time, "short", locale=locale)
+        yield partial(format_time, _time(rng), "short")
 
     def _time_interval(self, rng):
-        start, end = sorted(rng.sample(range(0, 24 * 60, 5), 2))
-        start, end = (datetime.time(*divmod(minutes, 60)) for minutes in (start, end))
-        yield lambda locale: cldr.write_time_interval(start, end, locale)
+        minutes = sorted(rng.sample(range(0, 24 * 60, 5), 2))
+        start, end = (datetime.time(*divmod(minute, 60)) for minute in minutes)
+        yield partial(cldr.write_time_interval, start, end)
 
     def _relative_time(self, rng):
         unit = rng.choice(list(_SECONDS_OF_UNIT))
         count = rng.choice([-1, 1]) * rng.randint(1, 365)
         delta = datetime.timedelta(seconds=count * _SECONDS_OF_UNIT[unit])
         # A threshold above every count, so that Babel keeps the unit.
-        yield lambda locale: format_timedelta(
-            delta, unit, threshold=1e9, add_direction=True, locale=locale
-        )
+        yield partial(format_timedelta, delta, unit, threshold=1e9, add_direction=True)
 
     def _duration(self, rng):
         first = rng.randrange(len(_DURATION_UNITS) - 1)
@@ -178,29 +168,22 @@ class PhraseKinds:
 
     def _money(self, rng):
         currency = rng.choice(self._currencies_with_symbol)
-        amount = _amount(rng, currency)
-        yield lambda locale: cldr.write_money(amount, currency, locale)
+        yield partial(cldr.write_money, _amount(rng, currency), currency)
 
     def _named_money(self, rng):
         currency = rng.choice(self._currencies)
         amount = _amount(rng, currency)
-        yield lambda locale: format_currency(
-            amount, currency, locale=locale, format_type="name"
-        )
+        yield partial(format_currency, amount, currency, format_type="name")
 
     def _quantity(self, rng):
-        number, unit = _number(rng), rng.choice(self._units)
-        yield lambda locale: cldr.write_quantity(number, unit, locale)
+        yield partial(cldr.write_quantity, _number(rng), rng.choice(self._units))
 
     def _number(self, rng):
-        number = _number(rng)
-        yield lambda locale: format_decimal(number, locale=locale)
+        yield partial(format_decimal, _number(rng))
 
     def _percentage(self, rng):
         fraction = Decimal(rng.randint(1, 9999)).scaleb(-4)
-        yield lambda locale: format_percent(
-            fraction, locale=locale, decimal_quantization=False
-        )
+        yield partial(format_percent, fraction, decimal_quantization=False)
 
     def _country_list(self, rng):
         return _name_list(rng, self._countries)
@@ -234,5 +217,5 @@ def _amount(rng, currency):
 
 def _name_list(rng, codes):
     names = rng.sample(codes, rng.randint(2, 3))
-    yield lambda locale: cldr.write_names(names, "standard", locale)
-    yield lambda locale: cldr.write_names(names, "or", locale)
+    yield partial(cldr.write_names, names, "standard")
+    yield partial(cldr.write_names, names, "or")

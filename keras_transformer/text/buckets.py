@@ -49,11 +49,6 @@ def check_buckets(buckets: list[int], max_length: int, tokens_per_batch: int) ->
         )
 
 
-def rows_per_batch(buckets: list[int], tokens_per_batch: int) -> list[int]:
-    """Returns how many sentences a batch of each bucket holds."""
-    return [tokens_per_batch // length for length in buckets]
-
-
 def pad_rows(ids, num_rows):
     """Appends rows of padding to a batch of ids until it has `num_rows` rows."""
     missing = num_rows - tf.shape(ids, tf.int64)[0]
@@ -63,22 +58,15 @@ def pad_rows(ids, num_rows):
 def batch_by_bucket(
     examples: tf.data.Dataset, buckets: list[int], tokens_per_batch: int
 ) -> tf.data.Dataset:
-    """Groups examples of similar length into batches.
+    """Groups examples of similar length into batches of shape `(rows, length)`.
 
-    Each batch is emitted as soon as it is full, so batches of different buckets
-    alternate. The last batch of each bucket is filled up with rows of padding.
-
-    Args:
-        examples: `(length, ids)` pairs: a scalar length, which selects the bucket,
-            and nested int tensors padded to the longest bucket.
-        buckets: Lengths in ascending order.
-        tokens_per_batch: Maximum number of positions in a batch.
-
-    Returns:
-        A dataset of nested tensors of shape `(rows, length)`.
+    An example is a scalar length, which selects the bucket, and nested ids padded to
+    the longest bucket. Each batch is emitted as soon as it is full, so batches of
+    different buckets alternate. The last batch of each bucket is filled up with rows of
+    padding.
     """
     lengths = tf.constant(buckets, tf.int64)
-    rows = tf.constant(rows_per_batch(buckets, tokens_per_batch), tf.int64)
+    rows = tokens_per_batch // lengths
 
     def bucket_of(length, ids):
         return tf.searchsorted(lengths, [length], out_type=tf.int64)[0]

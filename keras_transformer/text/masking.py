@@ -54,18 +54,12 @@ def mask_tokens(
     # Which tokens are selected, what becomes of them, and the random tokens.
     uniform = tf.random.stateless_uniform(tf.concat([[2], shape], axis=0), seed)
     selection, fate = uniform[0], uniform[1]
-    indices = tf.random.stateless_uniform(
-        shape,
-        tf.cast(seed, tf.int64) + tf.constant([0, 1], tf.int64),
-        0,
-        len(ordinary),
-        tf.int32,
-    )
-    is_special = tf.reduce_any(
-        ids[..., None] == tf.constant([*special_ids, mask_id]), axis=-1
-    )
-    is_selected = (selection < share) & ~is_special
+    next_seed = tf.cast(seed, tf.int64) + tf.constant([0, 1], tf.int64)
+    indices = tf.random.stateless_uniform(shape, next_seed, 0, len(ordinary), tf.int32)
     random_ids = tf.gather(ordinary, indices)
+    special = tf.constant([*special_ids, mask_id])
+    is_special = tf.reduce_any(ids[..., None] == special, axis=-1)
+    is_selected = (selection < share) & ~is_special
     replaced = tf.where(fate < 0.8, mask_id, tf.where(fate < 0.9, random_ids, ids))
     inputs = tf.where(is_selected, replaced, ids)
     return inputs, tf.where(is_selected, ids, special_ids[0])
@@ -81,20 +75,12 @@ def masked_dataset(
 ) -> tf.data.Dataset:
     """Masks random tokens of a dataset, different ones in each iteration.
 
-    Args:
-        dataset: Batches of ids, int32 of shape `(batch, length)`.
-        vocabulary_size: Number of tokens, `mask_id` included.
-        mask_id: Id of the mask token.
-        special_ids: Ids that are never masked.
-        share: Probability that a token is selected.
-        seed: Seed of all iterations: with equal seeds, the nth iterations over two
-            datasets mask the same tokens.
+    `dataset` holds batches of ids, int32 of shape `(batch, length)`. With equal seeds,
+    the nth iterations over two datasets mask the same tokens. The other arguments and
+    the errors are those of `mask_tokens`.
 
     Returns:
         A dataset of `(ids, labels)`, for `model.fit` of a `MaskedLanguageModel`.
-
-    Raises:
-        ValueError: As `mask_tokens` does.
 
     Reference:
         [Liu et al., 2019](https://arxiv.org/abs/1907.11692), section 4.1

@@ -11,7 +11,6 @@ from keras_transformer.text.buckets import (
     batch_by_bucket,
     bucket_lengths,
     check_buckets,
-    rows_per_batch,
 )
 from keras_transformer.text.encoding import add_symbols
 from keras_transformer.text.epochs import numbered_epochs, shuffled
@@ -37,13 +36,12 @@ def parallel_dataset(
 ) -> tf.data.Dataset:
     """Reads parallel text as batches of a fixed, small set of shapes.
 
-    Sentences are tokenized, grouped by length into buckets and padded to the
-    bucket's length, the same for source and target. Every batch of a bucket has the
-    same shape: the last one is filled up with rows of padding.
+    Sentences are tokenized, grouped by length into buckets and padded to the bucket's
+    length, the same for source and target. Every batch of a bucket has the same shape:
+    the last one is filled up with rows of padding.
 
-    The sentences are streamed from the files: memory does not grow with the corpus.
-    Both sides are read once beforehand, to find faults before training starts and to
-    count the batches of an epoch.
+    Memory does not grow with the corpus, because the files are streamed. They are read
+    once beforehand, to find faults before training and to count an epoch's batches.
 
     Each iteration over the dataset is the next epoch. An interrupted training
     continues with the same batches from `initial_epoch` on.
@@ -65,9 +63,8 @@ def parallel_dataset(
         initial_epoch: Number of the first epoch. The batches of an epoch depend only
             on its number and `seed`, unless subwords are sampled; see
             `SubwordTokenizer.sample`.
-        sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1; 0
-            turns it off. An epoch then has as many batches as one pass over the corpus
-            makes on average.
+        sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1. An
+            epoch then has as many batches as one pass over the corpus on average.
 
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
@@ -84,13 +81,8 @@ def parallel_dataset(
     buckets = list(buckets or bucket_lengths(max_length))
     check_buckets(buckets, max_length, tokens_per_batch)
     tokenizers = source_tokenizer, target_tokenizer
-    num_batches = _count_batches(
-        read_pairs(source_files, target_files),
-        tokenizers,
-        buckets,
-        tokens_per_batch,
-        sampling,
-    )
+    pairs = read_pairs(source_files, target_files)
+    num_batches = _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling)
     lines = tf.data.Dataset.zip(text_lines(source_files), text_lines(target_files))
 
     def read_chunks(seed):
@@ -116,8 +108,7 @@ def parallel_dataset(
 
 def _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling):
     """Reads a corpus once; returns its number of batches, warns of long sentences."""
-    total, num_long, first_long = 0, 0, None
-    max_length = buckets[-1]
+    total, num_long, first_long, max_length = 0, 0, None, buckets[-1]
     counts = np.zeros(len(buckets), dtype=np.int64)
     while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
         *texts, locations = zip(*chunk, strict=True)
@@ -144,7 +135,8 @@ def _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling):
             f"max_length={max_length} and left out, first {first_long}.",
             stacklevel=3,
         )
-    return int(sum(-(-counts // rows_per_batch(buckets, tokens_per_batch))))
+    rows_per_batch = tokens_per_batch // np.array(buckets)
+    return int(sum(-(-counts // rows_per_batch)))
 
 
 def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):

@@ -207,10 +207,8 @@ class SubwordTokenizer(tf.Module):
         """
         ids = _batch_of_ids(ids, self.pad_id)
         shape = tf.shape(ids)
-        num_rows = tf.reduce_prod(shape[:-1])
-        rows = tf.reshape(ids, [num_rows, shape[-1]])
-        is_end = tf.cast(rows == self.end_id, tf.int32)
-        is_before_end = tf.cumsum(is_end, axis=1) == 0
+        rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
+        is_before_end = tf.cumsum(tf.cast(rows == self.end_id, tf.int32), axis=1) == 0
         is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
         rows = tf.ragged.boolean_mask(rows, is_text)
         return tf.reshape(self._resource.detokenize(rows), shape[:-1])
@@ -218,11 +216,7 @@ class SubwordTokenizer(tf.Module):
     def pieces(self, ids) -> list[str]:
         """Returns the text of each subword, for example to label an attention map.
 
-        Args:
-            ids: One row of ids, of shape `(length,)`.
-
-        Returns:
-            A list of str, in which "\u2581" stands for a space.
+        `ids` is one row, of shape `(length,)`. "\u2581" stands for a space.
         """
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 
@@ -240,8 +234,7 @@ class SubwordTokenizer(tf.Module):
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it is not a SentencePiece model, or gives the special
-                symbols other ids.
+            ValueError: As the class does, with the path.
         """
         path = Path(path)
         if not path.is_file():

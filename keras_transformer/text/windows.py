@@ -60,8 +60,8 @@ def language_dataset(
     paths = as_paths(files)
     if not paths:
         raise ValueError("`files` must name at least one text file. Received: none.")
-    num_subwords = sum(_count_subwords(path, tokenizer) for path in paths)
-    num_windows = -(-(num_subwords - 1) // length)
+    num_labels = sum(_count_subwords(path, tokenizer) for path in paths) - 1
+    num_batches = -(-num_labels // (length * batch_size))
     lines = text_lines(paths)
 
     def read_windows(seed):
@@ -75,18 +75,13 @@ def language_dataset(
         return windows
 
     def fill_batch(*batch):
-        return tuple(
-            tf.ensure_shape(pad_rows(ids, batch_size), [batch_size, length])
-            for ids in batch
-        )
+        shape = batch_size, length
+        return tuple(tf.ensure_shape(pad_rows(ids, batch_size), shape) for ids in batch)
 
-    return numbered_epochs(
-        read_windows,
-        lambda windows: windows.batch(batch_size).map(fill_batch),
-        -(-num_windows // batch_size),
-        seed,
-        initial_epoch,
-    )
+    def make_batches(windows):
+        return windows.batch(batch_size).map(fill_batch)
+
+    return numbered_epochs(read_windows, make_batches, num_batches, seed, initial_epoch)
 
 
 def _count_subwords(path, tokenizer):

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 
 import keras
@@ -47,10 +48,10 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
         [Pennington et al., 2014](https://aclanthology.org/D14-1162);
         [Bojanowski et al., 2017](https://arxiv.org/abs/1607.04606)
     """
-    rows = {}
+    rows = defaultdict(list)  # of each word that has no vector yet
     for row, token in enumerate(tokens):
-        rows.setdefault(token, []).append(row)
-    missing, vectors, width = set(rows), None, None
+        rows[token].append(row)
+    num_words, vectors, width = len(rows), None, None
     for number, line in enumerate(read_lines(path), start=1):
         location = f"{path}:{number}"
         # A word may contain any space but this one, and in GloVe even this one.
@@ -73,12 +74,11 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
         if vectors is None:
             vectors = np.zeros((len(tokens), width), "float32")
         word = " ".join(fields[:-width])
-        if word in missing:  # of a repeated word the first vector counts
-            missing.remove(word)
-            vectors[rows[word]] = _vector(fields[-width:], location)
-    if len(missing) == len(rows):
+        if word in rows:  # of a repeated word the first vector counts
+            vectors[rows.pop(word)] = _vector(fields[-width:], location)
+    if len(rows) == num_words:
         raise ValueError(
-            f"{path} has a vector for none of the {len(rows)} words in `tokens`. Check "
+            f"{path} has a vector for none of the {num_words} words in `tokens`. Check "
             "the language, and that words are spelt and capitalised as in the file."
         )
     return vectors
@@ -102,8 +102,7 @@ def set_word_vectors(embedding, vectors, trainable: bool = True) -> None:
     """
     if not embedding.built:
         embedding.build((None, None))
-    table = embedding.embeddings
-    vectors = np.asarray(vectors, "float32")
+    table, vectors = embedding.embeddings, np.asarray(vectors, "float32")
     if vectors.shape != tuple(table.shape):
         raise ValueError(
             "`vectors` must have the shape of the table, (tokens, width). Received: "

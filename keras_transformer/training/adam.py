@@ -78,12 +78,9 @@ class Adam(keras.optimizers.Adam):
             adam_update(self, mean, variable, learning_rate)
             self.assign(gradient_sum, ops.zeros(gradient_sum.shape, gradient_sum.dtype))
 
-        batches = super().iterations + 1
-        update_if(
-            batches % self.batches_per_update == 0,
-            update,
-            [variable, gradient_sum, *adam_moments(self, variable)],
-        )
+        is_complete = (super().iterations + 1) % self.batches_per_update == 0
+        changed = [variable, gradient_sum, *adam_moments(self, variable)]
+        update_if(is_complete, update, changed)
 
     def get_config(self):
         names = ("learning_rate", "beta_1", "beta_2", "epsilon", "name")

@@ -1,6 +1,7 @@
 """Averages of the last checkpoints of a training run."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 
 import keras
@@ -39,35 +40,21 @@ def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
     paths = list(paths)
     if not paths:
         raise ValueError("`paths` must name at least one checkpoint. Received: [].")
-    sums, config = None, None
+    first_config, sums = None, defaultdict(float)
     for path in paths:
         model = keras.models.load_model(path, compile=False)
-        weights = [_as_float64(weight) for weight in model.weights]
-        if sums is None:
-            sums, config = weights, _config(model)
-            continue
-        _check_same(config, _config(model), paths[0], path)
-        for total, weight in zip(sums, weights, strict=True):
-            total += weight
-    for weight, total in zip(model.weights, sums, strict=True):
-        weight.assign(total / len(paths))
+        config = model.get_config()
+        first_config = first_config or config
+        # Keras numbers the models of a process, so the names may differ.
+        keys = (config.keys() | first_config.keys()) - {"name"}
+        differing = sorted(k for k in keys if config.get(k) != first_config.get(k))
+        if differing:
+            raise ValueError(
+                "`paths` must be checkpoints of one model. "
+                f"{path} differs from {paths[0]} in: {', '.join(differing)}."
+            )
+        for index, weight in enumerate(model.weights):
+            sums[index] += keras.ops.convert_to_numpy(weight).astype("float64")
+    for index, weight in enumerate(model.weights):
+        weight.assign(sums[index] / len(paths))
     return model
-
-
-def _as_float64(weight):
-    return keras.ops.convert_to_numpy(weight).astype("float64")
-
-
-def _config(model):
-    # Keras numbers the models of a process, so the names may differ.
-    return {key: x for key, x in model.get_config().items() if key != "name"}
-
-
-def _check_same(config, other, path, other_path):
-    keys = config.keys() | other.keys()
-    differing = sorted(key for key in keys if config.get(key) != other.get(key))
-    if differing:
-        raise ValueError(
-            "`paths` must be checkpoints of one model. "
-            f"{other_path} differs from {path} in: {', '.join(differing)}."
-        )

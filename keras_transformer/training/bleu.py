@@ -42,21 +42,13 @@ def paper_protocol_bleu(
 ) -> tuple[float, str]:
     """BLEU as papers report it on lower-cased, Moses-tokenised references.
 
-    The hypotheses are brought into the form of the references: lower-cased,
-    punctuation normalised, and split (and escaped) by the Moses tokenizer. The result
-    is comparable with that of papers, but never with `cased_bleu`.
+    The hypotheses are lower-cased, their punctuation is normalised, and the Moses
+    tokenizer splits (and escapes) them. The result is comparable with that of papers,
+    but never with `cased_bleu`.
 
-    Args:
-        hypotheses: Translations, detokenised, cased or not; any iterable.
-        tokenized_references: The correct translations, one for each, tokenised.
-        language: Code of the translations' language, such as `"de"`.
-
-    Returns:
-        BLEU from 0 to 100, and sacreBLEU's signature, which does not mention the
-        lower-casing and tokenising.
-
-    Raises:
-        ValueError: If there are no hypotheses, or not one reference for each.
+    Arguments, result and errors are those of `cased_bleu`, except that the references
+    are tokenised and `language` is the code of their language, such as `"de"`. The
+    signature does not mention the lower-casing and tokenising.
 
     Example:
         >>> score, signature = paper_protocol_bleu(
@@ -83,8 +75,7 @@ def _bleu(hypotheses, references, tokenize):
     # `force` silences the warning that the text is tokenised, if it should be.
     metric = BLEU(tokenize=tokenize, force=tokenize == "none")
     # BLEU is computed from counts, which add up over chunks of the corpus.
-    sums = np.zeros((2, metric.max_ngram_order), int)
-    lengths = np.zeros(2, int)
+    sums, lengths = np.zeros((2, metric.max_ngram_order), int), np.zeros(2, int)
     for hypotheses_chunk, references_chunk in _chunks(hypotheses, references):
         score = metric.corpus_score(hypotheses_chunk, [references_chunk])
         sums += [score.counts, score.totals]
@@ -97,16 +88,12 @@ def _bleu(hypotheses, references, tokenize):
 
 def _chunks(hypotheses, references):
     """Yields lists of some lines of both, and raises unless both have equally many."""
-    hypotheses, references = iter(hypotheses), iter(references)
-    counts = np.zeros(2, int)
+    sides, counts = (iter(hypotheses), iter(references)), np.zeros(2, int)
     while True:
-        chunks = [
-            list(itertools.islice(side, _CHUNK_SIZE))
-            for side in (hypotheses, references)
-        ]
+        chunks = [list(itertools.islice(side, _CHUNK_SIZE)) for side in sides]
         counts += [len(chunk) for chunk in chunks]
         if counts[0] != counts[1] or not counts[0]:
-            counts += [sum(1 for _ in side) for side in (hypotheses, references)]
+            counts += [sum(1 for _ in side) for side in sides]
             raise ValueError(
                 "`hypotheses` must have one translation per reference. Received: "
                 f"{counts[0]} hypotheses and {counts[1]} references."

@@ -12,15 +12,13 @@ from keras_transformer.training.bleu import cased_bleu
 class BleuCallback(keras.callbacks.Callback):
     """Translates held-out sentences during training and logs their BLEU.
 
-    BLEU is added to the logs of the epoch, where the history and later callbacks
-    (TensorBoard, early stopping) find it.
+    The history and later callbacks, such as TensorBoard, find it in the epoch's logs.
 
     Args:
         translate: Function from a list of texts to the list of translations.
         sources: Texts to translate.
         references: Their correct translations, as people write them.
-        every: Number of epochs from one evaluation to the next; the logs of the
-            others have no BLEU.
+        every: Number of epochs between evaluations; other epochs log no BLEU.
         name: Name of BLEU in the logs.
 
     Raises:
@@ -59,9 +57,8 @@ class BleuCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         # Keras counts epochs from 0.
         if (epoch + 1) % self.every == 0 and logs is not None:
-            logs[self.name], _ = cased_bleu(
-                self.translate(self.sources), self.references
-            )
+            translations = self.translate(self.sources)
+            logs[self.name], _ = cased_bleu(translations, self.references)
 
 
 class StopAtNaN(keras.callbacks.Callback):

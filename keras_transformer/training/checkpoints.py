@@ -20,8 +20,7 @@ class Checkpoints:
 
     A checkpoint is the compiled model as a `.keras` file: weights, optimizer with its
     step and, beyond what Keras saves, the states of the random generators. It appears
-    under its name once all of it is on disk, so that a training run that is killed
-    or fills the disk keeps its older checkpoints.
+    once all of it is on disk: killed runs and full disks leave the older checkpoints.
 
     Args:
         folder: Folder of the checkpoints, created with the first one.
@@ -54,8 +53,7 @@ class Checkpoints:
         """Saves `model` as it is after `epoch` epochs, and returns the path.
 
         Raises:
-            OSError: If it cannot be written, such as on a full disk. The older
-                checkpoints stay.
+            OSError: If it cannot be written. The older checkpoints stay.
         """
         storage.remove_unfinished(self.folder)
         path = self.folder / f"epoch-{epoch:04d}.keras"
@@ -75,7 +73,7 @@ class Checkpoints:
         """
         model = keras.models.load_model(path)
         with zipfile.ZipFile(path) as archive:
-            states = _read_random_states(archive)
+            states = json.loads(archive.comment or "[]")
         for variable, state in zip(_random_states(model), states, strict=False):
             variable.assign(state)
         return model
@@ -95,20 +93,18 @@ class Checkpoints:
             if damage is None:
                 return path
             warnings.warn(
-                f"{path}: skipped, the checkpoint is damaged ({damage}).",
-                stacklevel=2,
+                f"{path}: skipped, the checkpoint is damaged ({damage}).", stacklevel=2
             )
         return None
 
     def epoch_of(self, path: str | os.PathLike) -> int:
         """Returns the number of epochs after which `path` was saved."""
-        match = _NAME.match(Path(path).name)
-        if match is None:
-            raise ValueError(
-                "`path` must be a checkpoint, named like epoch-0007.keras. "
-                f"Received: path={str(path)!r}."
-            )
-        return int(match[1])
+        if match := _NAME.match(Path(path).name):
+            return int(match[1])
+        raise ValueError(
+            "`path` must be a checkpoint, named like epoch-0007.keras. "
+            f"Received: path={str(path)!r}."
+        )
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
@@ -116,9 +112,6 @@ class SaveCheckpoints(keras.callbacks.Callback):
 
     If one cannot be written, training continues with a warning: older checkpoints
     stay, and the next epoch saves again.
-
-    Args:
-        checkpoints: The `Checkpoints` to save to.
     """
 
     def __init__(self, checkpoints: Checkpoints):
@@ -152,10 +145,6 @@ def _write(model, path):
         archive.comment = json.dumps(states, separators=(",", ":")).encode()
 
 
-def _read_random_states(archive):
-    return json.loads(archive.comment or "[]")
-
-
 def _random_states(model):
     """The states of the seed generators: in `model.variables`, not in `weights`."""
     weights = {id(weight) for weight in model.weights}
@@ -167,7 +156,7 @@ def _damage(path):
     try:
         with zipfile.ZipFile(path) as archive:
             member = archive.testzip()
-            _read_random_states(archive)
+            json.loads(archive.comment or "[]")
     except Exception as error:  # its type depends on what is damaged
         return f"{type(error).__name__}: {error}"
     return f"{member} is corrupt" if member else None

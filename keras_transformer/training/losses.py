@@ -69,11 +69,8 @@ class TokenCrossentropy(keras.losses.Loss):
         return smoothed_crossentropy(y_true, y_pred, self.label_smoothing)
 
     def get_config(self):
-        return {
-            "label_smoothing": self.label_smoothing,
-            "pad_id": self.pad_id,
-            "name": self.name,
-        }
+        names = ("label_smoothing", "pad_id", "name")
+        return {name: getattr(self, name) for name in names}
 
 
 def token_weights(labels, pad_id=0, sample_weight=None):

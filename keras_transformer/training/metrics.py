@@ -8,14 +8,11 @@ from keras_transformer.training.losses import token_weights
 
 
 class _TokenMean(keras.metrics.Mean):
-    """Mean over real tokens of a value computed at every position."""
+    """Mean over real tokens of `values(y_true, y_pred)`, a number at every position."""
 
-    def __init__(self, pad_id: int = 0, name: str | None = None, dtype=None):
+    def __init__(self, pad_id: int, name: str, dtype):
         super().__init__(name=name, dtype=dtype)
         self.pad_id = pad_id
-
-    def values(self, y_true, y_pred):
-        raise NotImplementedError
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights = token_weights(y_true, self.pad_id, sample_weight)
@@ -61,14 +58,7 @@ class TokenAccuracy(_TokenMean):
 class Perplexity(_TokenMean):
     """Exponential of the mean cross-entropy over real tokens, unsmoothed.
 
-    Args:
-        pad_id: Label of padded positions, which are ignored.
-        name: Name of the metric.
-        dtype: Dtype of its state.
-
-    Call arguments:
-        y_true: Integer tensor of shape `(batch, length)`, the labels.
-        y_pred: Float tensor of shape `(batch, length, vocabulary)`, the logits.
+    All arguments are those of `TokenAccuracy`.
 
     Example:
         >>> metric = Perplexity()

@@ -10,9 +10,6 @@ class MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
     scalars along an axis that they do not have. This strategy accepts both. A test
     fails when Keras no longer needs it.
 
-    Args:
-        **kwargs: Arguments of the base class, such as `cluster_resolver`.
-
     Reference:
         [keras#20585](https://github.com/keras-team/keras/issues/20585)
     """

@@ -34,18 +34,14 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
     """
 
     def __init__(self, hidden_dim: int, warmup_steps: int = 4000, scale: float = 1.0):
-        for name, value in (
-            ("hidden_dim", hidden_dim),
-            ("warmup_steps", warmup_steps),
-            ("scale", scale),
-        ):
+        self.hidden_dim = hidden_dim
+        self.warmup_steps = warmup_steps
+        self.scale = scale
+        for name, value in self.get_config().items():
             if value <= 0:
                 raise ValueError(
                     f"`{name}` must be positive. Received: {name}={value}."
                 )
-        self.hidden_dim = hidden_dim
-        self.warmup_steps = warmup_steps
-        self.scale = scale
 
     @classmethod
     def with_peak(cls, peak: float, hidden_dim: int, warmup_steps: int = 4000):
@@ -59,11 +55,8 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         return self.scale * self.hidden_dim**-0.5 * ops.minimum(step**-0.5, warmup)
 
     def get_config(self):
-        return {
-            "hidden_dim": self.hidden_dim,
-            "warmup_steps": self.warmup_steps,
-            "scale": self.scale,
-        }
+        names = ("hidden_dim", "warmup_steps", "scale")
+        return {name: getattr(self, name) for name in names}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -77,12 +70,6 @@ class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
         schedule: The schedule to decay.
         start: The last step at which the factor is one.
         steps: Number of steps until the factor is zero.
-
-    Call arguments:
-        step: Number of the step, from 0.
-
-    Returns:
-        The learning rate, a float32 tensor of no dimensions.
 
     Raises:
         ValueError: If `start` is negative or `steps` is not positive.
@@ -111,11 +98,8 @@ class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
         return self.schedule(step) * (1.0 - ops.clip(elapsed, 0.0, 1.0))
 
     def get_config(self):
-        return {
-            "schedule": keras.saving.serialize_keras_object(self.schedule),
-            "start": self.start,
-            "steps": self.steps,
-        }
+        schedule = keras.saving.serialize_keras_object(self.schedule)
+        return {"schedule": schedule, "start": self.start, "steps": self.steps}
 
     @classmethod
     def from_config(cls, config):

@@ -50,44 +50,37 @@ def sliding_window_perplexity(
     """
     stride = max(window // 2, 1) if stride is None else stride
     _check(ids, window, stride, batch_size)
-    ids = ops.convert_to_numpy(ids)
-    inputs, labels = _windows(ids, window, stride, model.pad_id)
+    windows = _windows(ops.convert_to_numpy(ids), window, stride, model.pad_id)
     # Padding the last batch with windows leaves one shape to compile.
-    missing = -len(inputs) % batch_size
-    inputs, labels = (
-        np.pad(x, ((0, missing), (0, 0)), constant_values=model.pad_id)
-        for x in (inputs, labels)
-    )
+    padding = (0, 0), (0, -windows.shape[1] % batch_size), (0, 0)
+    windows = np.pad(windows, padding, constant_values=model.pad_id)
     total, count = 0.0, 0
-    for begin in range(0, len(inputs), batch_size):
-        batch = slice(begin, begin + batch_size)
-        logits = model.predict_on_batch(inputs[batch])
-        losses = smoothed_crossentropy(labels[batch], ops.convert_to_tensor(logits))
-        scored = labels[batch] != model.pad_id
+    for begin in range(0, windows.shape[1], batch_size):
+        inputs, labels = windows[:, begin : begin + batch_size]
+        logits = model.predict_on_batch(inputs)
+        losses = smoothed_crossentropy(labels, ops.convert_to_tensor(logits))
+        scored = labels != model.pad_id
         total += ops.convert_to_numpy(losses)[scored].sum(dtype="float64")
         count += scored.sum()
     return float(np.exp(total / count))
 
 
 def _windows(ids, window, stride, pad_id):
-    """Returns inputs and labels, `(windows, window)`; unscored labels are padding."""
-    inputs, labels, scored = [], [], 0
-    length = len(ids) - 1
-    for begin in range(0, length, stride):
+    """Returns inputs and labels, `(2, windows, window)`; padding is not scored."""
+    rows, scored, length = [], 0, len(ids) - 1
+    while scored < length:
+        begin = len(rows) * stride
         end = min(begin + window, length)
         row = np.full((2, window), pad_id, "int32")
         row[0, : end - begin] = ids[begin:end]
         row[1, scored - begin : end - begin] = ids[scored + 1 : end + 1]
-        inputs.append(row[0])
-        labels.append(row[1])
+        rows.append(row)
         scored = end
-        if end == length:
-            break
-    return np.stack(inputs), np.stack(labels)
+    return np.stack(rows, axis=1)
 
 
 def _check(ids, window, stride, batch_size):
-    check_integer_ids(ids, "ids")
+    check_integer_ids(ids)
     shape = tuple(ids.shape)
     if len(shape) != 1 or shape[0] < 2:
         raise ValueError(
