@@ -1,10 +1,10 @@
-"""This library's side of the peers' six workloads, in the form of their harness.
+"""This library's models for the six workloads of the peers' harness.
 
-Run by `run.py`, in the folder of the harness. Variants: `graph` and `jit` are
-`model.compile(jit_compile=False | True)`; `parts` trains a batch in parts, one for
-each thread, with one thread to an operation; `bfloat16` is `graph` under
-`mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
-rather than with `model.generate`.
+`run.py` runs this file in the folder of the harness. Variants: `graph` and `jit` are
+`model.compile(jit_compile=False | True)`; `parts` trains each batch in slices, one per
+thread (`batch_slices`), with one thread per operation; `bfloat16` is `graph` with the
+policy `mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
+instead of `model.generate`.
 """
 
 import os
@@ -41,12 +41,12 @@ def build_for_training(w, variant):
     if variant == "parts":
         tf.config.threading.set_intra_op_parallelism_threads(1)
     model = build(w, variant)
-    if variant == "parts":
-        kt.training.train_in_parts(model, common.THREADS)
+    slicing = {"batch_slices": common.THREADS} if variant == "parts" else {}
     model.compile(
         kt.training.Adam(common.LEARNING_RATE),
         kt.training.TokenCrossentropy(common.SMOOTHING),
         jit_compile=variant == "jit",
+        **slicing,
     )
     return model
 
@@ -86,12 +86,12 @@ def decode(w, variant, steps):
 
 
 def exported(model, search, max_length, jit_compile):
-    """The search as a SavedModel that was written and loaded again."""
+    """Returns the search, saved as a SavedModel and loaded again."""
 
     def find(ids):
         return search(model, ids, max_length)
 
-    if jit_compile:  # as `translator.export` does it
+    if jit_compile:  # as `translator.export` does
         find = compile_search(find, search.num_slots)
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
@@ -102,7 +102,7 @@ def exported(model, search, max_length, jit_compile):
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder)
         loaded = tf.saved_model.load(folder)
-    # A lambda, since the function alone would let its variables go.
+    # The lambda keeps `loaded`, and with it the variables, alive.
     return lambda ids: loaded.find(ids)
 
 
