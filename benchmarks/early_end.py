@@ -1,11 +1,11 @@
-"""What a batch costs in which most sentences end at once and one runs on.
+"""Time to decode a batch whose sentences end at different lengths.
 
     python benchmarks/early_end.py --beam-width 4
 
-Prints milliseconds of a search, the least of several calls in turn: with all
-sentences searched until the last has ended, and with those going on by themselves
-that are open once a half, three quarters and seven eighths have ended; and how many
-times as fast that is.
+Compares two ways to decode: every sentence stays in the batch until the last one has
+ended, or the batch is reduced to the active sentences once a half, three quarters and
+seven eighths of them have ended. Prints the milliseconds of a search for each, the
+minimum of several calls that alternate, and the ratio of the two.
 """
 
 import argparse
@@ -27,7 +27,7 @@ VOCABULARY, SOURCE_LENGTH, ROWS = 8000, 24, 32
 
 @keras.saving.register_keras_serializable(package="benchmark")
 class EndsAt(kt.decoding.Processor):
-    """Ends each sentence at the length that its first id names."""
+    """Ends each sentence at the length given by its first source id."""
 
     def bind(self, model, inputs):
         lengths = inputs[:, 0][:, None, None]
@@ -40,27 +40,28 @@ class EndsAt(kt.decoding.Processor):
 
 
 def batches(max_length):
-    """Lengths of the translations of a batch, by what to call it."""
+    """Returns the target lengths of each batch, by the name of the batch."""
     random = np.random.default_rng(0)
     spread = random.integers(max_length // 8, max_length // 2, ROWS)
     spread[-1] = 0.7 * max_length
     return {
-        "one runs on": np.array([max_length // 8] * (ROWS - 1) + [max_length]),
+        "one long": np.array([max_length // 8] * (ROWS - 1) + [max_length]),
         "spread, one longer": spread,
         "all end together": np.full(ROWS, max_length // 2),
     }
 
 
 def milliseconds(searches, inputs, calls):
-    """Times the searches in turn, after one call of each to compile it."""
-    least = [np.inf] * len(searches)
+    """Returns the minimum time of each search, after one call to compile it."""
+    fastest = [np.inf] * len(searches)
     for call in range(calls + 1):
-        for place, find in enumerate(searches):
+        for index, find in enumerate(searches):
             start = time.perf_counter()
             find(inputs, {})
             seconds = time.perf_counter() - start
-            least[place] = min(least[place], 1000 * seconds) if call else np.inf
-    return least
+            if call:
+                fastest[index] = min(fastest[index], 1000 * seconds)
+    return fastest
 
 
 def main():
@@ -83,7 +84,7 @@ def main():
         if settings.beam_width > 1
         else kt.decoding.GreedySearch([EndsAt()])
     )
-    whole, in_parts = (
+    whole, reduced = (
         SearchRunner(model, search, settings.max_length, settings.jit_compile, patience)
         for patience in (np.inf, 0.0)
     )
@@ -91,7 +92,7 @@ def main():
     for name, lengths in batches(settings.max_length).items():
         inputs = random.integers(4, VOCABULARY, (ROWS, SOURCE_LENGTH), dtype="int32")
         inputs[:, 0] = lengths
-        before, after = milliseconds([whole, in_parts], inputs, settings.calls)
+        before, after = milliseconds([whole, reduced], inputs, settings.calls)
         print(f"{name:20}{before:8.0f} ms {after:8.0f} ms  {before / after:5.2f}")
 
 

@@ -1,14 +1,14 @@
-"""An epoch of Multi30k: the shipped recipe, and the same model in peers' layers.
+"""Time of a Multi30k epoch: our recipe, and the same model built with other libraries.
 
     python benchmarks/epoch.py kt MULTI30K --ids ids.npz    # our recipe; writes the ids
     python benchmarks/epoch.py keras-hub MULTI30K --ids ids.npz
     python benchmarks/epoch.py torch MULTI30K --ids ids.npz
 
-The first writes the subwords that all train on. Peers take as many sentences a batch
-as the recipe does on the mean, in random order, padded to the longest of the batch;
-no metric is computed for them, and the recipe's own reading and splitting of text is
-in its time alone. `--steps` times a part of the epoch, evenly drawn, and scales it up.
-Prints seconds of an epoch, tracing left out. `torch` needs PyTorch and NumPy only.
+The first command writes the subword ids that the others train on. Their batches have
+the mean number of sentences of our batches, in random order, padded to the longest
+sentence. They compute no metrics, and only our time includes reading and tokenising
+the text. `--steps` times that many steps and scales the result up to an epoch. Prints
+the seconds of an epoch without tracing. `torch` needs only PyTorch and NumPy.
 """
 
 import argparse
@@ -23,27 +23,28 @@ import numpy as np
 
 VOCABULARY, LENGTH, DROPOUT, SMOOTHING, RATE = 6000, 64, 0.3, 0.1, 1e-3
 LAYERS, DIM, HEADS, INNER = 4, 128, 4, 256  # the preset `tiny`
-WARMUP = 3  # steps in which graphs are traced and memory is found
+WARMUP = 3  # untimed steps: graphs are traced and memory is allocated
 
 
 class Clock:
-    """Times steps, each from the end of the one before."""
+    """Times training steps, each from the end of the previous one."""
 
     def __init__(self, steps):
         self.steps, self.ends = steps, []
 
     def tick(self):
-        """Notes the end of a step, and returns whether that was the last."""
+        """Records the end of a step; returns whether it was the last one."""
         self.ends.append(time.perf_counter())
         return len(self.ends) == self.steps + WARMUP
 
     def epoch(self, steps):
+        """Returns the estimated seconds of an epoch of so many steps."""
         seconds = self.ends[-1] - self.ends[WARMUP - 1]
         return seconds / (len(self.ends) - WARMUP) * steps
 
 
 def batches(ids, steps):
-    """Yields steps and more of padded `(source, target)` without end."""
+    """Yields padded `(source, target)` without end, `steps` batches per epoch."""
     random = np.random.default_rng(0)
     size = round(len(ids["source"]) / steps)
     while True:
@@ -75,7 +76,7 @@ def train_ours(folder, path, steps):
         max_length=settings.max_length,
         seed=settings.seed,
     )
-    whole = int(data.cardinality())
+    num_batches = int(data.cardinality())
     keras.utils.set_random_seed(settings.seed)
     model = kt.models.Transformer.from_preset(
         recipe.model.preset, VOCABULARY, **recipe.model.overrides()
@@ -89,18 +90,18 @@ def train_ours(folder, path, steps):
         metrics=[kt.training.TokenAccuracy(), kt.training.Perplexity()],
         jit_compile=settings.jit_compile,
     )
-    clock = Clock(steps or whole - WARMUP)
+    clock = Clock(steps or num_batches - WARMUP)
     fit(model, data, clock)
     source, target = (
         keras.utils.pad_sequences(side, LENGTH, padding="post")
         for side in zip(*pairs(raw, tokenizer), strict=True)
     )
-    np.savez_compressed(path, source=source, target=target, steps=whole)
-    return clock.epoch(whole)
+    np.savez_compressed(path, source=source, target=target, steps=num_batches)
+    return clock.epoch(num_batches)
 
 
 def pairs(paths, tokenizer):
-    """Yields the ids of every pair that the recipe trains on."""
+    """Yields the source and target ids of every pair that our recipe trains on."""
     import keras_transformer as kt
 
     sides = [
@@ -118,7 +119,7 @@ def fit(model, data, clock):
 
     class Tick(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            float(logs["loss"])  # waits for the step
+            float(logs["loss"])  # waits until the step is done
             if clock.tick():
                 self.model.stop_training = True
 
@@ -193,21 +194,21 @@ def train_torch(ids, steps):
     clock = Clock(steps or int(ids["steps"]))
     for source, target in batches(ids, int(ids["steps"])):
         source, target = (torch.from_numpy(x).long() for x in (source, target))
-        given, asked = target[:, :-1], target[:, 1:]
-        length = given.shape[1]
+        inputs, labels = target[:, :-1], target[:, 1:]
+        length = inputs.shape[1]
         future = torch.ones(length, length, dtype=torch.bool).triu(1)
         outputs = body(
-            *(embed(source), embed(given)),
+            *(embed(source), embed(inputs)),
             tgt_mask=future,
             tgt_is_causal=True,
             src_key_padding_mask=source == 0,
-            tgt_key_padding_mask=given == 0,
+            tgt_key_padding_mask=inputs == 0,
             memory_key_padding_mask=source == 0,
         )
         logits = nn.functional.linear(outputs, tokens.weight)
         loss = nn.functional.cross_entropy(
             logits.flatten(0, 1),
-            asked.flatten(),
+            labels.flatten(),
             ignore_index=0,
             label_smoothing=SMOOTHING,
         )
@@ -222,18 +223,18 @@ def train_torch(ids, steps):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("kt", "keras-hub", "torch"))
+    parser.add_argument("library", choices=("kt", "keras-hub", "torch"))
     parser.add_argument("data", type=pathlib.Path, help="folder of Multi30k")
     parser.add_argument("--ids", type=pathlib.Path, default="ids.npz")
-    parser.add_argument("--steps", type=int, help="to time, rather than all")
-    given = parser.parse_args()
-    if given.what == "kt":
-        seconds = train_ours(given.data, given.ids, given.steps)
+    parser.add_argument("--steps", type=int, help="number to time; default: all")
+    arguments = parser.parse_args()
+    if arguments.library == "kt":
+        seconds = train_ours(arguments.data, arguments.ids, arguments.steps)
     else:
-        ids = dict(np.load(given.ids))
-        train = train_torch if given.what == "torch" else train_keras_hub
-        seconds = train(ids, given.steps)
-    print(f"{given.what}: {seconds:.0f} s an epoch")
+        ids = dict(np.load(arguments.ids))
+        train = train_torch if arguments.library == "torch" else train_keras_hub
+        seconds = train(ids, arguments.steps)
+    print(f"{arguments.library}: {seconds:.0f} s per epoch")
 
 
 if __name__ == "__main__":

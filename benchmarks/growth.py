@@ -1,12 +1,12 @@
-"""How time and memory grow with the length, the batch and the text written.
+"""Time and memory by input length, batch size and target length.
 
     python benchmarks/growth.py
 
-Each measurement is a process of its own. A training step of one encoder block is
-run with the scores of attention held, as they are when they are asked for, and
-without; peak memory is what the process held more than after a step of a short
-input. A small `Transformer` decodes greedily, from its cache, and trains. Times
-are the least of several. Prints tables and draws benchmarks/growth.png.
+Each measurement runs in its own process. One encoder block takes training steps, with
+attention scores returned (so they are kept in memory) and without; its memory is the
+peak of the process above that of a step on a short input. A small `Transformer`
+decodes greedily with its cache, and takes training steps. Each time is the minimum of
+several. Prints tables and draws benchmarks/growth.png.
 """
 
 import argparse
@@ -26,8 +26,8 @@ BATCHES = (1, 2, 4, 8, 16, 32)
 FIGURE = pathlib.Path(__file__).with_suffix(".png")
 
 
-def least_seconds(work, calls=3):
-    """The least time of several calls, after one that compiles."""
+def fastest_seconds(work, calls=3):
+    """Returns the minimum time of several calls, after one that compiles."""
     work()
     times = []
     for _ in range(calls):
@@ -37,12 +37,13 @@ def least_seconds(work, calls=3):
     return min(times)
 
 
-def peak():
+def peak_mb():
+    """Returns the peak memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KiB
 
 
 def train_block(length, with_scores):
-    """Seconds of a step of one encoder block, and MB that it held."""
+    """Returns the seconds of a training step of one encoder block, and its MB."""
     import keras
     import numpy as np
 
@@ -59,9 +60,9 @@ def train_block(length, with_scores):
         model.train_on_batch(states, states)
 
     step(128)
-    before = peak()
-    seconds = least_seconds(lambda: step(length))
-    return seconds, peak() - before
+    before = peak_mb()
+    seconds = fastest_seconds(lambda: step(length))
+    return seconds, peak_mb() - before
 
 
 def small_transformer():
@@ -71,7 +72,7 @@ def small_transformer():
 
 
 def decode(length):
-    """Milliseconds of a token of one sentence, and MB of the process."""
+    """Returns the milliseconds per token of one sentence, and MB of the process."""
     import numpy as np
 
     import keras_transformer as kt
@@ -81,14 +82,14 @@ def decode(length):
     search = kt.decoding.GreedySearch(processors=[never_ends])
     source = np.full((1, 24), 7)
 
-    def write():
+    def generate():
         model.generate(source, search, max_length=length)
 
-    return 1000 * least_seconds(write) / length, peak()
+    return 1000 * fastest_seconds(generate) / length, peak_mb()
 
 
 def train(batch):
-    """Milliseconds of a step on sentences of 32 tokens, and MB of the process."""
+    """Returns the milliseconds of a step on 32-token sentences, and process MB."""
     import numpy as np
 
     import keras_transformer as kt
@@ -97,43 +98,46 @@ def train(batch):
     model.compile("sgd", kt.training.TokenCrossentropy(), jit_compile=False)
     ids = np.full((batch, 32), 7)
     inputs = {"source_ids": ids, "target_ids": ids}
-    return 1000 * least_seconds(lambda: model.train_on_batch(inputs, ids)), peak()
+    milliseconds = 1000 * fastest_seconds(lambda: model.train_on_batch(inputs, ids))
+    return milliseconds, peak_mb()
 
 
-WORKS = {
-    "scores held": (LENGTHS, lambda length: train_block(length, True)),
-    "not asked for": (LENGTHS, lambda length: train_block(length, False)),
+MEASUREMENTS = {
+    "with scores": (LENGTHS, lambda length: train_block(length, True)),
+    "without scores": (LENGTHS, lambda length: train_block(length, False)),
     "decoded token": (TARGETS, decode),
     "training step": (BATCHES, train),
 }
 
 
-def measure(work, size):
-    command = [sys.executable, __file__, "--work", work, str(size)]
+def measure(name, size):
+    """Runs one measurement in a process of its own; returns its time and MB."""
+    command = [sys.executable, __file__, "--measure", name, str(size)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return tuple(map(float, done.stdout.splitlines()[-1].split()))
 
 
-def draw(figures):
+def draw(results):
+    """Draws the figure of `{measurement: {size: (time, MB)}}`."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3), layout="constrained")
     memory, seconds, token, step = figure.subplots(1, 4)
-    for name in ("scores held", "not asked for"):
-        of_time, of_memory = zip(*figures[name].values(), strict=True)
-        sizes = list(figures[name])
-        memory.loglog(sizes, of_memory, "o-", base=2, label=name)
-        seconds.loglog(sizes, of_time, "o-", base=2)
+    for name in ("with scores", "without scores"):
+        times, megabytes = zip(*results[name].values(), strict=True)
+        sizes = list(results[name])
+        memory.loglog(sizes, megabytes, "o-", base=2, label=name)
+        seconds.loglog(sizes, times, "o-", base=2)
     for axes, name in ((token, "decoded token"), (step, "training step")):
         axes.semilogx(
-            list(figures[name]), [x for x, _ in figures[name].values()], "o-", base=2
+            list(results[name]), [x for x, _ in results[name].values()], "o-", base=2
         )
         axes.set_ylim(bottom=0)
     memory.legend(frameon=False)
-    memory.set(title="a block's step: MB", xlabel="length")
-    seconds.set(title="a block's step: seconds", xlabel="length")
-    token.set(title="ms a decoded token", xlabel="target length")
-    step.set(title="ms a training step", xlabel="sentences in a batch")
+    memory.set(title="MB per block step", xlabel="length")
+    seconds.set(title="seconds per block step", xlabel="length")
+    token.set(title="ms per decoded token", xlabel="target length")
+    step.set(title="ms per training step", xlabel="sentences in a batch")
     for axes in (memory, seconds, token, step):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -141,24 +145,24 @@ def draw(figures):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--largest", type=int, default=max(LENGTHS), help="length")
+    parser.add_argument("--largest", type=int, default=max(LENGTHS), help="size")
     parser.add_argument("--figure", type=pathlib.Path, default=FIGURE)
-    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.work:
-        work, size = arguments.work
-        print(*WORKS[work][1](int(size)))
+    if arguments.measure:
+        name, size = arguments.measure
+        print(*MEASUREMENTS[name][1](int(size)))
         return
-    figures = {}
-    for work, (sizes, _) in WORKS.items():
+    results = {}
+    for name, (sizes, _) in MEASUREMENTS.items():
         unit = "s" if sizes is LENGTHS else "ms"
-        print(f"\n| {work} | {unit} | MB |\n| --: | --: | --: |", flush=True)
-        figures[work] = {}
+        print(f"\n| {name} | {unit} | MB |\n| --: | --: | --: |", flush=True)
+        results[name] = {}
         for size in sizes:
             if size <= arguments.largest:
-                spent, held = figures[work][size] = measure(work, size)
-                print(f"| {size:,} | {spent:.3g} | {held:.0f} |", flush=True)
-    draw(figures).savefig(arguments.figure, dpi=80)
+                spent, megabytes = results[name][size] = measure(name, size)
+                print(f"| {size:,} | {spent:.3g} | {megabytes:.0f} |", flush=True)
+    draw(results).savefig(arguments.figure, dpi=80)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""Training steps of several models, taken in turn.
+"""Compares the training speed of several models, one step each in turn.
 
     python benchmarks/in_turn.py HARNESS --workload T1 --models keras-jit,kt,kt-slices
 
-HARNESS is the folder with the peers' scripts, as for `run.py`. Where other machines
-share the processors, steps of one model differ by more than two models do, and so do
-processes that run one after the other. Here each model waits in a process of its own,
-and each round takes a step of every one, so that what slows one down slows all. Prints
-milliseconds a step, and by how much each model is faster than the first: the median of
-the ratios of all rounds.
+HARNESS is the folder with the peers' scripts, as for `run.py`. On a shared processor,
+the time of one model varies by more than the difference between two models. So here
+each model has its own process, and each round takes one step of every model: whatever
+slows down one model slows down all. Prints milliseconds per step, and how many times as
+fast as the first model each one is: the median over all rounds of the ratio.
 
 Models are `kt`, `kt-jit`, `kt-slices` and `kt-bfloat16` of this library, see `run.py`,
 and `keras` and `keras-jit`, the peer made of Keras's own layers.
@@ -23,7 +22,7 @@ WARMUP = 3
 
 
 def step_of(name, workload):
-    """A function that trains the model for a step."""
+    """Returns a function that trains the model for one step."""
     import common  # noqa: I001  first: it sets threads before TensorFlow starts
     import keras_fit
     import ours
@@ -35,8 +34,8 @@ def step_of(name, workload):
     keras.utils.set_random_seed(0)
     source, target = (ids[: w.batch] for ids in common.random_tokens(w, 1))
     inputs, labels = target[:, :-1], target[:, 1:]
-    whose, *variant = name.split("-")
-    if whose == "kt":
+    library, *variant = name.split("-")
+    if library == "kt":
         model = ours.build_for_training(w, *variant or ["graph"])
         batch = {"source_ids": source, "target_ids": inputs}
     else:
@@ -51,7 +50,7 @@ def step_of(name, workload):
 
 
 def take_steps(name, workload):
-    """Takes a step for each line that comes in, and writes how long it took."""
+    """Takes a step for each line on stdin, and prints its milliseconds."""
     step = step_of(name, workload)
     for _ in range(WARMUP):
         step()
@@ -63,7 +62,7 @@ def take_steps(name, workload):
 
 
 def start(name, arguments):
-    """A process of `take_steps` that has warmed up."""
+    """Starts a process of `take_steps` and waits until it has warmed up."""
     command = [sys.executable, __file__, arguments.harness]
     command += ["--workload", arguments.workload, "--models", name, "--wait"]
     process = subprocess.Popen(
@@ -74,7 +73,7 @@ def start(name, arguments):
 
 
 def compare(arguments):
-    """Takes the rounds and prints the table."""
+    """Runs all rounds and prints the table."""
     models = {name: start(name, arguments) for name in arguments.models.split(",")}
     times = {name: [] for name in models}
     for _ in range(arguments.rounds):
@@ -85,12 +84,12 @@ def compare(arguments):
         process.stdin.close()
         process.wait()
     first = next(iter(times.values()))
-    print("| model | least ms | median ms | times as fast |")
+    print("| model | minimum ms | median ms | times as fast |")
     print("| --- | --: | --: | --: |")
-    for name, found in times.items():
-        ratio = statistics.median(a / b for a, b in zip(first, found, strict=True))
-        median = statistics.median(found)
-        print(f"| `{name}` | {min(found):.0f} | {median:.0f} | {ratio:.2f} |")
+    for name, own in times.items():
+        ratio = statistics.median(a / b for a, b in zip(first, own, strict=True))
+        median = statistics.median(own)
+        print(f"| `{name}` | {min(own):.0f} | {median:.0f} | {ratio:.2f} |")
 
 
 def main():

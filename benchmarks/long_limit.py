@@ -1,11 +1,11 @@
-"""What it costs to allow long results of sentences that turn out short.
+"""Cost of a large `max_length` when the sentences turn out short.
 
     python benchmarks/long_limit.py --beam-width 5
 
-A batch of sentences that end after 24 symbols, by a Transformer of random weights,
-for several `max_length`: with a cache that is lengthened as it fills up, and with one
-that has room for `max_length` symbols from the start. The least time of some calls,
-in turn, after everything is compiled.
+A Transformer with random weights decodes a batch of sentences that end after 24
+tokens, for several values of `max_length`. Compares a cache that grows as it fills up
+with one that holds `max_length` tokens from the start. Prints the minimum time of
+several calls that alternate, after everything is compiled.
 """
 
 import argparse
@@ -24,7 +24,7 @@ MIN_ENTRIES = cache.MIN_ENTRIES
 
 
 def searcher(model, search, source_ids, max_length, min_entries):
-    """Returns a function that searches, with a cache of at least so many entries."""
+    """Returns a function that times a search whose cache begins with `min_entries`."""
 
     def find():
         cache.MIN_ENTRIES = min_entries
@@ -46,20 +46,21 @@ def main():
     search = kt.decoding.BeamSearch(
         args.beam_width, processors=[kt.decoding.MaximumLength(1.0)]
     )
-    print("| max_length | whole cache, ms | lengthened, ms | times as fast |")
+    print("| max_length | full cache, ms | growing cache, ms | times as fast |")
     print("| --: | --: | --: | --: |")
     for max_length in (32, 64, 128, 256):
-        found = []
+        searchers = []
         for min_entries in (10**9, MIN_ENTRIES):
             keras.utils.set_random_seed(1)
             model = kt.models.Transformer.from_preset("tiny", 8000)
             model.compile(jit_compile=args.jit)
-            found.append(searcher(model, search, source_ids, max_length, min_entries))
-            found[-1]()
-        seconds = np.min([[find() for find in found] for _ in range(args.calls)], 0)
-        whole, lengthened = 1000 * seconds
-        ratio = whole / lengthened
-        print(f"| {max_length} | {whole:.0f} | {lengthened:.0f} | {ratio:.2f} |")
+            find = searcher(model, search, source_ids, max_length, min_entries)
+            find()  # compiles
+            searchers.append(find)
+        times = [[find() for find in searchers] for _ in range(args.calls)]
+        full, growing = 1000 * np.min(times, axis=0)
+        ratio = full / growing
+        print(f"| {max_length} | {full:.0f} | {growing:.0f} | {ratio:.2f} |")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python benchmarks/memory.py --lines 10000,100000,1000000
 
-Each measurement is a process of its own, whose peak resident memory it prints. The
-text is generated: lines of three to twelve words. The translator is so small, and has
-learnt to say so little, that translating a million lines takes minutes; what is held
-of a text does not depend on that.
+Each measurement runs in its own process and prints its peak resident memory. The text
+is generated: lines of three to twelve words. The translator is tiny and trained to end
+every sentence at once, so a million lines take only minutes; the memory that a text
+takes does not depend on that.
 """
 
 import argparse
@@ -31,24 +31,24 @@ data:
 
 
 def write_text(folder, num_lines):
-    """Writes the two sides of a corpus, made from the same few words."""
+    """Writes both sides of a corpus of random words, and a recipe for it."""
     import numpy as np
 
     folder.mkdir()
-    draw = np.random.default_rng(1)
-    words = np.array(["".join(draw.choice(list("aeioklmnst"), 5)) for _ in range(997)])
+    rng = np.random.default_rng(1)
+    words = np.array(["".join(rng.choice(list("aeioklmnst"), 5)) for _ in range(997)])
     for side in ("aa", "bb"):
         with open(folder / f"text.{side}", "w") as file:
             for _ in range(0, num_lines, 1000):
-                lengths = draw.integers(3, 13, 1000)
-                picked = iter(words[draw.integers(0, 997, lengths.sum())])
+                lengths = rng.integers(3, 13, 1000)
+                sampled = iter(words[rng.integers(0, 997, lengths.sum())])
                 for length in lengths:
-                    file.write(" ".join(next(picked) for _ in range(length)) + "\n")
+                    file.write(" ".join(next(sampled) for _ in range(length)) + "\n")
     (folder / "recipe.yaml").write_text(RECIPE)
 
 
 def write_translator(text, folder):
-    """Trains a translator to end every sentence at once."""
+    """Trains and saves a translator that ends every sentence at once."""
     import keras
     import numpy as np
 
@@ -67,7 +67,7 @@ def write_translator(text, folder):
 
 
 def read(text, translator):
-    """Makes the batches of one epoch, shuffled."""
+    """Reads the shuffled batches of one epoch."""
     import keras_transformer as kt
 
     tokenizer = kt.Translator.load(translator).source_tokenizer
@@ -76,27 +76,28 @@ def read(text, translator):
         pass
 
 
-def shell(*arguments):
+def run_command(*arguments):
+    """Runs a command of the shell, such as `translate`, in this process."""
     from keras_transformer.cli import app
 
     app([*map(str, arguments), "--beam-width", "1", "--batch-size", "1024"])
 
 
 def translate(text, translator):
-    shell("translate", translator, text / "text.aa", "--output", os.devnull)
+    run_command("translate", translator, text / "text.aa", "--output", os.devnull)
 
 
 def evaluate(text, translator):
     recipe = text / "recipe.yaml"
-    shell("evaluate", translator, "--recipe", recipe, "--data", text)
+    run_command("evaluate", translator, "--recipe", recipe, "--data", text)
 
 
-def peak_of_process():
+def peak_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KiB
 
 
 def measure(work, text, translator):
-    """Returns the peak memory in MB and the seconds of one work, in a process."""
+    """Runs one of WORKS in a process of its own; returns its peak MB and seconds."""
     start = time.monotonic()
     command = [sys.executable, __file__, "--work", work, text, translator]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -115,10 +116,10 @@ def main():
             {"read": read, "translate": translate, "evaluate": evaluate}[work](
                 Path(text), Path(translator)
             )
-        except SystemExit as end:  # of the shell
+        except SystemExit as end:  # raised at the end of every command
             if end.code:
                 raise
-        print(peak_of_process())
+        print(peak_mb())
         return
     sizes = [int(size) for size in arguments.lines.split(",")]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""This library's side of the peers' six workloads, in the form of their harness.
+"""This library's models for the six workloads of the peers' harness.
 
-Run by `run.py`, in the folder of the harness. Variants: `graph` and `jit` are
-`model.compile(jit_compile=False | True)`; `slices` trains a batch in slices, one for
-each thread, with one thread to an operation; `bfloat16` is `graph` under
-`mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
-rather than with `model.generate`.
+`run.py` runs this file in the folder of the harness. Variants: `graph` and `jit` are
+`model.compile(jit_compile=False | True)`; `slices` trains each batch in slices, one per
+thread (`batch_slices`), with one thread per operation; `bfloat16` is `graph` with the
+policy `mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
+instead of `model.generate`.
 """
 
 import os
@@ -85,12 +85,12 @@ def decode(w, variant, steps):
 
 
 def exported(model, search, max_length, jit_compile):
-    """The search as a SavedModel that was written and loaded again."""
+    """Returns the search, saved as a SavedModel and loaded again."""
 
     def find(ids):
         return search(model, ids, max_length)
 
-    if jit_compile:  # as `translator.export` does it
+    if jit_compile:  # as `translator.export` does
         find = compile_search(find, search.num_slots)
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
@@ -101,7 +101,7 @@ def exported(model, search, max_length, jit_compile):
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder)
         loaded = tf.saved_model.load(folder)
-    # A lambda, since the function alone would let its variables go.
+    # The lambda keeps `loaded`, and with it the variables, alive.
     return lambda ids: loaded.find(ids)
 
 

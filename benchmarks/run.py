@@ -1,11 +1,11 @@
-"""Runs this library and its peers in turn on the same work, and prints one table.
+"""Runs this library and its peers on the same workloads, and prints one table.
 
     BENCH_PY_TF=... BENCH_PY_TORCH=... python benchmarks/run.py HARNESS \\
         --workloads T1,D1 --peers kt,kt-jit,keras-jit,ct2 --rounds 3
 
-HARNESS is the folder with the peers' scripts (`run_peers.py`); its README says how
-to make their environments. That of BENCH_PY_TF must have this library. All that
-follows HARNESS goes to `run_peers.py`, whose `--help` names it.
+HARNESS is the folder with the peers' scripts (`run_peers.py`); its README says how to
+make their environments. The one that BENCH_PY_TF names must have this library. All
+arguments after HARNESS are passed to `run_peers.py`, whose `--help` lists them.
 """
 
 import pathlib

@@ -1,9 +1,8 @@
-"""What training on more GPUs costs: what can be counted, and measured on this machine.
+"""The numbers behind `docs/scaling.md`, counted or measured on this machine.
 
     python benchmarks/scaling.py multi30k/raw
 
-The folder is Multi30k's raw text, which the rate of the input is measured on. What
-the figures say of a run like the paper's stands in `docs/scaling.md`.
+The folder holds the raw text of Multi30k, on which the input pipeline is timed.
 """
 
 import sys
@@ -19,27 +18,30 @@ import keras_transformer as kt
 VOCABULARY, LENGTH, TOKENS_PER_STEP = 37_000, 32, 25_000
 
 
-def multiplications(model, length):
-    """Matrix multiplications and additions, as one, of a source and a target token.
+def multiply_adds(model, length):
+    """Counts the multiply-adds of the matrix products per source and target token.
 
-    Twice that are the FLOPs of a forward pass, six times those of a training step.
+    A forward pass takes two FLOPs for each, a training step six.
     """
     config = model.get_config()
     dim, wide, layers = (
         config[name] for name in ("hidden_dim", "intermediate_dim", "num_layers")
     )
     feed_forward = 2 * dim * wide
-    # Query, key, value and output; scores and mixtures read `length` positions.
-    attention, reading = 4 * dim**2, 2 * dim * length
-    # The decoder reads its keys and values off the source tokens.
-    source = layers * (attention + reading + feed_forward + 2 * dim**2)
-    target = layers * (attention + reading + 2 * dim**2 + reading + feed_forward)
+    # Query, key, value and output projections; scores and outputs for `length` keys.
+    projections, attention = 4 * dim**2, 2 * dim * length
+    # The decoder projects the source tokens to keys and values.
+    source = layers * (projections + attention + feed_forward + 2 * dim**2)
+    target = layers * (projections + 2 * attention + 2 * dim**2 + feed_forward)
     vocabulary = config["target_vocabulary_size"] or config["source_vocabulary_size"]
     return source, target + dim * vocabulary
 
 
 def pairs_per_core_second(folder):
-    """Pairs a second of processor time, which other programs do not change."""
+    """Returns sentence pairs per second of processor time.
+
+    Unlike wall time, it hardly depends on other programs.
+    """
     files = [folder / f"train.{language}.gz" for language in ("en", "de")]
     tokenizer = kt.text.SubwordTokenizer.train(files, vocabulary_size=8000)
     dataset = kt.text.parallel_dataset(*files, tokenizer, tokenizer)
@@ -50,7 +52,7 @@ def pairs_per_core_second(folder):
 
 
 def milliseconds_per_step():
-    """Processor time of a step of `model.fit` that computes next to nothing."""
+    """Returns the processor time of a `model.fit` step with almost no computation."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
     batch = np.ones((2, 2), "float32"), np.ones((2, 1), "float32")
@@ -65,15 +67,16 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     model = kt.models.Transformer.from_preset("base", VOCABULARY)
-    weights = model.count_params()
-    source, target = multiplications(model, LENGTH)
+    parameters = model.count_params()
+    source, target = multiply_adds(model, LENGTH)
     step = 6 * TOKENS_PER_STEP * (source + target)
-    print(f"weights of the base model          {weights:,}")
-    print(f"bytes of its gradient              {4 * weights:,}")
-    print(f"products of a source, target token {source:,}, {target:,}")
+    print(f"parameters of the base model       {parameters:,}")
+    print(f"bytes of its gradient              {4 * parameters:,}")
+    print(f"multiply-adds per source token     {source:,}")
+    print(f"multiply-adds per target token     {target:,}")
     print(f"FLOPs of a step of 25k + 25k       {step:.3g}")
     pairs = pairs_per_core_second(Path(sys.argv[1]))
-    print(f"pairs a second of one core         {pairs:,.0f}")
+    print(f"pairs per second of one core       {pairs:,.0f}")
     print(f"core-ms of an empty step of fit    {milliseconds_per_step():.2f}")
 
 

@@ -1,13 +1,13 @@
-"""Translating a file: this library's shell, and CTranslate2 with the same weights.
+"""Time to translate a file: our command, and CTranslate2 with the same weights.
 
     python benchmarks/translate_file.py convert TRANSLATOR FOLDER
     time keras-transformer translate TRANSLATOR FILE --output ours.txt --beam-width 1
     time python benchmarks/translate_file.py ctranslate2 FOLDER FILE theirs.txt
 
 TRANSLATOR is the folder of a saved pre-norm `Translator` with one vocabulary for both
-languages. `convert` needs this library alone, and writes FOLDER/weights.npz and the
-tokenizer. `ctranslate2` needs CTranslate2, SentencePiece and NumPy, and builds its
-model from these when it is first called: leave that call out of the timing.
+languages. `convert` needs only this library, and writes the tokenizer and the weights
+to FOLDER. `ctranslate2` needs CTranslate2, SentencePiece and NumPy. Its first call
+builds the model from these files: do not time that call.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 
 
 def write_weights(translator, folder):
-    """Writes the weights by the names of CTranslate2's layers, and the tokenizer."""
+    """Writes the tokenizer, and the weights under the names of CTranslate2's layers."""
     import keras_transformer as kt
 
     translator = kt.Translator.load(translator)
@@ -36,17 +36,19 @@ def write_weights(translator, folder):
     def norm(name, layer):
         weights[f"{name}/gamma"], weights[f"{name}/beta"] = layer.gamma, layer.beta
 
-    def attention(name, layer, residual, joined):
-        parts = [layer.query_projection, layer.key_projection, layer.value_projection]
-        groups = [parts] if joined else [parts[:1], parts[1:]]
-        for place, group in enumerate([*groups, [layer.output_projection]]):
-            linear(f"{name}/linear_{place}", *group)
+    def attention(name, layer, residual, joins_query):
+        # CTranslate2 joins key and value; in self-attention the query as well.
+        query = layer.query_projection
+        key_value = [layer.key_projection, layer.value_projection]
+        groups = [[query, *key_value]] if joins_query else [[query], key_value]
+        for index, group in enumerate([*groups, [layer.output_projection]]):
+            linear(f"{name}/linear_{index}", *group)
         norm(f"{name}/layer_norm", residual._norm)
 
     for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         norm(f"{side}/layer_norm", stack._norm)
-        for place, block in enumerate(stack.blocks):
-            name = f"{side}/layer_{place}"
+        for index, block in enumerate(stack.blocks):
+            name = f"{side}/layer_{index}"
             attention(
                 *(f"{name}/self_attention", block._self_attention),
                 *(block._self_attention_residual, True),
@@ -65,7 +67,7 @@ def write_weights(translator, folder):
 
 
 def build(folder):
-    """Writes CTranslate2's model from the weights."""
+    """Builds and saves CTranslate2's model from the weights."""
     import ctranslate2
     import sentencepiece
 
@@ -84,16 +86,16 @@ def build(folder):
         layer = spec
         *path, last = name.split("/")
         for step in path:
-            stem, _, place = step.rpartition("_")
             if hasattr(layer, step):
                 layer = getattr(layer, step)
-            else:  # of a list, such as "layer_3"
-                layer = getattr(layer, stem)[int(place)]
+            else:  # an element of a list, such as "layer_3"
+                list_name, _, index = step.rpartition("_")
+                layer = getattr(layer, list_name)[int(index)]
         setattr(layer, last, weight)
     tokenizer = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
-    words = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size())]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
+    pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size())]
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
     spec.config.bos_token = spec.config.decoder_start_token = "<s>"
     spec.config.eos_token, spec.config.unk_token = "</s>", "<unk>"
     spec.config.layer_norm_epsilon = 1e-6
@@ -114,10 +116,10 @@ def translate(folder, text, output, beam_width):
     )
     lines = text.read_text("utf-8").splitlines()
     source = [[*pieces, "</s>"] for pieces in tokenizer.encode(lines, out_type=str)]
-    found = translator.translate_batch(
+    results = translator.translate_batch(
         source, max_batch_size=32, beam_size=beam_width, max_decoding_length=128
     )
-    pieces = [one.hypotheses[0] for one in found]
+    pieces = [result.hypotheses[0] for result in results]
     output.write_text(
         "".join(f"{line}\n" for line in tokenizer.decode(pieces)), "utf-8"
     )
@@ -126,7 +128,7 @@ def translate(folder, text, output, beam_width):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    subparsers = parser.add_subparsers(dest="what", required=True)
+    subparsers = parser.add_subparsers(dest="command", required=True)
     convert = subparsers.add_parser("convert")
     convert.add_argument("translator", type=pathlib.Path)
     convert.add_argument("folder", type=pathlib.Path)
@@ -134,13 +136,13 @@ def main():
     for name in ("folder", "text", "output"):
         run.add_argument(name, type=pathlib.Path)
     run.add_argument("--beam-width", type=int, default=1)
-    given = parser.parse_args()
-    if given.what == "convert":
-        write_weights(given.translator, given.folder)
+    arguments = parser.parse_args()
+    if arguments.command == "convert":
+        write_weights(arguments.translator, arguments.folder)
         return
-    if not (given.folder / "ctranslate2").exists():
-        build(given.folder)
-    translate(given.folder, given.text, given.output, given.beam_width)
+    if not (arguments.folder / "ctranslate2").exists():
+        build(arguments.folder)
+    translate(arguments.folder, arguments.text, arguments.output, arguments.beam_width)
 
 
 if __name__ == "__main__":
