@@ -81,14 +81,13 @@ class SearchRunner:
         """
         size = batch_size_of(inputs)
         if size < MIN_BATCH_FOR_STAGES:
-            return self._find(inputs, tables, ())
+            return self._find(inputs, tables, fractions=())
         fractions = self._fractions_in_use()
+        find = functools.partial(self._find, fractions=fractions)
         if self._compiles_with_xla and worth_halving(size, self._num_slots):
-            ids, scores = search_in_threads(
-                lambda half: self._find(*half, fractions), (inputs, tables)
-            )
+            ids, scores = search_in_threads(find, inputs, tables)
         else:
-            ids, scores = self._find(inputs, tables, fractions)
+            ids, scores = find(inputs, tables)
         lengths = np.count_nonzero(ids != self._model.pad_id, axis=-1).max(axis=1)
         self._note_missed_savings(lengths)
         return ids, scores
@@ -166,8 +165,8 @@ class SearchStage:
         max_length: Most symbols of a sequence.
         jit_compile: As in `keras.Model.compile`.
         cache_length: Positions that the cache holds.
-        begins: Whether the stage reads the model's inputs; otherwise it continues
-            from a `SearchState`.
+        begins: Whether the stage begins with the model's inputs, rather than with
+            the `SearchState` of another stage.
         is_last: Whether no stage follows, so that the state need not be returned.
     """
 
@@ -180,9 +179,13 @@ class SearchStage:
         self._cache_length = cache_length
         self._begins = begins
         self._is_last = is_last
-        self._compiled = CompiledFunction(self._advance, model, jit_compile)
+        self._compiled = CompiledFunction(self.advance, model, jit_compile)
 
-    def run(self, start, tables, max_active):
+    def run(self, *arguments):
+        """Returns what `advance` does, compiled, as NumPy arrays."""
+        return self._compiled.run(*arguments)
+
+    def advance(self, start, tables, max_active):
         """Takes steps until few sentences are active, or the cache is full.
 
         Args:
@@ -191,12 +194,9 @@ class SearchStage:
             max_active: Number of active sentences to stop at.
 
         Returns:
-            A dictionary of NumPy arrays: `"hypotheses"`, the best so far;
-            `"is_active"`, of shape `(batch,)`; and `"state"`, unless `is_last`.
+            A dictionary: `"hypotheses"`, the best so far; `"is_active"`, of shape
+            `(batch,)`; and `"state"`, unless this is the last stage.
         """
-        return self._compiled.run(start, tables, max_active)
-
-    def _advance(self, start, tables, max_active):
         model, length = self._model, self._cache_length
         search = self._search.with_tables(tables)
         state = start

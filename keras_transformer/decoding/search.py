@@ -167,11 +167,8 @@ class Search(Configurable):
     ) -> SearchState:
         """Reads the inputs and returns the state before the first step.
 
-        Args:
-            model: As in a call.
-            inputs: As in a call.
-            max_length: As in a call.
-            cache_length: Positions that the cache holds at first.
+        The arguments are those of a call, and the number of positions that the
+        cache holds at first.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
         return SearchState(
@@ -232,7 +229,7 @@ class Search(Configurable):
         raise NotImplementedError
 
     def grow(self, model, next_symbols, index, hypotheses, cache):
-        """Adds a symbol to the hypotheses of active sentences.
+        """Adds the symbol to the hypotheses of active sentences.
 
         Args:
             model: The model that is searched.

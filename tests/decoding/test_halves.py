@@ -38,7 +38,10 @@ def test_a_large_batch_is_searched_in_halves(rows, num_slots, searched, monkeypa
 @pytest.mark.parametrize(("rows", "searched"), [(2, [1, 1]), (7, [4, 4]), (8, [4, 4])])
 def test_threads_search_halves_of_one_size(rows, searched):
     found, batch = [], rows_of_two(rows)
-    doubled, first = search_in_threads(spy(found), batch)
+    find = spy(found)
+    doubled, first = search_in_threads(
+        lambda inputs, tables: find(inputs + tables["extra"]), batch, {"extra": batch}
+    )
     assert found == searched
-    np.testing.assert_array_equal(doubled, 2 * batch)
-    np.testing.assert_array_equal(first, batch[:, 0])
+    np.testing.assert_array_equal(doubled, 4 * batch)
+    np.testing.assert_array_equal(first, 2 * batch[:, 0])
