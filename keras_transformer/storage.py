@@ -20,15 +20,7 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
 
     The block gets the path to write to, which has the same suffix. The folder is
     created if missing. If the block raises an error, or the process is killed, the
-    file stays as it was.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with replace_file(f"{folder}/log.csv") as unfinished:
-        ...         _ = unfinished.write_text("epoch,loss")
-        ...     pathlib.Path(folder, "log.csv").read_text()
-        'epoch,loss'
+    file stays as it was. `write_text` shows its use.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,7 @@ def multi30k(
     package. Pass the paths to `SubwordTokenizer.train` and `parallel_dataset`.
 
     Args:
-        folder: Folder of the corpus, with the subfolders `raw` and `tok`: `data/task1`
-            in a clone of its repository.
+        folder: Folder that holds `raw` and `tok`: `data/task1` of its repository.
         source: Language to translate from, such as `"en"`, `"de"` or `"fr"`.
         target: Language to translate into.
         form: `"raw"` for the original text, `"tok"` for text that is lower-cased and

@@ -62,8 +62,7 @@ def batch_by_bucket(
 
     An example is a scalar length, which selects the bucket, and nested ids padded to
     the longest bucket. Each batch is emitted as soon as it is full, so batches of
-    different buckets alternate. The last batch of each bucket is filled up with rows of
-    padding.
+    different buckets alternate. Rows of padding fill up the last one of each bucket.
     """
     lengths = tf.constant(buckets, tf.int64)
     rows = tokens_per_batch // lengths

@@ -20,8 +20,7 @@ def numbered_epochs(
     Args:
         read_pass: Function of a seed, a scalar int64 tensor, that returns the elements
             of one pass over the text as a dataset.
-        make_batches: Function of the elements of an epoch that returns its batches;
-            both are datasets.
+        make_batches: Function from the dataset of an epoch's elements to its batches.
         num_batches: Number of batches in an epoch.
         seed: Seed of all epochs.
         initial_epoch: Number of the first epoch.

@@ -38,14 +38,9 @@ def is_gzipped(path: Path) -> bool:
 def read_lines(path: str | os.PathLike) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, plain or gzipped, one at a time.
 
-    As in `tf.data.TextLineDataset`, only a line feed ends a line, and carriage
-    returns are left out.
-
-    Args:
-        path: The file; its first bytes, not its name, show whether it is gzipped.
-
-    Yields:
-        A `str` per line, without its end.
+    As in `tf.data.TextLineDataset`, only a line feed ends a line, and both line feeds
+    and carriage returns are left out. The first bytes of the file, not its name, show
+    whether it is gzipped.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -54,9 +49,7 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(
-            f"{path} is a folder, not a text file. Pass the path of a file."
-        )
+        raise ValueError(f"{path} is a folder, not a text file. Pass a file's path.")
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Check the path.")
     number = 0

@@ -25,8 +25,7 @@ def mask_tokens(
         seed: Integer tensor of shape `(2,)`; equal seeds mask the same tokens.
         vocabulary_size: Number of tokens, `mask_id` included.
         mask_id: Id of the mask token.
-        special_ids: Ids that are neither selected nor used as random tokens; the
-            first is the padding.
+        special_ids: Ids that are not selected or drawn; the first is the padding.
         share: Probability that a token is selected.
 
     Returns:
@@ -45,8 +44,7 @@ def mask_tokens(
         (TensorShape([1, 12]), TensorShape([1, 12]))
 
     Reference:
-        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1 and
-        appendix A.1
+        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1, A.1
     """
     ordinary = _ordinary_ids(vocabulary_size, mask_id, special_ids, share)
     ids = tf.cast(ids, tf.int32)
@@ -84,7 +82,6 @@ def masked_dataset(
 
     Reference:
         [Liu et al., 2019](https://arxiv.org/abs/1907.11692), section 4.1
-        (dynamic masking)
     """
     _ordinary_ids(vocabulary_size, mask_id, special_ids, share)
     seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2, True)

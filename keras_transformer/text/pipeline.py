@@ -51,14 +51,12 @@ def parallel_dataset(
         target_files: As many; the nth translates the nth, line by line.
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
-        tokens_per_batch: Maximum number of positions in a batch on each side, padding
-            included.
+        tokens_per_batch: Maximum number of positions, with padding, of a batch's side.
         max_length: Maximum number of subwords in a sentence, its start or end symbol
             included. Longer pairs are left out, with a warning.
         buckets: Lengths to pad to, up to `max_length`; by default
             `bucket_lengths(max_length)`.
-        shuffle: Whether each epoch has its own order, drawn from a buffer of up to
-            65,536 pairs.
+        shuffle: Whether each epoch has its own order, from a buffer of 65,536 pairs.
         seed: Seed of the orders and of sampling.
         initial_epoch: Number of the first epoch. The batches of an epoch depend only
             on its number and `seed`, unless subwords are sampled; see

@@ -13,13 +13,13 @@ import tensorflow as tf
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 _ops = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
+_NO_SYMBOLS = {"add_bos": False, "add_eos": False, "reverse": False}
 
 
 class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model in TensorFlow's memory, named after its contents.
 
-    As equal names hold equal models, the tokenizers of a SavedModel cannot be
-    mistaken for one another.
+    Equal names hold equal models: tokenizers in a SavedModel cannot be confused.
     """
 
     def __init__(self, model_proto: bytes):
@@ -38,20 +38,13 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
             texts,
             nbest_size=0,  # no sampling
             alpha=1.0,
-            add_bos=False,
-            add_eos=False,
-            reverse=False,
             out_type=tf.int32,
+            **_NO_SYMBOLS,
         )
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def detokenize(self, ids):
         """Returns texts of shape `(batch,)` of int32 ids, ragged `(batch, None)`."""
         return _ops.sentencepiece_detokenize_op(
-            self.resource_handle,
-            ids.values,
-            ids.row_splits,
-            add_bos=False,
-            add_eos=False,
-            reverse=False,
+            self.resource_handle, ids.values, ids.row_splits, **_NO_SYMBOLS
         )

@@ -23,9 +23,8 @@ class SubwordTokenizer(tf.Module):
     """Splits text into subwords, and joins subwords to text.
 
     A vocabulary of subwords covers every word: a frequent word is one id, a rare word
-    several. Tokenizing and detokenizing are TensorFlow ops: they work within
-    `tf.data` and `tf.function`, and a SavedModel that holds the tokenizer as an
-    attribute needs no other file.
+    several. Tokenizing and detokenizing are TensorFlow ops: they work within `tf.data`
+    and `tf.function`, and a SavedModel with the tokenizer needs no other file.
 
     The ids of padding, unknown characters, start and end are 0, 1, 2 and 3.
 
@@ -40,8 +39,7 @@ class SubwordTokenizer(tf.Module):
         `(batch, None)`.
 
     Raises:
-        ValueError: If `model_proto` is not a SentencePiece model, or gives the
-            special symbols other ids.
+        ValueError: If it is not a SentencePiece model, or gives these four other ids.
 
     Example:
         >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
@@ -94,8 +92,7 @@ class SubwordTokenizer(tf.Module):
     ) -> "SubwordTokenizer":
         """Learns a vocabulary from text; equal text gives equal vocabularies.
 
-        The text is streamed to SentencePiece, which keeps a uniform sample of up to
-        two million lines in memory.
+        SentencePiece keeps a uniform sample of up to two million lines in memory.
 
         Args:
             files_or_lines: One path, or an iterable of paths, of plain or gzipped
@@ -153,8 +150,7 @@ class SubwordTokenizer(tf.Module):
             texts: List of str, or string tensor of shape `(batch,)`.
             alpha: Strength, between 0 and 1.
             seed: Integer or scalar integer tensor. Equal seeds give equal subwords
-                within one process; from version 0.2.2 on, SentencePiece gives other
-                subwords in another process.
+                within one process, but from SentencePiece 0.2.2 on not in another.
 
         Returns:
             Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.

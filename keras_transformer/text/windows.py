@@ -39,12 +39,10 @@ def language_dataset(
         tokenizer: Tokenizer of the language.
         length: Number of subwords in a window.
         batch_size: Number of windows in a batch.
-        shuffle: Whether each epoch has its own order of windows. Windows are drawn
-            from a buffer of up to four million subwords; the text within a window
-            keeps its order.
+        shuffle: Whether each epoch has its own order of windows, which are drawn from
+            a buffer of up to four million subwords.
         seed: Seed of the orders.
-        initial_epoch: Number of the first epoch. The order of an epoch depends only
-            on its number and `seed`.
+        initial_epoch: Number of the first epoch. It and `seed` determine the order.
 
     Returns:
         A `tf.data.Dataset` of `(ids, labels)`, both int32 of shape
@@ -70,9 +68,8 @@ def language_dataset(
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         windows = _cut_into_windows(sequences, length)
-        if shuffle:
-            windows = shuffled(windows, max(_SHUFFLE_BUFFER_TOKENS // length, 1), seed)
-        return windows
+        buffer_size = max(_SHUFFLE_BUFFER_TOKENS // length, 1)
+        return shuffled(windows, buffer_size, seed) if shuffle else windows
 
     def fill_batch(*batch):
         shape = batch_size, length

@@ -25,8 +25,7 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
         tokens: The words, in the order of their ids.
 
     Returns:
-        A float32 array of shape `(tokens, width)`. The vector of a word that is not in
-        the file is zero.
+        A float32 array of shape `(tokens, width)`, zero for words not in the file.
 
     Raises:
         FileNotFoundError: If there is no such file.

@@ -15,11 +15,10 @@ class Adam(keras.optimizers.Adam):
     It makes the updates of `keras.optimizers.Adam`, with two differences:
 
     - On TensorFlow an update is one operation; see `kernels.adam`.
-    - `gradient_accumulation_steps` makes one update of the mean gradient of
-      several batches, so that a large batch fits into little memory. Unlike the
-      argument of Keras it works under `MirroredStrategy`, since each variable is
-      updated after the gradients of the replicas have been summed. As in Keras,
-      `iterations` counts updates.
+    - `gradient_accumulation_steps` makes one update of the mean gradient of several
+      batches, so that a large batch fits into little memory. Unlike the argument of
+      Keras it works under `MirroredStrategy`, since each variable is updated after the
+      replicas' gradients have been summed. As in Keras, `iterations` counts updates.
 
     Args:
         learning_rate: A float, or a schedule.

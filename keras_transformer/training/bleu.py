@@ -14,8 +14,7 @@ def cased_bleu(
     """BLEU of cased, detokenised text: the one to show users.
 
     Args:
-        hypotheses: Translations, detokenised and cased; any iterable, read once and
-            not kept in memory.
+        hypotheses: Translations, detokenised and cased; read once, not kept in memory.
         references: The correct translations, one for each.
 
     Returns:
@@ -43,8 +42,7 @@ def paper_protocol_bleu(
     """BLEU as papers report it on lower-cased, Moses-tokenised references.
 
     The hypotheses are lower-cased, their punctuation is normalised, and the Moses
-    tokenizer splits (and escapes) them. The result is comparable with that of papers,
-    but never with `cased_bleu`.
+    tokenizer splits (and escapes) them. Never compare the result with `cased_bleu`.
 
     Arguments, result and errors are those of `cased_bleu`, except that the references
     are tokenised and `language` is the code of their language, such as `"de"`. The

@@ -22,8 +22,7 @@ class BleuCallback(keras.callbacks.Callback):
         name: Name of BLEU in the logs.
 
     Raises:
-        ValueError: If `every` is not a positive integer, or there is not one
-            reference for each source.
+        ValueError: If `every` is not positive, or references do not match sources.
 
     Example:
         >>> callback = BleuCallback(lambda texts: texts, ["Ein Hund."], ["Ein Hund."])
@@ -64,9 +63,8 @@ class BleuCallback(keras.callbacks.Callback):
 class StopAtNaN(keras.callbacks.Callback):
     """Raises an error at the first step whose loss is NaN or infinite.
 
-    Nothing of that epoch is saved: the checkpoints of earlier epochs hold the last
-    good weights. `keras.callbacks.TerminateOnNaN` ends the epoch as usual instead,
-    and its checkpoint is saved.
+    Nothing of that epoch is saved: earlier checkpoints hold the last good weights.
+    `keras.callbacks.TerminateOnNaN` ends the epoch as usual, and a checkpoint is saved.
 
     Raises:
         FloatingPointError: In `fit`.

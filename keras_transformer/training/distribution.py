@@ -12,9 +12,8 @@ def pick_strategy(name: str = "auto"):
     `TokenCrossentropy` the updates are those of one device, except that Keras clips
     gradients, if asked to, on each device separately.
 
-    Several machines train one model as workers: each runs the same program on the
-    same data. Call this before TensorFlow does anything else in the program; it
-    waits for all workers.
+    Several machines train one model as workers: each runs the same program on the same
+    data. Call this before any other use of TensorFlow; it waits for all workers.
 
     Args:
         name: `"default"`: one device. `"mirrored"`: a copy of the model on each GPU
@@ -27,8 +26,7 @@ def pick_strategy(name: str = "auto"):
         A `tf.distribute.Strategy`, for `with strategy.scope():`.
 
     Raises:
-        ValueError: If there is no such strategy, or the environment does not name
-            the workers.
+        ValueError: If the strategy is unknown, or the environment names no workers.
 
     Example:
         >>> with pick_strategy("default").scope():

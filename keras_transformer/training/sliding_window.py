@@ -14,8 +14,7 @@ def sliding_window_perplexity(
 
     Every token but the first is scored once. Windows start `stride` tokens apart, and
     each scores the tokens that no earlier window scored, so that these have a context
-    of at least `window - stride` tokens. A smaller stride gives more context and takes
-    longer.
+    of at least `window - stride` tokens. Smaller strides give more, and take longer.
 
     Args:
         model: A `LanguageModel`, or any model from ids `(batch, length)` to
@@ -23,16 +22,14 @@ def sliding_window_perplexity(
         ids: Integer array or tensor of shape `(length,)`, the text, beginning with
             `start_id` if texts did so in training.
         window: Number of tokens in a window.
-        stride: Number of tokens from one window to the next, at most `window`; half
-            the window by default.
+        stride: Tokens from one window to the next, up to `window`; half of it if None.
         batch_size: Number of windows in a batch.
 
     Returns:
         The exponential of the mean cross-entropy over the scored tokens.
 
     Raises:
-        ValueError: If `ids` has fewer than two tokens or another shape, or a size is
-            out of range.
+        ValueError: If `ids` are not two or more tokens, or a size is out of range.
 
     Example:
         >>> model = kt.models.LanguageModel(
