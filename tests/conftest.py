@@ -16,6 +16,8 @@ SLOWEST_FILES = [
     "test_distribution.py",
     "test_multi_worker.py",
     "test_tutorials.py",
+    "test_older_files.py",
+    "test_readme.py",
     "test_saved_model.py",
     "test_shell.py",
     "test_language_model.py",
