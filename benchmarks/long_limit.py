@@ -24,7 +24,7 @@ FEW_ENTRIES = cached_steps.FEW_ENTRIES
 
 
 def searcher(model, search, source_ids, max_length, few_entries):
-    """Returns a function that times a search whose cache begins with `few_entries`."""
+    """Returns a function that times a search; its cache begins with `few_entries`."""
 
     def find():
         cached_steps.FEW_ENTRIES = few_entries
