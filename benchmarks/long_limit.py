@@ -24,7 +24,7 @@ MIN_ENTRIES = cache.MIN_ENTRIES
 
 
 def searcher(model, search, source_ids, max_length, min_entries):
-    """Returns a function that times a search whose cache begins with `min_entries`."""
+    """Returns a function that times a search; its cache begins with `min_entries`."""
 
     def find():
         cache.MIN_ENTRIES = min_entries

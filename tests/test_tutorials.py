@@ -11,12 +11,12 @@ FIGURES = sorted((ROOT / "docs" / "figures").glob("*.png"))
 README = (ROOT / "README.md").read_text("utf-8")
 PICTURES = (ROOT / "docs" / "tutorials.md").read_text("utf-8")
 each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-# What these two do, the tests of the shell and of exports and classifiers do as well.
+# Marked slow: tests of the shell, of exports and of classifiers cover the same code.
 LONGEST = {"03_translator", "05_classifying_documents"}
 
 
 def cells(path):
-    """The cells of a script in percent format, as `(is_markdown, lines)`."""
+    """Returns the cells of a script in percent format, as `(is_markdown, lines)`."""
     found = []
     for line in path.read_text("utf-8").splitlines():
         if line.startswith("# %%"):
@@ -29,6 +29,7 @@ def cells(path):
 
 
 def prose(path):
+    """Returns the text of each Markdown cell."""
     return [
         "\n".join(line.removeprefix("#").strip() for line in lines)
         for is_markdown, lines in cells(path)
@@ -36,14 +37,14 @@ def prose(path):
     ]
 
 
-def marked(path):
+def with_mark(path):
     marks = [pytest.mark.slow] if path.stem in LONGEST else []
     return pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.parametrize("path", [marked(path) for path in TUTORIALS])
+@pytest.mark.parametrize("path", [with_mark(path) for path in TUTORIALS])
 def test_the_tutorial_runs_to_its_end(path, tmp_path):
-    done = run_program(
+    result = run_program(
         path,
         cwd=tmp_path,
         TUTORIAL_EPOCHS="1",
@@ -52,7 +53,7 @@ def test_the_tutorial_runs_to_its_end(path, tmp_path):
         TUTORIAL_TOPICS="12",
         TUTORIAL_FOLDER=str(tmp_path),
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 @each_tutorial
@@ -63,7 +64,7 @@ def test_the_tutorial_is_a_notebook_too(path):
             assert text
             assert all(line == "#" or line.startswith("# ") for line in text), text
         else:
-            # A cell runs by itself, and shows a figure only at its end.
+            # Each code cell parses by itself; a notebook displays only its last value.
             statements = ast.parse("\n".join(lines)).body
             assert statements
             shown = [ast.unparse(each).startswith("show(") for each in statements]

@@ -253,8 +253,8 @@ axes.legend(frameon=False)
 show(figure, "bottleneck")
 
 # %% [markdown]
-# The maps show why. The single head spreads its weights over both neighbours; with two
-# heads, each attends to one of them.
+# The maps show why. The single head spreads its weights over both neighbours and the
+# position itself; with two heads, each attends mostly to one neighbour.
 
 # %%
 positions = [str(position) for position in range(LENGTH)]

@@ -106,10 +106,11 @@ print(f"rotated by three positions: at most {difference:.1e} from the table")
 
 # %% [markdown]
 # ## A learned table
-# The other way is to give each position a vector of its own, learned with the rest of
-# the model. It costs parameters, and it has a last position: there is no vector for a
-# position beyond the table. Train two small networks, one with each kind of position,
-# to name the symbol three positions before, on sequences of 16 symbols.
+# Another way is to give each position a vector of its own, learned with the rest of the
+# model. It costs parameters, and it has a last position: there is no vector for a
+# position beyond the table. Train two small networks, one with learned and one with
+# sinusoidal positions, to name the symbol three positions before, on sequences of 16
+# symbols.
 
 # %%
 SYMBOLS, SHORT, LONG, DISTANCE, HIDDEN_DIM = 11, 16, 32, 3, 64
@@ -251,12 +252,12 @@ networks["linear bias"] = train("linear bias", network(positions="linear_bias"))
 # ## Longer than in training
 # Networks trained on 16 symbols now read 32. The learned table raises an error.
 # Sinusoidal vectors exist for every position, but the network has never seen those
-# beyond 16, and it falls to the level of guessing. Rotary positions make no difference
-# between three positions here and three positions further on: all answers are correct.
-# Linear biases continue without a break, but this task does not suit them: 83% of the
-# answers are correct up to 16 symbols and 59% beyond. They favour near positions over
-# far ones, which makes "exactly three before" hard to express. Their authors measure
-# them on language, where near words usually matter most.
+# beyond 16, and it falls to the level of guessing. Rotary positions depend only on the
+# distance, which is three everywhere: all answers are correct. Linear biases continue
+# without a break, but this task does not suit them: 83% of the answers are correct up
+# to 16 symbols and 59% beyond. They favour near positions over far ones, which makes
+# "exactly three before" hard to express. Their authors measure them on language, where
+# near words usually matter most.
 
 # %%
 try:

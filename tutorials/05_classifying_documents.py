@@ -3,8 +3,8 @@
 #
 # To classify a document, a model has to turn many words into one vector, although only
 # a few of the words matter. This tutorial lets attention choose them, and draws what it
-# chose. Then it removes most of the labels, and makes up for part of the loss with
-# unlabelled text: first by word vectors, then by a pre-trained encoder.
+# chose. Then it removes most of the labels, and recovers part of the accuracy from
+# unlabelled text: first with word vectors, then with a pre-trained encoder.
 #
 # The documents are on your disk already: the docstrings of Python, NumPy, Matplotlib
 # and Keras. The model has to tell which of the four a docstring belongs to. Numbers in
