@@ -4,13 +4,12 @@ import enum
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
 from keras_transformer.cli.loading import load_translator
-from keras_transformer.cli.options import BatchSize, Data, Model
+from keras_transformer.cli.options import BatchSize, Data, Model, option, output_file
 from keras_transformer.cli.progress import track
 from keras_transformer.runs import Recipe
 
@@ -27,22 +26,13 @@ def evaluate(
     model: Model,
     decoding: DecodingOptions,
     data: Data = None,
-    split: Annotated[
-        Split, typer.Option(help="Split of the recipe to translate.")
-    ] = Split.test,
-    recipe: Annotated[
+    split: option(Split, "Split of the recipe to translate.") = Split.test,
+    recipe: option(
         str | None,
-        typer.Option(
-            metavar="RECIPE",
-            help="Recipe that names the files. [default: the run's settings.yaml]",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File to write the translations to."
-        ),
-    ] = None,
+        "Recipe that names the files. [default: the run's settings.yaml]",
+        metavar="RECIPE",
+    ) = None,
+    output: output_file(Path | None, "File to write the translations to.") = None,
     batch_size: BatchSize = 32,
 ):
     """Measure the BLEU of a translator on held-out text.
@@ -77,7 +67,8 @@ def evaluate(
     if tokenized:
         check_parallel_files(sources, tokenized)
     # On the disk, because memory may not hold all translations.
-    with _open(output) as file:
+    open_file = tempfile.TemporaryFile if output is None else output.open
+    with open_file("w+", encoding="utf-8", newline="\n") as file:
         start = time.monotonic()
         translations = translator.translate_stream(
             _lines(sources), search, batch_size, decoding.max_length
@@ -93,14 +84,6 @@ def evaluate(
     for name, (bleu, signature) in results.items():
         typer.echo(f"{name:20}{bleu:6.2f}  {signature}")
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
-
-
-def _open(output):
-    """Opens the output file, or a temporary one."""
-    settings = {"encoding": "utf-8", "newline": "\n"}
-    if output is None:
-        return tempfile.TemporaryFile("w+", **settings)
-    return open(output, "w+", **settings)
 
 
 def _read(file):

@@ -3,15 +3,8 @@
 import sys
 from collections.abc import Iterable, Iterator
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 
 def track(items: Iterable, total: int | None, shown: bool = True) -> Iterator:
@@ -22,15 +15,15 @@ def track(items: Iterable, total: int | None, shown: bool = True) -> Iterator:
         total: Their number, None if unknown.
         shown: False to show no progress bar at all.
     """
-    progress = Progress(
-        TextColumn("Translating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    bar = progress.Progress(
+        "Translating",
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         disable=not (shown and sys.stderr.isatty()),
         transient=True,
     )
-    with progress:
-        yield from progress.track(items, total=total)
+    with bar:
+        yield from bar.track(items, total=total)
