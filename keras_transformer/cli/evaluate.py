@@ -1,6 +1,7 @@
 """`keras-transformer evaluate`."""
 
 import enum
+import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -58,8 +59,11 @@ def evaluate(
     references = text.paths(split.value, "target")
     translator = load_translator(model)
     search = decoding.search(model)
-    from keras_transformer.text import check_parallel_files
+    from keras_transformer.text import check_parallel_files, read_lines
     from keras_transformer.training import cased_bleu, paper_protocol_bleu
+
+    def lines(paths):
+        return itertools.chain.from_iterable(map(read_lines, paths))
 
     total = check_parallel_files(sources, references)
     files = getattr(text, split.value).tokenized
@@ -71,15 +75,15 @@ def evaluate(
     with open_file("w+", encoding="utf-8", newline="\n") as file:
         start = time.monotonic()
         translations = translator.translate_stream(
-            _lines(sources), search, batch_size, decoding.max_length
+            lines(sources), search, batch_size, decoding.max_length
         )
         for translation in track(translations, total):
             file.write(f"{translation}\n")
         seconds = time.monotonic() - start
-        results = {"cased BLEU": cased_bleu(_read(file), _lines(references))}
+        results = {"cased BLEU": cased_bleu(_read(file), lines(references))}
         if tokenized:
             results["paper-protocol BLEU"] = paper_protocol_bleu(
-                _read(file), _lines(tokenized), text.target
+                _read(file), lines(tokenized), text.target
             )
     for name, (bleu, signature) in results.items():
         typer.echo(f"{name:20}{bleu:6.2f}  {signature}")
@@ -91,10 +95,3 @@ def _read(file):
     file.seek(0)
     for line in file:
         yield line.removesuffix("\n")
-
-
-def _lines(paths):
-    from keras_transformer.text import read_lines
-
-    for path in paths:
-        yield from read_lines(path)

@@ -84,17 +84,16 @@ def train_recipe(recipe: Recipe, folder: Path):
 
 def parse_settings(settings: list[str] | None) -> dict[str, Any]:
     """Parses the arguments of `--set`, whose values are YAML."""
-    return dict(map(_parse_setting, settings or []))
-
-
-def _parse_setting(text):
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(
-            f"must be NAME=VALUE, such as training.epochs=3. Received: {text}",
-            param_hint="--set",
-        )
-    try:
-        return name, yaml.safe_load(value)
-    except yaml.YAMLError:
-        return name, value
+    values = {}
+    for text in settings or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(
+                f"must be NAME=VALUE, such as training.epochs=3. Received: {text}",
+                param_hint="--set",
+            )
+        try:
+            values[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            values[name] = value
+    return values

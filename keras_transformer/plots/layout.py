@@ -29,13 +29,10 @@ def grid(count: int, max_columns: int) -> tuple[int, int]:
 
 
 def words(tokens: Sequence[str]) -> list[str]:
-    """Returns tokens in readable form.
+    """Returns SentencePiece subwords, or any other tokens, in readable form.
 
-    SentencePiece's mark is removed from subwords that begin a word; those that continue
-    one get a dot.
-
-    Args:
-        tokens: SentencePiece subwords, or any other tokens.
+    The mark is removed from subwords that begin a word; those that continue one get a
+    dot.
     """
     texts = []
     are_subwords = any(token.startswith(WORD_START) for token in tokens)
@@ -63,9 +60,6 @@ def readable(tokens: Sequence[str]) -> Labels:
 
     Very long tokens are cut. A character that no font has becomes a box, since
     Matplotlib would warn about it.
-
-    Args:
-        tokens: SentencePiece subwords, or any other tokens.
     """
     limit = MAX_LABEL_LENGTH
     texts = [

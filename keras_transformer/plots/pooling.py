@@ -89,11 +89,7 @@ def _lengths(figure, texts):
 
 
 def _flow(widths, size):
-    """Breaks a row of boxes into lines.
-
-    Returns:
-        Start, width and line number of each box, and the number of lines.
-    """
+    """Returns start, width and line number of each box, and the number of lines."""
     start, line, places = MARGIN, 0, []
     for width in widths:
         width += 2 * size * PADDING
