@@ -89,13 +89,10 @@ def _find_fonts(characters):
     default fonts and those that are needed are named.
     """
     default = font_manager.FontProperties().get_family()
-    installed = {
-        font.name
-        for font in font_manager.fontManager.ttflist
-        if (font.style, font.weight) == ("normal", 400)
-    }
+    fonts = font_manager.fontManager.ttflist
+    plain = {one.name for one in fonts if (one.style, one.weight) == ("normal", 400)}
     families = []
-    for family in [*default, *sorted(installed - PLACEHOLDER_FONTS)]:
+    for family in [*default, *sorted(plain - PLACEHOLDER_FONTS)]:
         path = font_manager.findfont(font_manager.FontProperties(family=[family]))
         glyphs = font_manager.get_font(path).get_charmap()
         found = {character for character in characters if ord(character) in glyphs}
