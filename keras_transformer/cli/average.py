@@ -11,9 +11,7 @@ from keras_transformer.cli.options import argument, option
 def average(
     run: argument(Path, "RUN", "Folder of a run."),
     last: option(
-        int | None,
-        "Number of last checkpoints to average. [default: the run's]",
-        min=1,
+        int | None, "Number of last checkpoints to average. [default: the run's]", min=1
     ) = None,
 ):
     """Average the last checkpoints of a run into its translator.

@@ -14,11 +14,8 @@ def argument(kind, metavar: str, text: str):
 def option(kind, text: str, *names: str, **settings):
     """Returns the annotation of an option with a help text.
 
-    Args:
-        kind: Type of the value.
-        text: The help text.
-        *names: Such as `"-o"`, if the option is not called as its parameter is.
-        **settings: Further arguments of `typer.Option`.
+    `names` such as `"-o"` replace that of the parameter; `settings` are further
+    arguments of `typer.Option`.
     """
     return Annotated[kind, typer.Option(*names, help=text, **settings)]
 

@@ -8,9 +8,7 @@ _PAGE = ".html"
 def check_picture(path: Path, page: bool = False) -> None:
     """Checks the name of a picture before anything is computed for it.
 
-    Args:
-        path: The file to write.
-        page: Whether it may also be an HTML page.
+    With `page`, it may also be that of an HTML page.
 
     Raises:
         ValueError: If Matplotlib cannot write this type of file.

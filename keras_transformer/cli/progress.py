@@ -8,12 +8,9 @@ from rich.console import Console
 
 
 def track(items: Iterable, total: int | None, shown: bool = True) -> Iterator:
-    """Yields items, with a progress bar if standard error is a terminal.
+    """Yields items, with a progress bar if `shown` and standard error is a terminal.
 
-    Args:
-        items: The items.
-        total: Their number, None if unknown.
-        shown: False to show no progress bar at all.
+    `total` is the number of items, None if unknown.
     """
     bar = progress.Progress(
         "Translating",
