@@ -1,21 +1,18 @@
 """`keras-transformer average`."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from keras_transformer.cli.loading import load_tensorflow
+from keras_transformer.cli.options import argument, option
 
 
 def average(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-    last: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of last checkpoints to average. [default: the run's]"
-        ),
-    ] = None,
+    run: argument(Path, "RUN", "Folder of a run."),
+    last: option(
+        int | None, "Number of last checkpoints to average. [default: the run's]", min=1
+    ) = None,
 ):
     """Average the last checkpoints of a run into its translator.
 

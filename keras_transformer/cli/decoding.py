@@ -4,26 +4,19 @@ import functools
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from keras_transformer.cli.options import option
 from keras_transformer.runs import Recipe
 from keras_transformer.runs.settings import DecodingSettings
 
-
-def _option(kind, least, text):
-    return Annotated[kind | None, typer.Option(min=least, help=text)]
-
-
-BeamWidth = _option(
-    int, 1, "Beam width; 1 is greedy search. [default: the run's, else 4]"
+BeamWidth = option(
+    int | None, "Beam width; 1 is greedy search. [default: the run's, else 4]", min=1
 )
-LengthPenalty = _option(
-    float,
-    0,
+LengthPenalty = option(
+    float | None,
     "Exponent of the length penalty; larger values favour longer translations. "
     "[default: the run's, else 0.6]",
+    min=0,
 )
 
 
@@ -33,29 +26,31 @@ class DecodingOptions:
 
     beam_width: BeamWidth = None
     length_penalty: LengthPenalty = None
-    min_length: _option(
-        int, 1, "Minimum length of a translation in subwords, end symbol included."
+    min_length: option(
+        int | None,
+        "Minimum length of a translation in subwords, end symbol included.",
+        min=1,
     ) = None
-    max_length: _option(
-        int,
-        1,
+    max_length: option(
+        int | None,
         "Maximum length, beyond which a translation is cut. [default: twice the padded "
         "length of its source]",
+        min=1,
     ) = None
-    max_length_ratio: _option(
-        float,
-        0,
+    max_length_ratio: option(
+        float | None,
         "Maximum length as a multiple of the source's, such as 1.5, at which a "
         "translation has to end.",
+        min=0,
     ) = None
-    no_repeat_ngram_size: _option(
-        int, 1, "Never repeat a sequence of this many subwords, such as 3."
+    no_repeat_ngram_size: option(
+        int | None, "Never repeat a sequence of this many subwords, such as 3.", min=1
     ) = None
-    repetition_penalty: _option(
-        float,
-        1,
+    repetition_penalty: option(
+        float | None,
         "Make subwords less likely that a translation already contains; 1 has no "
         "effect, 1.2 is usual.",
+        min=1,
     ) = None
 
     def search(self, folder: Path):
@@ -73,9 +68,8 @@ class DecodingOptions:
             decoding.NoRepeatNgram: self.no_repeat_ngram_size,
             decoding.RepetitionPenalty: self.repetition_penalty,
         }
-        processors = [
-            kind(value) for kind, value in options.items() if value is not None
-        ]
+        given = {kind: value for kind, value in options.items() if value is not None}
+        processors = [kind(value) for kind, value in given.items()]
         beam_width = self.beam_width or defaults.beam_width
         if beam_width == 1:
             return decoding.GreedySearch(processors)

@@ -1,7 +1,6 @@
 """`keras-transformer demo`."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -9,7 +8,7 @@ from rich.table import Table
 
 from keras_transformer.cli.decoding import DecodingOptions
 from keras_transformer.cli.export import export_next_version
-from keras_transformer.cli.options import Settings
+from keras_transformer.cli.options import Settings, option
 from keras_transformer.cli.train import parse_settings, train_recipe
 from keras_transformer.runs import Recipe
 
@@ -17,17 +16,13 @@ _NUM_SHOWN = 10
 
 
 def demo(
-    run: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run.")] = Path(
-        "runs/demo"
-    ),
-    folder: Annotated[
+    run: option(Path, "Folder of the run.", metavar="DIR") = Path("runs/demo"),
+    folder: option(
         Path,
-        typer.Option(
-            "--export",
-            metavar="DIR",
-            help="Folder of the served model; the export becomes its next version.",
-        ),
-    ] = Path("saved_models/demo"),
+        "Folder of the served model; the export becomes its next version.",
+        "--export",
+        metavar="DIR",
+    ) = Path("saved_models/demo"),
     settings: Settings = None,
 ):
     """Train, translate and export on built-in data.
@@ -54,8 +49,7 @@ def demo(
             path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     translator = train_recipe(recipe, run).translator()
     search = DecodingOptions().search(run)
-    translations = translator.translate(splits.test.source, search)
-    _show(splits.test, translations)
+    _show(splits.test, translator.translate(splits.test.source, search))
     path = export_next_version(translator, folder, search)
     typer.echo(f"The SavedModel is in {path}, for TensorFlow Serving.")
 

@@ -1,16 +1,16 @@
 """`keras-transformer evaluate`."""
 
 import enum
+import itertools
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
 from keras_transformer.cli.loading import load_translator
-from keras_transformer.cli.options import BatchSize, Data, Model
+from keras_transformer.cli.options import BatchSize, Data, Model, option, output_file
 from keras_transformer.cli.progress import track
 from keras_transformer.runs import Recipe
 
@@ -27,22 +27,13 @@ def evaluate(
     model: Model,
     decoding: DecodingOptions,
     data: Data = None,
-    split: Annotated[
-        Split, typer.Option(help="Split of the recipe to translate.")
-    ] = Split.test,
-    recipe: Annotated[
+    split: option(Split, "Split of the recipe to translate.") = Split.test,
+    recipe: option(
         str | None,
-        typer.Option(
-            metavar="RECIPE",
-            help="Recipe that names the files. [default: the run's settings.yaml]",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File to write the translations to."
-        ),
-    ] = None,
+        "Recipe that names the files. [default: the run's settings.yaml]",
+        metavar="RECIPE",
+    ) = None,
+    output: output_file(Path | None, "File to write the translations to.") = None,
     batch_size: BatchSize = 32,
 ):
     """Measure the BLEU of a translator on held-out text.
@@ -68,8 +59,11 @@ def evaluate(
     references = text.paths(split.value, "target")
     translator = load_translator(model)
     search = decoding.search(model)
-    from keras_transformer.text import check_parallel_files
+    from keras_transformer.text import check_parallel_files, read_lines
     from keras_transformer.training import cased_bleu, paper_protocol_bleu
+
+    def lines(paths):
+        return itertools.chain.from_iterable(map(read_lines, paths))
 
     total = check_parallel_files(sources, references)
     files = getattr(text, split.value).tokenized
@@ -77,30 +71,23 @@ def evaluate(
     if tokenized:
         check_parallel_files(sources, tokenized)
     # On the disk, because memory may not hold all translations.
-    with _open(output) as file:
+    open_file = tempfile.TemporaryFile if output is None else output.open
+    with open_file("w+", encoding="utf-8", newline="\n") as file:
         start = time.monotonic()
         translations = translator.translate_stream(
-            _lines(sources), search, batch_size, decoding.max_length
+            lines(sources), search, batch_size, decoding.max_length
         )
         for translation in track(translations, total):
             file.write(f"{translation}\n")
         seconds = time.monotonic() - start
-        results = {"cased BLEU": cased_bleu(_read(file), _lines(references))}
+        results = {"cased BLEU": cased_bleu(_read(file), lines(references))}
         if tokenized:
             results["paper-protocol BLEU"] = paper_protocol_bleu(
-                _read(file), _lines(tokenized), text.target
+                _read(file), lines(tokenized), text.target
             )
     for name, (bleu, signature) in results.items():
         typer.echo(f"{name:20}{bleu:6.2f}  {signature}")
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
-
-
-def _open(output):
-    """Opens the output file, or a temporary one."""
-    settings = {"encoding": "utf-8", "newline": "\n"}
-    if output is None:
-        return tempfile.TemporaryFile("w+", **settings)
-    return open(output, "w+", **settings)
 
 
 def _read(file):
@@ -108,10 +95,3 @@ def _read(file):
     file.seek(0)
     for line in file:
         yield line.removesuffix("\n")
-
-
-def _lines(paths):
-    from keras_transformer.text import read_lines
-
-    for path in paths:
-        yield from read_lines(path)

@@ -1,35 +1,30 @@
 """`keras-transformer export`."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
 from keras_transformer.cli.loading import load_translator
-from keras_transformer.cli.options import Model
+from keras_transformer.cli.options import Model, argument, option
 
 
 @takes_decoding_options
 def export(
     model: Model,
-    folder: Annotated[
+    folder: argument(
         Path,
-        typer.Argument(
-            metavar="FOLDER",
-            help="Folder of the served model, such as saved_models/en-de. The export "
-            "becomes its next version: FOLDER/1, then FOLDER/2.",
-        ),
-    ],
+        "FOLDER",
+        "Folder of the served model, such as saved_models/en-de. The export becomes "
+        "its next version: FOLDER/1, then FOLDER/2.",
+    ),
     decoding: DecodingOptions,
-    jit_compile: Annotated[
+    jit_compile: option(
         bool,
-        typer.Option(
-            "--jit-compile",
-            help="Let XLA compile the search on the server: some seconds for every new "
-            "batch size, and faster afterwards.",
-        ),
-    ] = False,
+        "Let XLA compile the search on the server: some seconds for every new batch "
+        "size, and faster afterwards.",
+        "--jit-compile",
+    ) = False,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 
@@ -47,19 +42,12 @@ def export(
 
 
 def export_next_version(translator, folder: Path, search, *options) -> Path:
-    """Exports to FOLDER/1, or to one more than the highest version; returns the path.
+    """Exports a `Translator` as the next version in `folder`, and returns its path.
 
-    Args:
-        translator: The `Translator`.
-        folder: Folder of the served model.
-        search: The search to export.
-        *options: Further arguments of `Translator.export`.
+    `options` are the further arguments of `Translator.export`.
     """
-    path = _next_version(folder)
+    from keras_transformer.serving.versions import next_version
+
+    path = next_version(folder)
     translator.export(path, search, *options)
     return path
-
-
-def _next_version(folder):
-    names = [path.name for path in folder.glob("*") if path.name.isdecimal()]
-    return folder / str(max(map(int, names), default=0) + 1)

@@ -30,11 +30,7 @@ def load_tensorflow(devices: bool = True) -> None:
 
 
 def load_translator(folder: Path):
-    """Returns the `Translator` of a run, or one saved by itself.
-
-    Raises:
-        FileNotFoundError: If the folder holds none.
-    """
+    """Returns the `Translator` of a run, or one saved by itself."""
     load_tensorflow()
     from keras_transformer.runs import Run
     from keras_transformer.translator import Translator

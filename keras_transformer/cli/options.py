@@ -1,30 +1,42 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options that several commands take, and functions that declare them."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Show the full traceback of an error.")
-]
-Model = Annotated[
-    Path,
-    typer.Argument(metavar="MODEL", help="Folder of a run or of a saved translator."),
-]
-Data = Annotated[
+
+def argument(kind, metavar: str, text: str):
+    """Returns the annotation of an argument with a help text."""
+    return Annotated[kind, typer.Argument(metavar=metavar, help=text)]
+
+
+def option(kind, text: str, *names: str, **settings):
+    """Returns the annotation of an option with a help text.
+
+    `names` such as `"-o"` replace that of the parameter; `settings` are further
+    arguments of `typer.Option`.
+    """
+    return Annotated[kind, typer.Option(*names, help=text, **settings)]
+
+
+def output_file(kind, text: str):
+    """Returns the annotation of `--output`, the file that a command writes."""
+    return option(kind, text, "--output", "-o", metavar="FILE")
+
+
+Debug = option(bool, "Show the full traceback of an error.", "--debug")
+Model = argument(Path, "MODEL", "Folder of a run or of a saved translator.")
+Data = option(
     Path | None,
-    typer.Option(
-        metavar="DIR", help="Folder that the file names in the recipe are relative to."
-    ),
-]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sentences to translate at once.")]
-Settings = Annotated[
+    "Folder that the file names in the recipe are relative to.",
+    metavar="DIR",
+)
+BatchSize = option(int, "Sentences to translate at once.", min=1)
+Settings = option(
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any setting of the recipe, such as training.early_stopping=5. May be "
-        "given several times.",
-    ),
-]
+    "Any setting of the recipe, such as training.early_stopping=5. May be given "
+    "several times.",
+    "--set",
+    metavar="NAME=VALUE",
+)

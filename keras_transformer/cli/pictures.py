@@ -8,9 +8,7 @@ _PAGE = ".html"
 def check_picture(path: Path, page: bool = False) -> None:
     """Checks the name of a picture before anything is computed for it.
 
-    Args:
-        path: The file to write.
-        page: Whether it may also be an HTML page.
+    With `page`, it may also be that of an HTML page.
 
     Raises:
         ValueError: If Matplotlib cannot write this type of file.
@@ -27,14 +25,10 @@ def check_picture(path: Path, page: bool = False) -> None:
 
 def write_attention(translator, text: str, search, path: Path) -> None:
     """Writes the attention of a translation as a picture or an HTML page."""
-    from keras_transformer.plots import (
-        attention_html,
-        translate_with_attention,
-        translation_attention,
-    )
+    from keras_transformer import plots
 
     if path.suffix.lower() == _PAGE:
-        translated = translate_with_attention(translator, text, search)
-        path.write_text(attention_html(translated), "ascii")
+        translated = plots.translate_with_attention(translator, text, search)
+        path.write_text(plots.attention_html(translated), "ascii")
     else:
-        translation_attention(translator, text, search).savefig(path, dpi=150)
+        plots.translation_attention(translator, text, search).savefig(path, dpi=150)

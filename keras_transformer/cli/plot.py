@@ -1,24 +1,15 @@
 """`keras-transformer plot`."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from keras_transformer.cli.decoding import BeamWidth, DecodingOptions, LengthPenalty
 from keras_transformer.cli.loading import load_tensorflow, load_translator
-from keras_transformer.cli.options import Model
+from keras_transformer.cli.options import Model, argument, option, output_file
 from keras_transformer.cli.pictures import check_picture, write_attention
 
-Output = Annotated[
-    Path,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Picture to write, such as out.png, out.svg or out.pdf.",
-    ),
-]
+Output = output_file(Path, "Picture to write, such as out.png, out.svg or out.pdf.")
 
 plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -31,17 +22,12 @@ def about():
 @plot.command()
 def attention(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence to translate.")],
-    output: Annotated[
+    text: argument(str, "TEXT", "Sentence to translate."),
+    output: output_file(
         Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Picture to write, such as out.png or out.pdf; or out.html, an "
-            "interactive page with every layer, head and word.",
-        ),
-    ],
+        "Picture to write, such as out.png or out.pdf; or out.html, an interactive "
+        "page with every layer, head and word.",
+    ),
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
 ):
@@ -57,13 +43,9 @@ def attention(
 
 @plot.command()
 def training(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN",
-            help="Folder of a run, or a file that Keras's CSVLogger wrote.",
-        ),
-    ],
+    run: argument(
+        Path, "RUN", "Folder of a run, or a file that Keras's CSVLogger wrote."
+    ),
     output: Output,
 ):
     """Draw the loss and every metric of a training run by epoch.
@@ -81,8 +63,8 @@ def training(
 @plot.command()
 def positions(
     output: Output,
-    length: Annotated[int, typer.Option(min=1, help="Number of positions.")] = 64,
-    dim: Annotated[int, typer.Option(min=1, help="Dimension of the encoding.")] = 128,
+    length: option(int, "Number of positions.", min=1) = 64,
+    dim: option(int, "Dimension of the encoding.", min=1) = 128,
 ):
     """Draw the sinusoidal positional encoding.
 
@@ -102,11 +84,9 @@ def positions(
 @plot.command()
 def schedule(
     output: Output,
-    learning_rate: Annotated[
-        float, typer.Option(help="Peak of the learning rate.")
-    ] = 1e-3,
-    warmup_steps: Annotated[int, typer.Option(help="Steps until the peak.")] = 4000,
-    steps: Annotated[int, typer.Option(help="Steps to draw.")] = 20000,
+    learning_rate: option(float, "Peak of the learning rate.") = 1e-3,
+    warmup_steps: option(int, "Steps until the peak.") = 4000,
+    steps: option(int, "Steps to draw.") = 20000,
 ):
     """Draw the learning rate by training step.
 

@@ -3,34 +3,24 @@
 import sys
 from collections.abc import Iterable, Iterator
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 
 def track(items: Iterable, total: int | None, shown: bool = True) -> Iterator:
-    """Yields items, with a progress bar if standard error is a terminal.
+    """Yields items, with a progress bar if `shown` and standard error is a terminal.
 
-    Args:
-        items: The items.
-        total: Their number, None if unknown.
-        shown: False to show no progress bar at all.
+    `total` is the number of items, None if unknown.
     """
-    progress = Progress(
-        TextColumn("Translating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    bar = progress.Progress(
+        "Translating",
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         disable=not (shown and sys.stderr.isatty()),
         transient=True,
     )
-    with progress:
-        yield from progress.track(items, total=total)
+    with bar:
+        yield from bar.track(items, total=total)

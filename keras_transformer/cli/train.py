@@ -2,51 +2,34 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 import yaml
 
 from keras_transformer.cli.loading import load_tensorflow
-from keras_transformer.cli.options import Data, Settings
+from keras_transformer.cli.options import Data, Settings, argument, option
 from keras_transformer.runs import Recipe
 
 
 def train(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A YAML file, or `multi30k`, which comes with the package.",
-        ),
-    ],
-    run: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", help="Folder of the run: a new one, or one to resume."
-        ),
-    ],
+    recipe: argument(
+        str, "RECIPE", "A YAML file, or `multi30k`, which comes with the package."
+    ),
+    run: option(Path, "Folder of the run: a new one, or one to resume.", metavar="DIR"),
     data: Data = None,
-    source: Annotated[
-        str | None,
-        typer.Option(metavar="LANGUAGE", help="Source language, such as en."),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="LANGUAGE", help="Target language, such as de."),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training text.")
-    ] = None,
-    tokens_per_batch: Annotated[
-        int | None, typer.Option(help="Tokens of a batch on each side, with padding.")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Peak of the learning rate.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of weights, dropout and sentence order.")
-    ] = None,
+    source: option(
+        str | None, "Source language, such as en.", metavar="LANGUAGE"
+    ) = None,
+    target: option(
+        str | None, "Target language, such as de.", metavar="LANGUAGE"
+    ) = None,
+    epochs: option(int | None, "Passes over the training text.") = None,
+    tokens_per_batch: option(
+        int | None, "Tokens of a batch on each side, with padding."
+    ) = None,
+    learning_rate: option(float | None, "Peak of the learning rate.") = None,
+    seed: option(int | None, "Seed of weights, dropout and sentence order.") = None,
     settings: Settings = None,
 ):
     """Train a translator on parallel text, or resume its training.
@@ -83,11 +66,7 @@ def train(
 
 
 def train_recipe(recipe: Recipe, folder: Path):
-    """Trains a run; if the user interrupts it, says how to resume, and exits.
-
-    Returns:
-        The `Run`.
-    """
+    """Returns the trained `Run`; if interrupted, says how to resume it and exits."""
     strategy = recipe.training.strategy
     is_worker = "TF_CONFIG" in os.environ or strategy in ("multi_worker", "slurm")
     load_tensorflow(devices=not is_worker)
@@ -105,17 +84,16 @@ def train_recipe(recipe: Recipe, folder: Path):
 
 def parse_settings(settings: list[str] | None) -> dict[str, Any]:
     """Parses the arguments of `--set`, whose values are YAML."""
-    return dict(map(_parse_setting, settings or []))
-
-
-def _parse_setting(text):
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(
-            f"must be NAME=VALUE, such as training.epochs=3. Received: {text}",
-            param_hint="--set",
-        )
-    try:
-        return name, yaml.safe_load(value)
-    except yaml.YAMLError:
-        return name, value
+    values = {}
+    for text in settings or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(
+                f"must be NAME=VALUE, such as training.epochs=3. Received: {text}",
+                param_hint="--set",
+            )
+        try:
+            values[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            values[name] = value
+    return values

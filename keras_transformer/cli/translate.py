@@ -4,15 +4,19 @@ import contextlib
 import itertools
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
 from keras_transformer.cli.loading import load_translator
-from keras_transformer.cli.options import BatchSize, Model
+from keras_transformer.cli.options import (
+    BatchSize,
+    Model,
+    argument,
+    option,
+    output_file,
+)
 from keras_transformer.cli.pictures import check_picture, write_attention
 from keras_transformer.cli.progress import track
 
@@ -23,40 +27,28 @@ _BATCHES_PER_CHUNK = 32
 def translate(
     model: Model,
     decoding: DecodingOptions,
-    text: Annotated[
+    text: argument(
         Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Text to translate, one sentence per line, plain or gzipped. "
-            "[default: standard input]",
-        ),
-    ] = None,
-    output: Annotated[
+        "FILE",
+        "Text to translate, one sentence per line, plain or gzipped. "
+        "[default: standard input]",
+    ) = None,
+    output: output_file(
+        Path | None, "File to write to. [default: standard output]"
+    ) = None,
+    attention: option(
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="File to write to. [default: standard output]",
-        ),
-    ] = None,
-    attention: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also draw the attention to each source: as a picture, out.png or "
-            "out.pdf, or as an interactive page, out.html. Line 2 gets out-2.png.",
-        ),
-    ] = None,
+        "Also draw the attention to each source: as a picture, out.png or out.pdf, or "
+        "as an interactive page, out.html. Line 2 gets out-2.png.",
+        metavar="FILE",
+    ) = None,
     batch_size: BatchSize = 32,
-    jit_compile: Annotated[
+    jit_compile: option(
         bool,
-        typer.Option(
-            "--jit-compile",
-            help="Let XLA compile the search: some seconds for every new sentence "
-            "length, then about twice as fast. Worth it from about 10,000 lines.",
-        ),
-    ] = False,
+        "Let XLA compile the search: some seconds for every new sentence length, then "
+        "about twice as fast. Worth it from about 10,000 lines.",
+        "--jit-compile",
+    ) = False,
 ):
     """Translate a file or standard input, line by line.
 
@@ -81,30 +73,23 @@ def translate(
     # Counting the lines finds a faulty one before anything is written.
     total = None if text is None else sum(1 for _ in read_lines(text))
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
+    chunk_size = 1 if line_by_line else _BATCHES_PER_CHUNK * batch_size
     search = decoding.search(model)
-    translated = _translated(
-        translator,
-        lines,
-        name,
-        chunk_size=1 if line_by_line else _BATCHES_PER_CHUNK * batch_size,
-        search=search,
-        batch_size=batch_size,
-        max_length=decoding.max_length,
-    )
+    settings = search, batch_size, decoding.max_length
+    translated = _translated(translator, lines, name, chunk_size, *settings)
     # On one terminal, the bar and the translations would overwrite each other.
     shows_progress = output is not None or not sys.stdout.isatty()
-    with _open(output) as file:
+    standard_output = contextlib.nullcontext(sys.stdout.buffer)
+    with standard_output if output is None else output.open("wb") as file:
         tracked = track(translated, total, shows_progress)
         for number, (line, translation) in enumerate(tracked, start=1):
             file.write(f"{translation}\n".encode())
             file.flush()
             if attention is not None and translation:
-                _draw(translator, line, search, _numbered(attention, number))
+                _draw(translator, line, search, attention, number)
 
 
-def _translated(
-    translator, lines: Iterable[str], name: str, chunk_size: int, **settings
-) -> Iterator[tuple[str, str]]:
+def _translated(translator, lines, name, chunk_size, *settings):
     """Yields each line and its translation, and warns of lines that had to be cut."""
     lines = iter(lines)
     number = 0
@@ -119,7 +104,7 @@ def _translated(
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the same, without the line
-            translations = translator.translate(chunk, **settings)
+            translations = translator.translate(chunk, *settings)
         yield from zip(chunk, translations, strict=True)
         number += len(chunk)
 
@@ -135,18 +120,9 @@ def _standard_input():
             ) from None
 
 
-def _open(output):
-    """Opens the output, a binary file, as a context manager."""
-    if output is None:
-        return contextlib.nullcontext(sys.stdout.buffer)
-    return open(output, "wb")
-
-
-def _numbered(path, number):
-    return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
-
-
-def _draw(translator, line, search, path):
+def _draw(translator, line, search, path, number):
+    if number > 1:
+        path = path.with_stem(f"{path.stem}-{number}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of cut lines, as above
         write_attention(translator, line, search, path)

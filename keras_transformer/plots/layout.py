@@ -29,13 +29,10 @@ def grid(count: int, max_columns: int) -> tuple[int, int]:
 
 
 def words(tokens: Sequence[str]) -> list[str]:
-    """Returns tokens in readable form.
+    """Returns SentencePiece subwords, or any other tokens, in readable form.
 
-    SentencePiece's mark is removed from subwords that begin a word; those that continue
-    one get a dot.
-
-    Args:
-        tokens: SentencePiece subwords, or any other tokens.
+    The mark is removed from subwords that begin a word; those that continue one get a
+    dot.
     """
     texts = []
     are_subwords = any(token.startswith(WORD_START) for token in tokens)
@@ -63,9 +60,6 @@ def readable(tokens: Sequence[str]) -> Labels:
 
     Very long tokens are cut. A character that no font has becomes a box, since
     Matplotlib would warn about it.
-
-    Args:
-        tokens: SentencePiece subwords, or any other tokens.
     """
     limit = MAX_LABEL_LENGTH
     texts = [
@@ -95,13 +89,10 @@ def _find_fonts(characters):
     default fonts and those that are needed are named.
     """
     default = font_manager.FontProperties().get_family()
-    installed = {
-        font.name
-        for font in font_manager.fontManager.ttflist
-        if (font.style, font.weight) == ("normal", 400)
-    }
+    fonts = font_manager.fontManager.ttflist
+    plain = {one.name for one in fonts if (one.style, one.weight) == ("normal", 400)}
     families = []
-    for family in [*default, *sorted(installed - PLACEHOLDER_FONTS)]:
+    for family in [*default, *sorted(plain - PLACEHOLDER_FONTS)]:
         path = font_manager.findfont(font_manager.FontProperties(family=[family]))
         glyphs = font_manager.get_font(path).get_charmap()
         found = {character for character in characters if ord(character) in glyphs}

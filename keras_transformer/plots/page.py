@@ -9,21 +9,9 @@ from keras_transformer.plots.layout import direction, words
 from keras_transformer.plots.translation import AttendedTranslation
 
 ATTENTION_KINDS = {
-    "cross": (
-        "translation → source",
-        "When writing this word, the model attended to …",
-        "… these words of the source",
-    ),
-    "encoder": (
-        "source → source",
-        "When reading this word, the model attended to …",
-        "… these words of the source",
-    ),
-    "decoder": (
-        "translation → translation",
-        "When writing this word, the model attended to …",
-        "… these words that it had written",
-    ),
+    "cross": ("translation → source", "writing", "words of the source"),
+    "encoder": ("source → source", "reading", "words of the source"),
+    "decoder": ("translation → translation", "writing", "words that it had written"),
 }
 TOLERANCE = 1e-3  # by which rounding in half precision may lift a weight above 1
 
@@ -72,10 +60,9 @@ def attention_html(seen: AttendedTranslation) -> str:
 
 def _page_data(name, seen):
     """Returns what the page needs to show one kind of attention."""
-    queries = seen.source_tokens if name == "encoder" else seen.target_tokens
-    keys = seen.source_tokens
-    if name == "decoder":
-        keys = ["<s>", *seen.target_tokens[:-1]]
+    source, target = seen.source_tokens, seen.target_tokens
+    queries = source if name == "encoder" else target
+    keys = ["<s>", *target[:-1]] if name == "decoder" else source
     scores = np.asarray(seen.scores[name], "float32")
     shape = (len(queries), len(keys))
     if scores.ndim != 4 or scores.shape[-2:] != shape or not scores.size:
@@ -89,12 +76,12 @@ def _page_data(name, seen):
             f"`seen.scores[{name!r}]` must be attention weights between 0 and 1. "
             f"Received: scores from {scores.min()} to {scores.max()}."
         )
-    title, query_heading, key_heading = ATTENTION_KINDS[name]
+    title, activity, attended_words = ATTENTION_KINDS[name]
     return {
         "name": name,
         "title": f"{name}: {title}",
-        "query_heading": query_heading,
-        "key_heading": key_heading,
+        "query_heading": f"When {activity} this word, the model attended to …",
+        "key_heading": f"… these {attended_words}",
         "queries": {"words": words(queries), "direction": direction(queries)},
         "keys": {"words": words(keys), "direction": direction(keys)},
         "layers": np.rint(1000 * scores).astype(int).tolist(),  # thousandths

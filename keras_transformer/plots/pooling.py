@@ -53,7 +53,9 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
     axes = figure.add_axes((0, 0, 1, 1))
     style = {"family": labels.families, "parse_math": False, "ha": "center"}
     texts = [axes.text(0, 0, text, **style, va="center") for text in labels.texts]
-    lengths = _lengths(figure, texts)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    widths = (text.get_window_extent(renderer).width for text in texts)
+    lengths = [width / texts[0].get_fontsize() for width in widths]  # in font sizes
     for size in FONT_SIZES:
         places, num_lines = _flow([size * length for length in lengths], size)
         height = size * LINE_HEIGHT * num_lines + 2 * MARGIN + SCALE_HEIGHT
@@ -80,20 +82,8 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
     return figure
 
 
-def _lengths(figure, texts):
-    """Returns the width of each text, in multiples of its font size."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    return [
-        text.get_window_extent(renderer).width / text.get_fontsize() for text in texts
-    ]
-
-
 def _flow(widths, size):
-    """Breaks a row of boxes into lines.
-
-    Returns:
-        Start, width and line number of each box, and the number of lines.
-    """
+    """Returns start, width and line number of each box, and the number of lines."""
     start, line, places = MARGIN, 0, []
     for width in widths:
         width += 2 * size * PADDING

@@ -61,9 +61,6 @@ def translate_with_attention(
     """Translates as `translator.translate` does, and keeps the attention weights.
 
     Arguments and errors are those of `translation_attention`.
-
-    Returns:
-        An `AttendedTranslation`.
     """
     model, target_tokenizer = translator.model, translator.target_tokenizer
     encoded = text.encode("utf-8", "replace") if isinstance(text, str) else b""

@@ -33,11 +33,7 @@ class Run:
         self.log = Log(self.folder / "log.csv")
 
     def recipe(self) -> Recipe:
-        """Returns the settings of the run.
-
-        Raises:
-            FileNotFoundError: If the folder holds no run.
-        """
+        """Returns the settings; raises `FileNotFoundError` if this is no run."""
         if not self.settings_path.is_file():
             raise FileNotFoundError(
                 f"{self.folder} holds no run: there is no {self.settings_path.name}. "
@@ -55,21 +51,12 @@ class Run:
         return self.tokenizers_path / f"{name}.model"
 
     def tokenizers(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
-        """Returns the source and the target tokenizer.
-
-        Raises:
-            FileNotFoundError: If they have not been trained yet.
-        """
+        """Returns the source and the target tokenizer, once they are trained."""
         names = ("shared", "shared") if self.recipe().tokenizer.shared else SIDES
-        source, target = map(self.tokenizer_path, names)
-        return SubwordTokenizer.load(source), SubwordTokenizer.load(target)
+        return tuple(SubwordTokenizer.load(self.tokenizer_path(name)) for name in names)
 
     def translator(self) -> Translator:
-        """Returns the trained translator.
-
-        Raises:
-            FileNotFoundError: If there is none yet.
-        """
+        """Returns the translator; raises `FileNotFoundError` if there is none yet."""
         if not self.translator_path.is_dir():
             raise FileNotFoundError(
                 f"{self.folder} holds no translator yet. Finish the training, or "

@@ -11,18 +11,9 @@ import keras
 
 from keras_transformer.storage import write_text
 
-COLUMNS = (
-    "epoch",
-    "loss",
-    "token_accuracy",
-    "perplexity",
-    "val_loss",
-    "val_token_accuracy",
-    "val_perplexity",
-    "val_bleu",
-    "learning_rate",
-    "seconds",
-)
+METRICS = ("loss", "token_accuracy", "perplexity")
+VALIDATION_METRICS = tuple(f"val_{name}" for name in (*METRICS, "bleu"))
+COLUMNS = ("epoch", *METRICS, *VALIDATION_METRICS, "learning_rate", "seconds")
 
 
 class Log:

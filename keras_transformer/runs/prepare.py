@@ -30,14 +30,9 @@ class TrainingData(NamedTuple):
 
 
 def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
-    """Prepares a run for training: its folder, its tokenizers and the datasets.
+    """Prepares a run, new or interrupted: its folder, tokenizers and datasets.
 
     The chief writes the folder and the tokenizers; the other workers only read them.
-
-    Args:
-        recipe: The settings.
-        run: The run, new or interrupted.
-        workers: The workers that train it together.
 
     Raises:
         FileNotFoundError: If a text file is missing, or the workers do not share the
@@ -59,23 +54,16 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
         join_run(recipe, run)
     tokenizers = run.tokenizers()
     validation = _dataset(recipe, tokenizers, "validation", shuffle=False)
-    train = _dataset(
-        recipe, tokenizers, "train", seed=recipe.training.seed, sampling=sampling
-    )
+    seed = recipe.training.seed
+    train = _dataset(recipe, tokenizers, "train", seed=seed, sampling=sampling)
     return TrainingData(tokenizers, train, validation)
 
 
 def begin_run(recipe: Recipe, run: Run) -> None:
     """Writes the settings and the tokenizers of a new run, or checks an existing one.
 
-    Args:
-        recipe: The settings. In a run that has trained, only some of them may change,
-            such as `training.epochs`.
-        run: The run.
-
-    Raises:
-        FileNotFoundError: If a file of training text is missing.
-        ValueError: If the folder holds something else. It stays as it is.
+    In a run that has trained, only some settings may change, such as
+    `training.epochs`. A folder that holds something else stays as it is.
     """
     checksum = _text_checksum(recipe)
     has_trained = run.has_trained()
@@ -95,12 +83,7 @@ def begin_run(recipe: Recipe, run: Run) -> None:
 
 
 def join_run(recipe: Recipe, run: Run) -> None:
-    """Checks that the chief has begun a run with the same settings and text.
-
-    Raises:
-        FileNotFoundError: If the folder holds no run.
-        ValueError: If its settings or its training text differ.
-    """
+    """Checks that the chief has begun a run with the same settings and text."""
     if not run.settings_path.is_file():
         raise FileNotFoundError(
             f"{run.folder} holds no run that another worker has begun. All workers "
@@ -143,7 +126,6 @@ def _holds_something_else(run):
 
 
 def _check_same(recipe, run, checksum):
-    """Checks that a run was begun with these settings and this training text."""
     differences = run.recipe().differences(recipe)
     settings = yaml.safe_load(run.settings_path.read_text("utf-8"))
     before = settings["versions"].get("training_text", checksum)
@@ -157,13 +139,9 @@ def _check_same(recipe, run, checksum):
 
 
 def _versions(checksum):
-    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    return {
-        "keras-transformer": __version__,
-        "python": platform.python_version(),
-        **libraries,
-        "training_text": checksum,
-    }
+    versions = {"keras-transformer": __version__, "python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return versions | {"training_text": checksum}
 
 
 def _text_checksum(recipe):

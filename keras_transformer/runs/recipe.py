@@ -69,7 +69,7 @@ class Recipe:
             *sections, last = name.split(".")
             section = values
             for key in sections:
-                section = section.setdefault(key, {}) if section is not None else None
+                section = section.setdefault(key, {})
                 if not isinstance(section, dict):
                     raise ValueError(f"{path}: there is no setting `{name}`.")
             section[last] = value
@@ -192,10 +192,10 @@ def _plain(value):
     return value
 
 
-def _fixed(settings, prefix):
+def _fixed(section, prefix):
     """Yields the names and values of the settings that a resumed run must keep."""
-    for setting in dataclasses.fields(settings):
-        value = getattr(settings, setting.name)
+    for setting in dataclasses.fields(section):
+        value = getattr(section, setting.name)
         if not setting.metadata.get("fixed", True):
             continue
         if dataclasses.is_dataclass(value):

@@ -9,12 +9,9 @@ SIDES = ("source", "target")
 
 
 def setting(default, least=None, fixed=True):
-    """A setting with a default.
+    """A setting with a default and, if given, the smallest value allowed.
 
-    Args:
-        default: Its value if the recipe does not give one.
-        least: The smallest value allowed.
-        fixed: Whether a resumed run must keep the value that it began with.
+    If it is `fixed`, a resumed run must keep the value that it began with.
     """
     return field(default=default, metadata={"least": least, "fixed": fixed})
 
@@ -58,11 +55,7 @@ class DataSettings:
     folder: str = setting(".", fixed=False)
 
     def paths(self, split: str, side: str) -> list[Path]:
-        """Returns the files of one side of a split.
-
-        Args:
-            split: `"train"`, `"validation"` or `"test"`.
-            side: `"source"`, `"target"` or `"tokenized"`.
+        """Returns the files of a side of a split, such as `"source"` of `"train"`.
 
         Raises:
             ValueError: If the recipe names none.
@@ -72,9 +65,8 @@ class DataSettings:
             raise ValueError(
                 f"`data.{split}.{side}` must name files for this. Add it to the recipe."
             )
-        languages = {"{source}": self.source, "{target}": self.target}
-        for placeholder, language in languages.items():
-            names = [name.replace(placeholder, language) for name in names]
+        names = [name.replace("{source}", self.source) for name in names]
+        names = [name.replace("{target}", self.target) for name in names]
         return [Path(self.folder, name) for name in names]
 
 
@@ -117,11 +109,9 @@ class ModelSettings:
 
     def overrides(self) -> dict[str, Any]:
         """Returns the arguments that override the preset."""
-        return {
-            name: value
-            for name, value in dataclasses.asdict(self).items()
-            if name != "preset" and value is not None
-        }
+        arguments = dataclasses.asdict(self)
+        del arguments["preset"]
+        return {name: value for name, value in arguments.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,14 +121,11 @@ class TrainingSettings:
     Attributes:
         epochs: Passes over the training text.
         tokens_per_batch: Tokens of a batch on each side, padding included.
-        max_length: Subwords of a sentence, end symbol included; longer pairs are left
-            out.
+        max_length: Maximum subwords with the end symbol; longer pairs are left out.
         learning_rate: Peak of the learning rate, reached after `warmup_steps`.
-        warmup_steps: Steps of linear warm-up; afterwards the learning rate falls as
-            1 / sqrt(step).
+        warmup_steps: Steps of linear warm-up; then the rate falls as 1 / sqrt(step).
         cooldown_epochs: Last epochs, over which the learning rate is scaled down to 0.
-        label_smoothing: Probability that the target distribution spreads over the
-            vocabulary.
+        label_smoothing: Probability that each target spreads over the vocabulary.
         seed: Seed of the weights, dropout and the order of the sentences.
         jit_compile: Whether XLA compiles the training step, if there is one device.
         precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
@@ -146,8 +133,7 @@ class TrainingSettings:
         keep: Number of checkpoints to keep.
         early_stopping: Epochs without a lower validation loss after which training
             stops; null for never.
-        bleu_every: Epochs between two measurements of validation BLEU; null for
-            never.
+        bleu_every: Epochs from one validation BLEU to the next; null for never.
         bleu_sentences: Sentences translated for it, from the start of the text.
     """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keras
 
+from keras_transformer import training
 from keras_transformer.decoding import GreedySearch
 from keras_transformer.models import Transformer
 from keras_transformer.runs.folder import Run
@@ -15,22 +16,6 @@ from keras_transformer.runs.prepare import prepare
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES
 from keras_transformer.text import read_lines
-from keras_transformer.training import (
-    Adam,
-    BleuCallback,
-    Cooldown,
-    InverseSquareRootSchedule,
-    Perplexity,
-    SaveCheckpoints,
-    StopAtNaN,
-    StopTogether,
-    TokenAccuracy,
-    TokenCrossentropy,
-    Workers,
-    average_checkpoints,
-    pick_strategy,
-    split_evenly,
-)
 from keras_transformer.translator import Translator
 
 
@@ -55,7 +40,7 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         ConnectionError: If another worker is lost.
     """
     # Workers must connect before TensorFlow does anything else.
-    workers = Workers(pick_strategy(recipe.training.strategy))
+    workers = training.Workers(training.pick_strategy(recipe.training.strategy))
     with workers.watched():
         return _train(recipe, Run(folder), workers)
 
@@ -63,12 +48,7 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
 def save_average(run: Run, last: int) -> list[Path]:
     """Saves the run's translator with the mean weights of its last checkpoints.
 
-    Args:
-        run: The run.
-        last: Number of checkpoints to average, or all if there are fewer.
-
-    Returns:
-        The paths of these checkpoints.
+    It averages `last` checkpoints, or all if there are fewer, and returns their paths.
 
     Raises:
         FileNotFoundError: If there is no complete checkpoint.
@@ -81,9 +61,8 @@ def save_average(run: Run, last: int) -> list[Path]:
         )
     paths = checkpoints.paths()
     paths = paths[: paths.index(latest) + 1][-last:]
-    model = average_checkpoints(paths)
-    translator = _translator(run.recipe(), model, run.tokenizers())
-    translator.save(run.translator_path)
+    model = training.average_checkpoints(paths)
+    _translator(run.recipe(), model, run.tokenizers()).save(run.translator_path)
     return paths
 
 
@@ -144,9 +123,9 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
         **recipe.model.overrides(),
     )
     model.compile(
-        Adam(schedule),
-        TokenCrossentropy(settings.label_smoothing),
-        metrics=[TokenAccuracy(), Perplexity()],
+        training.Adam(schedule),
+        training.TokenCrossentropy(settings.label_smoothing),
+        metrics=[training.TokenAccuracy(), training.Perplexity()],
         jit_compile=jit_compile,
     )
     return model
@@ -154,13 +133,14 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
 
 def _schedule(settings, steps_per_epoch):
     # With the peak given, the width cancels out.
-    schedule = InverseSquareRootSchedule.with_peak(
+    schedule = training.InverseSquareRootSchedule.with_peak(
         settings.learning_rate, hidden_dim=1, warmup_steps=settings.warmup_steps
     )
     if not settings.cooldown_epochs:
         return schedule
-    start = (settings.epochs - settings.cooldown_epochs) * steps_per_epoch
-    return Cooldown(schedule, max(start, 0), settings.cooldown_epochs * steps_per_epoch)
+    steps = settings.cooldown_epochs * steps_per_epoch
+    start = max(settings.epochs * steps_per_epoch - steps, 0)
+    return training.Cooldown(schedule, start, steps)
 
 
 def _fit(model, recipe, run, epochs_done, data, workers):
@@ -169,14 +149,15 @@ def _fit(model, recipe, run, epochs_done, data, workers):
         on_epoch_begin=lambda epoch, _: data.train.epoch.assign(epoch)
     )
     writers = _writers(recipe, run, model, data.tokenizers) if workers.is_chief else []
+    stop_at_nan, stop_together = training.StopAtNaN(), training.StopTogether(workers)
     model.fit(
-        split_evenly(data.train, num_replicas),
-        validation_data=split_evenly(data.validation, num_replicas),
+        training.split_evenly(data.train, num_replicas),
+        validation_data=training.split_evenly(data.validation, num_replicas),
         epochs=recipe.training.epochs,
         initial_epoch=epochs_done,
         shuffle=False,  # the dataset does it
         verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
-        callbacks=[set_epoch, StopAtNaN(), *writers, StopTogether(workers)],
+        callbacks=[set_epoch, stop_at_nan, *writers, stop_together],
     )
 
 
@@ -185,7 +166,7 @@ def _writers(recipe, run, model, tokenizers):
     writers = [
         WriteLog(run.log, recipe.training.early_stopping),
         keras.callbacks.TensorBoard(run.tensorboard_path),
-        SaveCheckpoints(run.checkpoints()),
+        training.SaveCheckpoints(run.checkpoints()),
     ]
     if recipe.training.bleu_every is None:
         return writers
@@ -196,14 +177,10 @@ def _writers(recipe, run, model, tokenizers):
 def _bleu_callback(recipe, model, tokenizers):
     settings = recipe.training
     translator = _translator(recipe, model, tokenizers)
-    sources, references = (
-        _first_lines(recipe.data.paths("validation", side), settings.bleu_sentences)
-        for side in SIDES
-    )
-    return BleuCallback(
+    files = (recipe.data.paths("validation", side) for side in SIDES)
+    return training.BleuCallback(
         lambda texts: translator.translate(texts, GreedySearch()),
-        sources,
-        references,
+        *(_first_lines(paths, settings.bleu_sentences) for paths in files),
         every=settings.bleu_every,
     )
 
