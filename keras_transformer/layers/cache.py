@@ -50,16 +50,9 @@ def lengthen_cache(cache, length):
 
 
 def write_step(cache, index, keys, values):
-    """Writes what every hypothesis adds at position `index`.
+    """Returns a cache with what every hypothesis adds at position `index`.
 
-    Args:
-        cache: A cache of keys and values.
-        index: Position, an integer tensor.
-        keys: Float tensor of shape `(batch, num_heads, num_hypotheses, dim)`.
-        values: Float tensor of the same shape.
-
-    Returns:
-        The new cache.
+    New `keys` and `values` have the shape `(batch, num_heads, num_hypotheses, dim)`.
     """
     return {
         "keys": write_rows(cache["keys"], index, keys),

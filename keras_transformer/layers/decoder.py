@@ -21,9 +21,8 @@ class DecoderBlock(TransformerBlock):
     Args:
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward network.
-        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
-            `normalize_first`, `activation`, `epsilon`, `positions` (of the
-            self-attention), `name`, `dtype`.
+        **kwargs: The other arguments of `EncoderBlock`; `positions` are those of
+            the self-attention.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, target_length, hidden_dim)`.
@@ -55,22 +54,13 @@ class DecoderBlock(TransformerBlock):
     """
 
     def build(self, inputs_shape, memory_shape):
-        self._self_attention = self._build_attention(
+        self._self_attention, self._self_attention_residual = self._build_attention(
             "self_attention", inputs_shape, inputs_shape, positions=self.positions
         )
-        self._self_attention_residual = self._build_residual(
-            "self_attention_residual", inputs_shape
-        )
-        self._cross_attention = self._build_attention(
+        self._cross_attention, self._cross_attention_residual = self._build_attention(
             "cross_attention", inputs_shape, memory_shape
         )
-        self._cross_attention_residual = self._build_residual(
-            "cross_attention_residual", inputs_shape
-        )
-        self._transform = self._build_feed_forward(inputs_shape)
-        self._transform_residual = self._build_residual(
-            "feed_forward_residual", inputs_shape
-        )
+        self._build_feed_forward(inputs_shape)
 
     def call(
         self,
@@ -85,24 +75,25 @@ class DecoderBlock(TransformerBlock):
             "return_attention_scores": return_attention_scores,
             "training": training,
         }
-        queries = self._self_attention_residual.prepare(inputs)
-        attended = self._self_attention(
-            queries, queries, value_mask=inputs_mask, use_causal_mask=True, **settings
+        states, *self_scores = self._attend(
+            self._self_attention,
+            self._self_attention_residual,
+            inputs,
+            value_mask=inputs_mask,
+            use_causal_mask=True,
+            **settings,
         )
-        outputs, *self_scores = attended if return_attention_scores else (attended,)
-        states = self._self_attention_residual.add(inputs, outputs, training)
-
-        queries = self._cross_attention_residual.prepare(states)
-        attended = self._cross_attention(
-            queries, memory, value_mask=memory_mask, **settings
+        states, *cross_scores = self._attend(
+            self._cross_attention,
+            self._cross_attention_residual,
+            states,
+            memory,
+            value_mask=memory_mask,
+            **settings,
         )
-        outputs, *cross_scores = attended if return_attention_scores else (attended,)
-        states = self._cross_attention_residual.add(states, outputs, training)
-
         states = self._feed_forward(states, training)
-        if return_attention_scores:
-            return (states, *self_scores, *cross_scores)
-        return states
+        scores = (*self_scores, *cross_scores)
+        return (states, *scores) if return_attention_scores else states
 
     def start(self, memory, num_hypotheses, max_length):
         """Prepares cached decoding: what `step` needs besides the new states.
@@ -146,14 +137,12 @@ class DecoderBlock(TransformerBlock):
             visible, (batch, 1, num_hypotheses, max_length * num_hypotheses)
         )
         queries = self._self_attention_residual.prepare(inputs)
-        keys, values = self._self_attention.project(queries, positions=index)
-        cache = write_step(cache, index, keys, values)
+        new = self._self_attention.project(queries, positions=index)
+        cache = write_step(cache, index, *new)
+        keys, values = cache_entries(cache, num_hypotheses)
+        key_positions = cache_positions(max_length, num_hypotheses)
         outputs, _ = self._self_attention.attend(
-            queries,
-            *cache_entries(cache, num_hypotheses),
-            mask,
-            query_positions=index,
-            key_positions=cache_positions(max_length, num_hypotheses),
+            queries, keys, values, mask, None, index, key_positions
         )
         states = self._self_attention_residual.add(inputs, outputs)
 
@@ -174,17 +163,13 @@ class Decoder(TransformerStack):
         num_layers: Number of blocks.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
-        positions: How positions enter; see `Encoder`.
-        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
-            `normalize_first`, `activation`, `epsilon`, `name`, `dtype`.
+        **kwargs: The other arguments of `Encoder`.
 
     Call arguments:
         As in `DecoderBlock`.
 
     Returns:
-        The outputs, of the shape of `inputs`, and on request the scores of
-        self-attention and of cross-attention, as in `DecoderBlock` with the
-        layers as a new first axis.
+        As in `DecoderBlock`, the scores with the layers as a new first axis.
 
     Raises:
         ValueError: If `num_layers` is not positive, or `num_heads` does not
@@ -234,5 +219,4 @@ class Decoder(TransformerStack):
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks; see `DecoderBlock.step`."""
-        states = self._merge_positions_at(inputs, index)
-        return self._step_blocks(states, memory, memory_mask, cache, index, visible)
+        return self._step(index, inputs, memory, memory_mask, cache, index, visible)

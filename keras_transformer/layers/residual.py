@@ -58,13 +58,13 @@ class Residual(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        self._norm = LayerNormalization(
-            self.epsilon, name="norm", dtype=self.dtype_policy
-        )
+        dtype = self.dtype_policy
+        self._norm = LayerNormalization(self.epsilon, name="norm", dtype=dtype)
         self._norm.build(input_shape)
-        self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
-        # Unlike `+`, the layer passes on Keras masks.
-        self._sum = keras.layers.Add(dtype=self.dtype_policy)
+        self._dropout = Dropout(self.dropout, dtype=dtype)
+        self._sum = keras.layers.Add(
+            dtype=dtype
+        )  # unlike `+`, it passes on Keras masks
         self._sum.build([input_shape, input_shape])
 
     def prepare(self, inputs):

@@ -14,19 +14,7 @@ from keras_transformer.layers.positions import (
 
 
 class TransformerStack(TransformerBlock):
-    """Base class of stacks of blocks; pre-norm stacks end with a normalisation.
-
-    Positions that act inside attention are passed to the blocks. Other positions
-    are merged into the inputs of the stack, with dropout after that.
-
-    Args:
-        num_layers: Number of blocks.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        positions: Besides the positions that a block takes: `"sinusoidal"`, or a
-            layer such as `LearnedPositionalEncoding(max_length=512)`.
-        **kwargs: The other arguments of `TransformerBlock`.
-    """
+    """Base class of stacks of blocks, with the arguments of `Encoder`."""
 
     def __init__(
         self,
@@ -80,24 +68,19 @@ class TransformerStack(TransformerBlock):
             return inputs
         return self._dropout(self.positions(inputs), training=training)
 
-    def _merge_positions_at(self, inputs, index):
-        if not self._merges_positions:
-            return inputs
-        return merge_positions_at(self.positions, inputs, index)
-
     def _normalize(self, states):
         return states if self._norm is None else self._norm(states)
 
-    def _step_blocks(self, states, memory, memory_mask, cache, index, visible):
-        """Decodes one position through all blocks, by the `step` of each."""
-        new_cache = []
-        for block, block_memory, block_cache in zip(
-            self.blocks, memory, cache, strict=True
-        ):
-            states, block_cache = block.step(
-                states, block_memory, memory_mask, block_cache, index, visible
+    def _step(self, position, states, memories, memory_mask, caches, index, visible):
+        """Merges the `position` of the step and calls the `step` of every block."""
+        if self._merges_positions:
+            states = merge_positions_at(self.positions, states, position)
+        new_cache, blocks = [], zip(self.blocks, memories, caches, strict=True)
+        for block, memory, cache in blocks:
+            states, cache = block.step(
+                states, memory, memory_mask, cache, index, visible
             )
-            new_cache.append(block_cache)
+            new_cache.append(cache)
         return self._normalize(states), new_cache
 
     def _output_shape(self, inputs_shape):

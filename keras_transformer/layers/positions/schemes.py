@@ -34,8 +34,7 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
     Returns:
         A new layer named "positions", not built, or None. `AttentionPositions`
         act inside attention; any other layer is called on the inputs, as
-        `layer(inputs)`, and in cached decoding as `layer(inputs, start_index)`; see
-        `LearnedPositionalEncoding`.
+        `layer(inputs)`, and in cached decoding as `layer(inputs, start_index)`.
 
     Raises:
         ValueError: If there is no scheme of that name.
@@ -55,11 +54,7 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
 
 
 def attention_positions(positions, dtype=None):
-    """As `position_layer`, for schemes that act inside attention only.
-
-    Raises:
-        ValueError: If the scheme is another.
-    """
+    """As `position_layer`; `ValueError` unless the scheme acts inside attention."""
     layer = position_layer(positions, dtype)
     if acts_on_inputs(layer):
         raise ValueError(
@@ -81,16 +76,10 @@ def merge_positions(layer, states):
 
 
 def merge_positions_at(layer, states, index):
-    """Calls a position layer, if any, on one step of several hypotheses.
+    """Calls a position layer, if any, on states `(batch, num_hypotheses, hidden_dim)`.
 
-    Args:
-        layer: A layer that acts on inputs, or None.
-        states: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-        index: Position of the step, a scalar integer tensor, or one position for
-            each sentence, of shape `(batch,)`.
-
-    Returns:
-        The layer's outputs, of shape `(batch, num_hypotheses, output_dim)`.
+    `index` is the position of this step, a scalar integer tensor, or one position for
+    each sentence, of shape `(batch,)`.
     """
     if layer is None:
         return states
