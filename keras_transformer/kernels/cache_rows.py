@@ -13,13 +13,9 @@ def write_rows(states, index, new):
         states: Tensor of shape `(batch, heads, length, width)`.
         index: Position, an integer tensor.
         new: Tensor of shape `(batch, heads, ...)` with `width` elements a head.
-
-    Returns:
-        A tensor of the shape of `states`.
     """
     batch, heads, length, width = ops.shape(states)
     rows = ops.arange(batch * heads)[:, None] * length + index
-    table = ops.scatter_update(
-        ops.reshape(states, (-1, width)), rows, ops.reshape(new, (-1, width))
-    )
+    table, new_rows = (ops.reshape(x, (-1, width)) for x in (states, new))
+    table = ops.scatter_update(table, rows, new_rows)
     return ops.reshape(table, (batch, heads, length, width))

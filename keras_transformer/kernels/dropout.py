@@ -39,12 +39,10 @@ class Dropout(keras.layers.Dropout):
         return ops.where(keep, inputs * scale, ops.cast(0, inputs.dtype))
 
     def _random_bytes(self, inputs):
-        size = ops.size(inputs)
+        size, seed = ops.size(inputs), self.seed_generator
         # `ops.view` needs a last axis of known size, here 1.
         shape = ((size + 3) // 4, 1)
-        words = keras.random.randint(
-            shape, -(2**31), 2**31 - 1, "int32", seed=self.seed_generator
-        )
+        words = keras.random.randint(shape, -(2**31), 2**31 - 1, "int32", seed=seed)
         bytes_ = ops.reshape(ops.view(words, "uint8"), (-1,))
         return ops.reshape(bytes_[:size], ops.shape(inputs))
 

@@ -30,16 +30,10 @@ def masked_softmax(scores, mask=None):
 
 
 def attention_weights(products, mask=None, bias=None):
-    """Computes `softmax(products + bias)`, the attention weights.
+    """Computes `masked_softmax(products + bias)`, the attention weights.
 
-    Args:
-        products: Float tensor of shape `(..., query, key)`.
-        mask: As in `masked_softmax`.
-        bias: Float tensor that broadcasts to the shape of `products`. It is added
-            in float32: in half precision a large bias would round the products away.
-
-    Returns:
-        A tensor of the shape and dtype of `products`.
+    The bias is added in float32: in half precision a large one would round the products
+    away.
     """
     dtype = products.dtype
     if bias is not None:

@@ -69,7 +69,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         return super().call(inputs) * math.sqrt(self.hidden_dim)
 
     def logits_function(self):
-        """Returns `call` with `reverse=True`, made for a few states at a time."""
+        """Returns a call with `reverse=True` as a function, fast for few states."""
         if self.quantization_mode:
             return lambda states: self(states, reverse=True)
         logits = transposed_once(ops.cast(self.embeddings, self.compute_dtype))

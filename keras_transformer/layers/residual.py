@@ -62,9 +62,8 @@ class Residual(keras.layers.Layer):
         self._norm = LayerNormalization(self.epsilon, name="norm", dtype=dtype)
         self._norm.build(input_shape)
         self._dropout = Dropout(self.dropout, dtype=dtype)
-        self._sum = keras.layers.Add(
-            dtype=dtype
-        )  # unlike `+`, it passes on Keras masks
+        # Unlike `+`, the layer passes on Keras masks.
+        self._sum = keras.layers.Add(dtype=dtype)
         self._sum.build([input_shape, input_shape])
 
     def prepare(self, inputs):

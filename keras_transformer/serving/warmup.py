@@ -1,7 +1,4 @@
-"""Warm-up requests, which TensorFlow Serving runs before it accepts others.
-
-The first request of each signature takes long, so each signature gets one.
-"""
+"""Warm-up requests, which TensorFlow Serving runs before it accepts others."""
 
 import os
 
@@ -14,7 +11,7 @@ from keras_transformer.text.encoding import encode_head
 def write_warmup_requests(
     path: str | os.PathLike, source_tokenizer: SubwordTokenizer
 ) -> None:
-    """Writes a request for each signature of a `ServedTranslator`."""
+    """Writes a request for each signature, since the first one takes long."""
     text = tf.constant(["1"])
     source_ids, _ = encode_head(text, source_tokenizer, max_length=2)
     requests = {
