@@ -36,13 +36,9 @@ def attend(queries, keys, values, masks, bias_of=None):
             tensor that broadcasts to `(batch, heads, rows, key_length)`, or None. It
             must not depend on weights that are trained.
 
-    Returns:
-        The outputs, of shape `(batch, heads, query_length, value_dim)`.
-
     Reference:
-        [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682), section 3;
-        the gradient: [Dao et al., 2022](https://arxiv.org/abs/2205.14135),
-        appendix B.2
+        [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682), section 3; gradient:
+        [Dao et al., 2022](https://arxiv.org/abs/2205.14135), appendix B.2
     """
     num_queries, num_keys = ops.shape(queries)[2], ops.shape(keys)[2]
 
@@ -86,10 +82,8 @@ def _attend_fused(queries, keys, values, masks, bias):
             masked = ops.where(mask, 0.0, -math.inf)
             bias, mask = masked if bias is None else bias + masked, None
     # (batch, heads, length, dim) -> (batch, length, heads, dim)
-    queries, keys, values = (
-        ops.transpose(x, (0, 2, 1, 3)) for x in (queries, keys, values)
-    )
-    outputs = ops.dot_product_attention(queries, keys, values, bias=bias, mask=mask)
+    inputs = (ops.transpose(x, (0, 2, 1, 3)) for x in (queries, keys, values))
+    outputs = ops.dot_product_attention(*inputs, bias=bias, mask=mask)
     outputs = ops.transpose(outputs, (0, 2, 1, 3))
     return outputs if has_keys is None else ops.where(has_keys, outputs, 0)
 

@@ -8,15 +8,12 @@ def masked_softmax(scores, mask=None):
 
     A row in which everything is masked becomes zeros, where a softmax over large
     negative numbers would spread evenly over what is masked. Exponentials are
-    computed in float32 whatever the dtype of `scores`.
+    computed in float32; the result has the dtype of `scores`.
 
     Args:
         scores: Float tensor of shape `(..., query, key)`.
         mask: Boolean tensor that broadcasts to the shape of `scores`, True
             where the query may attend to the key.
-
-    Returns:
-        A tensor of the shape and dtype of `scores`.
     """
     dtype = scores.dtype
     scores = ops.cast(scores, "float32")

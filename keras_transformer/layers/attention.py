@@ -5,14 +5,7 @@ import math
 from keras import ops
 
 from keras_transformer.kernels.dense import query_key_products
-from keras_transformer.kernels.softmax import attention_weights, masked_softmax
-
-__all__ = [
-    "attend_by_products",
-    "masked_softmax",
-    "scaled_dot_product_attention",
-    "scaled_products",
-]
+from keras_transformer.kernels.softmax import attention_weights
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, bias=None):

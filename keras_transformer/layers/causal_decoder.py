@@ -34,16 +34,8 @@ class _CausalByDefault:
 class CausalBlock(_CausalByDefault, EncoderBlock):
     """An encoder block with causal self-attention and cached decoding.
 
-    Args:
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward network.
-        **kwargs: The other arguments of `EncoderBlock`.
-
-    Call arguments:
-        As in `EncoderBlock`, but `use_causal_mask` is True unless given.
-
-    Returns:
-        As in `EncoderBlock`.
+    The arguments, inputs and outputs are those of `EncoderBlock`, but `use_causal_mask`
+    is True unless given.
 
     Example:
         >>> block = CausalBlock(num_heads=2, intermediate_dim=32)
@@ -65,8 +57,7 @@ class CausalBlock(_CausalByDefault, EncoderBlock):
 
         Returns:
             The outputs, of the shape of `inputs`; the memory, which holds the keys
-            and values of the prompts, `(batch, num_heads, prompt_length, dim)`; and
-            an empty cache, as in `DecoderBlock.start`.
+            and values of the prompts; and an empty cache.
         """
         length = ops.shape(inputs)[1]
         masks = AttentionMasks(key_mask=mask, use_causal_mask=True)
@@ -126,17 +117,8 @@ class CausalDecoder(_CausalByDefault, Encoder):
     The body of a decoder-only language model: there is no memory, only the text
     before each position.
 
-    Args:
-        num_layers: Number of blocks.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        **kwargs: The other arguments of `Encoder`.
-
-    Call arguments:
-        As in `CausalBlock`.
-
-    Returns:
-        As in `Encoder`.
+    The arguments, inputs and outputs are those of `Encoder`, but `use_causal_mask` is
+    True unless given.
 
     Example:
         >>> decoder = CausalDecoder(num_layers=2, num_heads=2, intermediate_dim=32)

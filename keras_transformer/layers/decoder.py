@@ -18,11 +18,7 @@ from keras_transformer.layers.stack import TransformerStack
 class DecoderBlock(TransformerBlock):
     """Causal self-attention, cross-attention and the feed-forward network.
 
-    Args:
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward network.
-        **kwargs: The other arguments of `EncoderBlock`; `positions` are those of
-            the self-attention.
+    The arguments are those of `EncoderBlock`; `positions` are those of self-attention.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, target_length, hidden_dim)`.
@@ -40,17 +36,11 @@ class DecoderBlock(TransformerBlock):
         self-attention, `(batch, num_heads, target_length, target_length)`, and
         of cross-attention, `(batch, num_heads, target_length, source_length)`.
 
-    Raises:
-        ValueError: If `num_heads` does not divide `hidden_dim`.
-
     Example:
         >>> block = DecoderBlock(num_heads=2, intermediate_dim=32)
         >>> memory = keras.random.normal((2, 7, 16))
         >>> block(keras.random.normal((2, 5, 16)), memory).shape
         TensorShape([2, 5, 16])
-
-    Reference:
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
     def build(self, inputs_shape, memory_shape):
@@ -104,9 +94,8 @@ class DecoderBlock(TransformerBlock):
             max_length: Number of target positions that the cache can hold.
 
         Returns:
-            The projected memory (keys and values of the cross-attention) and
-            an empty cache (keys and values of the self-attention, each of
-            shape `(batch, num_heads, max_length, num_hypotheses * dim)`).
+            The projected memory (keys and values of the cross-attention) and an
+            empty cache (keys and values of the self-attention).
         """
         keys, values = self._cross_attention.project(memory)
         cache = empty_cache(keys, num_hypotheses, max_length)
@@ -133,9 +122,8 @@ class DecoderBlock(TransformerBlock):
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
-        mask = ops.reshape(
-            visible, (batch, 1, num_hypotheses, max_length * num_hypotheses)
-        )
+        shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
+        mask = ops.reshape(visible, shape)
         queries = self._self_attention_residual.prepare(inputs)
         new = self._self_attention.project(queries, positions=index)
         cache = write_step(cache, index, *new)
@@ -159,21 +147,8 @@ class DecoderBlock(TransformerBlock):
 class Decoder(TransformerStack):
     """A stack of decoder blocks; pre-norm stacks end with a normalisation.
 
-    Args:
-        num_layers: Number of blocks.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        **kwargs: The other arguments of `Encoder`.
-
-    Call arguments:
-        As in `DecoderBlock`.
-
-    Returns:
-        As in `DecoderBlock`, the scores with the layers as a new first axis.
-
-    Raises:
-        ValueError: If `num_layers` is not positive, or `num_heads` does not
-            divide `hidden_dim`.
+    The arguments are those of `Encoder`; inputs and outputs are those of
+    `DecoderBlock`, the scores with the layers as a new first axis.
 
     Example:
         >>> decoder = Decoder(num_layers=2, num_heads=2, intermediate_dim=32)

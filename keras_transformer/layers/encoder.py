@@ -45,9 +45,6 @@ class EncoderBlock(TransformerBlock):
         >>> block = EncoderBlock(num_heads=2, intermediate_dim=32)
         >>> block(keras.random.normal((2, 5, 16))).shape
         TensorShape([2, 5, 16])
-
-    Reference:
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
     def build(self, input_shape):
@@ -101,8 +98,7 @@ class Encoder(TransformerStack):
         As in `EncoderBlock`, the scores with the layers as a new first axis.
 
     Raises:
-        ValueError: If `num_layers` is not positive, or `num_heads` does not
-            divide `hidden_dim`.
+        ValueError: If `num_layers` is not positive; see `EncoderBlock`.
 
     Example:
         >>> encoder = Encoder(num_layers=2, num_heads=2, intermediate_dim=32)

@@ -1,5 +1,6 @@
 """Masks: which positions may be attended to. True means that they may."""
 
+import functools
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -48,12 +49,8 @@ def causal_mask(length):
 
 def combine_masks(*masks):
     """True where every given mask is True; None if none is given."""
-    combined = None
-    for mask in masks:
-        if mask is not None:
-            mask = ops.cast(mask, "bool")
-            combined = mask if combined is None else ops.logical_and(combined, mask)
-    return combined
+    given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
+    return functools.reduce(ops.logical_and, given) if given else None
 
 
 def zero_masked(states, mask):

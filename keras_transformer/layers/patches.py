@@ -68,11 +68,8 @@ class PatchEmbedding(keras.layers.Layer):
         return (batch, patches, self.hidden_dim)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "patch_size": self.patch_size,
-            "hidden_dim": self.hidden_dim,
-        }
+        sizes = {"patch_size": self.patch_size, "hidden_dim": self.hidden_dim}
+        return {**super().get_config(), **sizes}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

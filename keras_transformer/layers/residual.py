@@ -31,8 +31,7 @@ class Residual(keras.layers.Layer):
         training: Whether to apply dropout.
 
     Returns:
-        A tensor of the same shape as `inputs`. If the sub-layer returns a
-        tuple: that tuple, its first element replaced by this tensor.
+        What `sublayer` returns, with a residual connection around the tensor.
 
     Example:
         >>> layer = Residual(dropout=0.1)

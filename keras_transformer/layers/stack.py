@@ -31,23 +31,22 @@ class TransformerStack(TransformerBlock):
         self._merges_positions = acts_on_inputs(self.positions)
 
     def _build_stack(self, block_class, inputs_shape, *other_shapes):
-        settings = self._block_settings()
+        settings, dtype = self._block_settings(), self.dtype_policy
         if self._merges_positions:
             settings["positions"] = None
             self.positions.build(inputs_shape)
             inputs_shape = self.positions.compute_output_shape(inputs_shape)
-            self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
+            self._dropout = Dropout(self.dropout, dtype=dtype)
         self.blocks = [
-            block_class(**settings, name=f"block_{i}", dtype=self.dtype_policy)
+            block_class(**settings, name=f"block_{i}", dtype=dtype)
             for i in range(self.num_layers)
         ]
         for block in self.blocks:
             block.build(inputs_shape, *other_shapes)
         self._norm = None
         if self.normalize_first:  # the last block leaves its sum unnormalised
-            self._norm = LayerNormalization(
-                self.epsilon, name="final_norm", dtype=self.dtype_policy
-            )
+            name = "final_norm"
+            self._norm = LayerNormalization(self.epsilon, name=name, dtype=dtype)
             self._norm.build(inputs_shape)
 
     def _call_blocks(self, inputs, *memory, return_attention_scores, **settings):

@@ -53,11 +53,8 @@ class _PositionalEncoding(keras.layers.Layer):
         return (*input_shape[:-1], input_shape[-1] + (self.encoding_dim or 0))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "merge": self.merge,
-            "encoding_dim": self.encoding_dim,
-        }
+        settings = {"merge": self.merge, "encoding_dim": self.encoding_dim}
+        return {**super().get_config(), **settings}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -139,9 +139,7 @@ class LinearPositionBias(AttentionPositions):
         self._slopes = head_slopes(input_shape[1])
 
     def call(self, inputs, start_index=0):
-        queries, keys = (
-            ops.arange(length, dtype="int32") for length in ops.shape(inputs)[2:]
-        )
+        queries, keys = (ops.arange(x, dtype="int32") for x in ops.shape(inputs)[2:])
         bias = self.bias(queries + ops.cast(start_index, "int32"), keys)
         return ops.cast(ops.cast(inputs, "float32") + bias, inputs.dtype)
 
