@@ -11,9 +11,9 @@ class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout` with a quarter of the random numbers.
 
     On a CPU, dropout spends its time on random numbers. Here a random 32-bit integer
-    decides on four elements, one byte for each. So `rate` is rounded to a multiple of
-    1/256, and to no less than 1/256 if it is above zero. Kept elements are scaled by
-    the rounded rate, so that the expectation of every element is unchanged.
+    decides on four elements. So `rate` is rounded to a multiple of 1/256, at least
+    1/256 if above zero. Kept elements are scaled by the rounded rate, so that the
+    expectation of every element is unchanged.
 
     Example:
         >>> layer = Dropout(0.25, seed=7)

@@ -28,10 +28,9 @@ def tied_logits(states, table):
 
 
 def transposed_once(table):
-    """Returns a function that computes `states table^T` fast for few states.
+    """Returns a function that computes `states table^T`, with the table copied once.
 
-    A product of few rows with a transposed table is slow, so the transposed table is
-    written once.
+    A product of few rows with a transposed table would be slow.
     """
     size, dim = table.shape
     transposed = ops.transpose(table)

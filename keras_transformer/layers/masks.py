@@ -64,8 +64,8 @@ def zero_masked(states, mask):
 class AttentionMasks(NamedTuple):
     """The masks of one call of attention with heads.
 
-    They are combined only for the queries at hand, so that long inputs never need a
-    mask of all pairs of a query and a key.
+    They are combined only for the queries at hand: long inputs never need a mask of
+    all pairs of a query and a key.
 
     Attributes:
         query_mask: Boolean tensor of shape `(batch, query_length)`, or None.

@@ -114,9 +114,8 @@ class MultiHeadAttention(keras.layers.Layer):
             check_shape(name, shape, "batch", "length", "hidden_dim")
 
         def projection(name, units, input_shape):
-            layer = keras.layers.Dense(
-                units, use_bias=self.use_bias, name=name, dtype=self.dtype_policy
-            )
+            settings = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+            layer = keras.layers.Dense(units, name=name, **settings)
             layer.build(input_shape)
             return layer
 

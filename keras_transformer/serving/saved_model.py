@@ -40,8 +40,7 @@ def export_translator(
         )
     check_serves_any_text(search)
     served = ServedTranslator(translator, search, max_length, jit_compile)
-    # A server that watches the parent ignores the unfinished folder, whose name is not
-    # a number.
+    # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
         tf.saved_model.save(served, unfinished, signatures=served.signatures())
         extra = unfinished / "assets.extra"
@@ -79,8 +78,8 @@ class ServedTranslator(tf.Module):
         self._translator = translator
         self._search = search
         self._jit_compile = jit_compile
-        self._policy = batching.BatchingPolicy(translator.max_source_length, max_length)
         longest = translator.max_source_length
+        self._policy = batching.BatchingPolicy(longest, max_length)
         self._max_target_length = self._policy.target_length(longest)
         # Traced once, for the three signatures that call it.
         ids = tf.TensorSpec([None, None], tf.int32)
@@ -127,10 +126,9 @@ class ServedTranslator(tf.Module):
         return {"translations": translations, "scores": found.scores}
 
     def translate_ids(self, source_ids):
-        """Translates subwords and end symbols `(batch, length)`, padded.
+        """Translates padded subwords and end symbols `(batch, length)`.
 
-        Rows that are too long are cut, as texts are. Ids outside the vocabulary count
-        as unknown subwords.
+        Long rows are cut, as texts are. Ids outside the vocabulary count as unknown.
         """
         tokenizer, limit = self.source_tokenizer, self._translator.max_source_length
         is_id = (source_ids >= 0) & (source_ids < tokenizer.vocabulary_size)

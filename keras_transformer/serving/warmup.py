@@ -26,10 +26,9 @@ def write_warmup_requests(
 
 
 def _prediction_log(signature, inputs) -> bytes:
-    """Serializes a `PredictionLog` of TensorFlow Serving.
+    """Serializes a `PredictionLog`, without TensorFlow Serving's Python package.
 
-    These few lines avoid a dependency on its Python package. The field numbers are
-    those of `prediction_log.proto`, `predict.proto` and `model.proto`.
+    The field numbers are from `prediction_log.proto`, `predict.proto`, `model.proto`.
     """
     request = _field(1, _field(3, signature.encode()))
     for name, value in inputs.items():

@@ -80,10 +80,7 @@ def pad(source_ids, length: int):
 
 
 def fill_up(source_ids, num_rows):
-    """Repeats the rows until there are `num_rows`.
-
-    A copy ends when its original does, so no search takes more steps because of it.
-    """
+    """Repeats the rows until there are `num_rows`; no search takes longer for it."""
     return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
 
 

@@ -31,10 +31,7 @@ class _PositionalEncoding(keras.layers.Layer):
         self.supports_masking = True
 
     def encoding(self, length, start_index=0):
-        """Float32 table of shape `(length, dim)`.
-
-        If each sequence has its own `start_index`: `(batch, length, dim)`.
-        """
+        """Float32 table `(length, dim)`; with a batch axis if `start_index` has one."""
         raise NotImplementedError
 
     def call(self, inputs, start_index=0):
@@ -135,8 +132,8 @@ class LearnedPositionalEncoding(_PositionalEncoding):
     """Learns one vector for each position up to `max_length`.
 
     Longer inputs raise an error if their length is known when the layer is called.
-    In a compiled graph with unknown lengths, positions beyond `max_length` are
-    encoded as NaN, so that outputs and loss become NaN as well.
+    In a graph of unknown lengths, positions beyond `max_length` are encoded as NaN,
+    and outputs and loss become NaN.
 
     Args:
         max_length: Number of positions.

@@ -15,12 +15,6 @@ from keras_transformer.layers.positions.relative import (
     RotaryEmbedding,
 )
 
-_SCHEMES = {
-    "sinusoidal": SinusoidalPositionalEncoding,
-    "rotary": RotaryEmbedding,
-    "linear_bias": LinearPositionBias,
-}
-
 
 def position_layer(positions, dtype=None, max_length: int | None = None):
     """Creates the layer of a position scheme.
@@ -41,7 +35,11 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
     """
     if not isinstance(positions, str):
         return copy_layer(positions, "positions", dtype)
-    schemes = dict(_SCHEMES)
+    schemes = {
+        "sinusoidal": SinusoidalPositionalEncoding,
+        "rotary": RotaryEmbedding,
+        "linear_bias": LinearPositionBias,
+    }
     if max_length is not None:
         schemes["learned"] = functools.partial(LearnedPositionalEncoding, max_length)
     if positions not in schemes:
