@@ -1,9 +1,7 @@
 """Attention without materialised scores: fused kernels, and blocks of queries.
 
-The plain form is `layers.scaled_dot_product_attention`. Its scores hold a number for
-every pair of a query and a key: for long inputs more than all the rest of a model.
-If scores are not requested, they are never materialised as a whole. Queries are read
-block by block, and the gradient computes the scores of each block again.
+The plain form is `layers.scaled_dot_product_attention`. Its scores, one for every pair
+of a query and a key, take more memory for long inputs than all the rest of a model.
 """
 
 import math
@@ -24,8 +22,8 @@ def attend(queries, keys, values, masks, bias_of=None):
 
     Up to `MAX_UNBLOCKED_LENGTH ** 2` pairs of a query and a key are computed at
     once, by Keras's fused kernel where it gives the same numbers. More pairs are
-    computed by blocks of queries: memory grows with the length rather than with its
-    square, in the gradient too.
+    computed by blocks of queries, and again in the gradient: memory grows with the
+    length rather than with its square.
 
     Args:
         queries: Float tensor of shape `(batch, heads, query_length, key_dim)`.
@@ -33,19 +31,14 @@ def attend(queries, keys, values, masks, bias_of=None):
         values: Float tensor of shape `(batch, heads, key_length, value_dim)`.
         masks: `layers.masks.AttentionMasks`. A query that may attend to nothing
             gets zeros; keys and values that are masked may hold anything.
-        bias_of: Function of the positions of queries, an integer tensor of
-            shape `(rows,)`, and of keys, `(key_length,)`. Returns what is added
-            to the scaled products, a float tensor that broadcasts to
-            `(batch, heads, rows, key_length)`, or None. It must not depend on
-            weights that are trained.
-
-    Returns:
-        The outputs, of shape `(batch, heads, query_length, value_dim)`.
+        bias_of: Function of the positions of queries, `(rows,)`, and of keys,
+            `(key_length,)`. Returns what is added to the scaled products, a float
+            tensor that broadcasts to `(batch, heads, rows, key_length)`, or None. It
+            must not depend on weights that are trained.
 
     Reference:
-        [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682), section 3;
-        the gradient: [Dao et al., 2022](https://arxiv.org/abs/2205.14135),
-        appendix B.2
+        [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682), section 3; gradient:
+        [Dao et al., 2022](https://arxiv.org/abs/2205.14135), appendix B.2
     """
     num_queries, num_keys = ops.shape(queries)[2], ops.shape(keys)[2]
 
@@ -56,9 +49,8 @@ def attend(queries, keys, values, masks, bias_of=None):
         return bias_of(rows, ops.arange(num_keys))
 
     # Divided before they are multiplied: TensorFlow's shapes are 32-bit integers.
-    is_long = (num_queries / MAX_UNBLOCKED_LENGTH) * (
-        num_keys / MAX_UNBLOCKED_LENGTH
-    ) > 1
+    limit = MAX_UNBLOCKED_LENGTH
+    is_long = (num_queries / limit) * (num_keys / limit) > 1
     if target.is_jax() and not isinstance(is_long, bool):
         is_long = False  # Keras only asks for the output's shape, by symbolic lengths.
     if is_long is False:
@@ -90,10 +82,8 @@ def _attend_fused(queries, keys, values, masks, bias):
             masked = ops.where(mask, 0.0, -math.inf)
             bias, mask = masked if bias is None else bias + masked, None
     # (batch, heads, length, dim) -> (batch, length, heads, dim)
-    queries, keys, values = (
-        ops.transpose(x, (0, 2, 1, 3)) for x in (queries, keys, values)
-    )
-    outputs = ops.dot_product_attention(queries, keys, values, bias=bias, mask=mask)
+    inputs = (ops.transpose(x, (0, 2, 1, 3)) for x in (queries, keys, values))
+    outputs = ops.dot_product_attention(*inputs, bias=bias, mask=mask)
     outputs = ops.transpose(outputs, (0, 2, 1, 3))
     return outputs if has_keys is None else ops.where(has_keys, outputs, 0)
 
@@ -152,32 +142,21 @@ def _attend(queries, keys, values, masks, bias_of, is_long):
 
                 def add_block(i, so_far):
                     scaled = _block(padded, i) * scale
-                    of_queries, of_keys, of_values = _gradients(
-                        scaled,
-                        keys,
-                        values,
-                        block_weights(scaled, i),
-                        _block(padded_upstream, i),
+                    of_outputs = _block(padded_upstream, i)
+                    of_queries, *others = _gradients(
+                        scaled, keys, values, block_weights(scaled, i), of_outputs
                     )
-                    return (
-                        _append(so_far[0], of_queries * scale),
-                        so_far[1] + ops.cast(of_keys, "float32"),
-                        so_far[2] + ops.cast(of_values, "float32"),
-                    )
+                    sums = [
+                        total + ops.cast(x, "float32")
+                        for total, x in zip(so_far[1:], others, strict=True)
+                    ]
+                    return (_append(so_far[0], of_queries * scale), *sums)
 
-                start = (
-                    ops.zeros_like(padded),
-                    ops.zeros_like(keys, "float32"),
-                    ops.zeros_like(values, "float32"),
-                )
-                of_queries, of_keys, of_values = ops.fori_loop(
-                    0, num_blocks, add_block, start
-                )
-                return (
-                    of_queries[:, :, :num_queries],
-                    ops.cast(of_keys, keys.dtype),
-                    ops.cast(of_values, values.dtype),
-                )
+                sums = [ops.zeros_like(x, "float32") for x in (keys, values)]
+                start = (ops.zeros_like(padded), *sums)
+                of_queries, *sums = ops.fori_loop(0, num_blocks, add_block, start)
+                of_keys, of_values = (ops.cast(x, values.dtype) for x in sums)
+                return of_queries[:, :, :num_queries], of_keys, of_values
 
             def gradients_at_once():
                 of_queries, *others = _gradients(

@@ -1,9 +1,7 @@
 """Single-row matrix products under XLA on CPU.
 
-Such a product takes as long as reading its matrix once, and XLA does that with one
-thread, or copies the matrix first. These functions give XLA the same product in a
-form that it reads with all cores. Plain forms: `layer(states)`, and
-`matmul(query, transpose(key))`.
+Such a product takes as long as reading its matrix once, which XLA does with one thread,
+or after copying it. Plain forms: `layer(states)`, and `matmul(query, transpose(key))`.
 """
 
 from keras import ops
@@ -18,15 +16,11 @@ def dense(layer, states):
 
     XLA computes a product of one row on one core, but spreads a batch of matrices
     over all of them. So the kernel is cut into a batch of slices, whose products
-    are summed.
+    are summed. A batch size that is unknown in the trace is known when XLA compiles.
 
     Args:
         layer: A `keras.layers.Dense`.
-        states: Float tensor of shape `(batch, length, width)`. A batch size that is
-            unknown in the trace is known when XLA compiles.
-
-    Returns:
-        The layer's outputs, of shape `(batch, length, units)`.
+        states: Float tensor of shape `(batch, length, width)`.
     """
     rows, width = ops.shape(states)[0], states.shape[-1]
     if (
@@ -37,9 +31,8 @@ def dense(layer, states):
         or not target.xla_compiles_for_cpu()
     ):
         return layer(states)
-    slices = KERNEL_SLICES
-    if not isinstance(rows, int):
-        slices = ops.where(rows == 1, KERNEL_SLICES, 1)
+    is_known = isinstance(rows, int)
+    slices = KERNEL_SLICES if is_known else ops.where(rows == 1, KERNEL_SLICES, 1)
     dtype, slice_width = layer.compute_dtype, width // slices
     kernel = ops.cast(layer.kernel, dtype)
     kernel = ops.reshape(kernel, (slices, slice_width, layer.units))
@@ -56,13 +49,6 @@ def query_key_products(query, key):
 
     For a single query XLA would write a transposed copy of all keys. Transposing the
     query and the product instead costs nothing.
-
-    Args:
-        query: Float tensor of shape `(..., query_length, dim)`.
-        key: Float tensor of shape `(..., key_length, dim)`.
-
-    Returns:
-        The products, of shape `(..., query_length, key_length)`.
     """
     if query.shape[-2] == 1 and target.xla_compiles_for_cpu():
         return ops.swapaxes(ops.matmul(key, ops.swapaxes(query, -1, -2)), -1, -2)

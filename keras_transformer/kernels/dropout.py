@@ -11,9 +11,9 @@ class Dropout(keras.layers.Dropout):
     """`keras.layers.Dropout` with a quarter of the random numbers.
 
     On a CPU, dropout spends its time on random numbers. Here a random 32-bit integer
-    decides on four elements, one byte for each. So `rate` is rounded to a multiple of
-    1/256, and to no less than 1/256 if it is above zero. Kept elements are scaled by
-    the rounded rate, so that the expectation of every element is unchanged.
+    decides on four elements. So `rate` is rounded to a multiple of 1/256, at least
+    1/256 if above zero. Kept elements are scaled by the rounded rate, so that the
+    expectation of every element is unchanged.
 
     Example:
         >>> layer = Dropout(0.25, seed=7)
@@ -39,12 +39,10 @@ class Dropout(keras.layers.Dropout):
         return ops.where(keep, inputs * scale, ops.cast(0, inputs.dtype))
 
     def _random_bytes(self, inputs):
-        size = ops.size(inputs)
+        size, seed = ops.size(inputs), self.seed_generator
         # `ops.view` needs a last axis of known size, here 1.
         shape = ((size + 3) // 4, 1)
-        words = keras.random.randint(
-            shape, -(2**31), 2**31 - 1, "int32", seed=self.seed_generator
-        )
+        words = keras.random.randint(shape, -(2**31), 2**31 - 1, "int32", seed=seed)
         bytes_ = ops.reshape(ops.view(words, "uint8"), (-1,))
         return ops.reshape(bytes_[:size], ops.shape(inputs))
 

@@ -35,30 +35,24 @@ def project_to_heads(num_heads: int, *projections):
         num_heads: Number of heads.
         *projections: Pairs of states, `(batch, length, width)`, and a
             `keras.layers.Dense`.
-
-    Returns:
-        A list of tensors of shape `(batch, num_heads, length, dim)`.
     """
     projected = []
     same_product = itertools.groupby(projections, lambda x: (id(x[0]), x[1].units))
     for _, pairs in same_product:
-        pairs = list(pairs)
-        states, layers = pairs[0][0], [layer for _, layer in pairs]
+        (states, *_), layers = zip(*pairs, strict=True)
         projected += _project(num_heads, states, layers)
     return projected
 
 
 def _project(num_heads, states, layers):
-    # In a decoding step, joining the kernels costs more than it saves.
-    is_step = states.shape[1] == 1
+    is_step = states.shape[1] == 1  # joining the kernels costs more than it saves
     is_quantized = any(layer.quantization_mode for layer in layers)
     if len(layers) == 1 or is_step or is_quantized:
         return [split_heads(dense(layer, states), num_heads) for layer in layers]
     dtype = layers[0].compute_dtype
     batch, length, width = ops.shape(states)
     kernel = ops.concatenate([ops.cast(x.kernel, dtype) for x in layers], axis=-1)
-    rows = ops.reshape(ops.cast(states, dtype), (-1, width))
-    outputs = ops.matmul(rows, kernel)
+    outputs = ops.matmul(ops.reshape(ops.cast(states, dtype), (-1, width)), kernel)
     if layers[0].use_bias:
         bias = ops.concatenate([ops.cast(x.bias, dtype) for x in layers], axis=0)
         # The gradient of TensorFlow's `add` is faster than that of its `+`.

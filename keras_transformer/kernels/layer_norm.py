@@ -8,9 +8,8 @@ from keras import ops
 class LayerNormalization(keras.layers.LayerNormalization):
     """`keras.layers.LayerNormalization` over the last axis, in fewer passes.
 
-    The numbers are the same. The gradient is written out: it reads and writes
-    arrays of the size of the states less often than the gradient that a backend
-    derives.
+    The numbers are the same. The gradient is written out: it reads and writes arrays
+    of the size of the states less often than one that a backend derives.
 
     Reference:
         [Ba et al., 2016](https://arxiv.org/abs/1607.06450)
@@ -20,13 +19,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
         super().__init__(epsilon=epsilon, **kwargs)
 
     def call(self, inputs):
-        outputs = normalize(
-            ops.cast(inputs, "float32"),
-            ops.cast(self.gamma, "float32"),
-            ops.cast(self.beta, "float32"),
-            self.epsilon,
-        )
-        return ops.cast(outputs, self.compute_dtype)
+        tensors = [ops.cast(x, "float32") for x in (inputs, self.gamma, self.beta)]
+        return ops.cast(normalize(*tensors, self.epsilon), self.compute_dtype)
 
     def get_config(self):
         base = keras.layers.Layer.get_config(self)

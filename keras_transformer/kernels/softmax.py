@@ -8,15 +8,12 @@ def masked_softmax(scores, mask=None):
 
     A row in which everything is masked becomes zeros, where a softmax over large
     negative numbers would spread evenly over what is masked. Exponentials are
-    computed in float32 whatever the dtype of `scores`.
+    computed in float32; the result has the dtype of `scores`.
 
     Args:
         scores: Float tensor of shape `(..., query, key)`.
         mask: Boolean tensor that broadcasts to the shape of `scores`, True
             where the query may attend to the key.
-
-    Returns:
-        A tensor of the shape and dtype of `scores`.
     """
     dtype = scores.dtype
     scores = ops.cast(scores, "float32")
@@ -30,16 +27,10 @@ def masked_softmax(scores, mask=None):
 
 
 def attention_weights(products, mask=None, bias=None):
-    """Computes `softmax(products + bias)`, the attention weights.
+    """Computes `masked_softmax(products + bias)`, the attention weights.
 
-    Args:
-        products: Float tensor of shape `(..., query, key)`.
-        mask: As in `masked_softmax`.
-        bias: Float tensor that broadcasts to the shape of `products`. It is added
-            in float32: in half precision a large bias would round the products away.
-
-    Returns:
-        A tensor of the shape and dtype of `products`.
+    The bias is added in float32: in half precision a large one would round the products
+    away.
     """
     dtype = products.dtype
     if bias is not None:

@@ -30,8 +30,7 @@ def require_tensorflow(what: str) -> None:
 def xla_would_compile_for_cpu() -> bool:
     """Tells whether functions with `jit_compile=True` would be compiled for CPUs.
 
-    That is: by TensorFlow's XLA, on a machine without an accelerator. XLA compiles
-    differently on JAX, for which none of this was measured.
+    That is: by TensorFlow's XLA, without an accelerator; JAX was not measured.
     """
     return is_tensorflow() and keras.distribution.list_devices() == ["cpu:0"]
 

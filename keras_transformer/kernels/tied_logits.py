@@ -1,7 +1,4 @@
-"""Logits by the table of an embedding, without transposed copies of the table.
-
-The plain form is `matmul(states, transpose(table))`.
-"""
+"""Logits by an embedding: `matmul(states, transpose(table))`, without transposing."""
 
 from keras import ops
 
@@ -10,14 +7,7 @@ def tied_logits(states, table):
     """Computes `states table^T`, with a gradient that never transposes the table.
 
     The gradient of the table, as a backend derives it, would be computed transposed
-    and then copied, an array of the size of the table.
-
-    Args:
-        states: Float tensor of shape `(..., dim)`.
-        table: Float tensor of shape `(size, dim)`.
-
-    Returns:
-        A tensor of shape `(..., size)`.
+    and then copied. Shapes: `(..., dim)` times `(size, dim)` is `(..., size)`.
     """
     size, dim = table.shape
 
@@ -38,10 +28,9 @@ def tied_logits(states, table):
 
 
 def transposed_once(table):
-    """Returns a function that computes `states table^T` fast for few states.
+    """Returns a function that computes `states table^T`, with the table copied once.
 
-    A product of few rows with a transposed table is slow, so the transposed table is
-    written once.
+    A product of few rows with a transposed table would be slow.
     """
     size, dim = table.shape
     transposed = ops.transpose(table)

@@ -6,10 +6,8 @@ Reading order: `masks`, `positions`, `embeddings`, `attention`, `score_functions
 `keras_transformer.kernels`.
 """
 
-from keras_transformer.layers.attention import (
-    masked_softmax,
-    scaled_dot_product_attention,
-)
+from keras_transformer.kernels.softmax import masked_softmax
+from keras_transformer.layers.attention import scaled_dot_product_attention
 from keras_transformer.layers.causal_decoder import CausalBlock, CausalDecoder
 from keras_transformer.layers.decoder import Decoder, DecoderBlock
 from keras_transformer.layers.embeddings import TokenEmbedding

@@ -5,9 +5,7 @@ import math
 from keras import ops
 
 from keras_transformer.kernels.dense import query_key_products
-from keras_transformer.kernels.softmax import attention_weights, masked_softmax
-
-__all__ = ["attend_by_products", "masked_softmax", "scaled_dot_product_attention"]
+from keras_transformer.kernels.softmax import attention_weights
 
 
 def scaled_dot_product_attention(query, key, value, mask=None, bias=None):
@@ -36,23 +34,19 @@ def scaled_dot_product_attention(query, key, value, mask=None, bias=None):
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.1
     """
-    query = query * (1 / math.sqrt(query.shape[-1]))
-    return attend_by_products(query_key_products(query, key), value, mask, bias)
+    return attend_by_products(scaled_products(query, key), value, mask, bias)
+
+
+def scaled_products(query, key):
+    """Computes `query key^T / sqrt(key_dim)`."""
+    return query_key_products(query * (1 / math.sqrt(query.shape[-1])), key)
 
 
 def attend_by_products(products, value, mask=None, bias=None):
-    """Computes `softmax(products + bias) value`.
+    """Computes `softmax(products + bias) value`, the bias added in float32.
 
-    Args:
-        products: Float tensor of shape `(..., query_length, key_length)`: how
-            well each key matches each query.
-        value: Float tensor of shape `(..., key_length, value_dim)`.
-        mask: As in `scaled_dot_product_attention`.
-        bias: As in `scaled_dot_product_attention`; added in float32.
-
-    Returns:
-        The outputs, of shape `(..., query_length, value_dim)`, and the scores,
-        of the shape and dtype of `products`.
+    `products` are how well each key matches each query, of shape `(..., query_length,
+    key_length)`. The rest is as in `scaled_dot_product_attention`.
     """
     scores = attention_weights(products, mask, bias)
     return ops.matmul(scores, value), scores

@@ -13,10 +13,7 @@ from keras_transformer.layers.residual import Residual
 
 
 class TransformerBlock(keras.layers.Layer):
-    """Base class of encoder and decoder blocks, and of their stacks.
-
-    The arguments are those of `EncoderBlock`.
-    """
+    """Base class of blocks and stacks, with the arguments of `EncoderBlock`."""
 
     def __init__(
         self,
@@ -52,41 +49,39 @@ class TransformerBlock(keras.layers.Layer):
         }
 
     def _build_attention(self, name, *shapes, positions=None):
+        """An attention sub-layer and its residual connection."""
         hidden_dim = shapes[0][-1]
         check_heads_divide(self.num_heads, hidden_dim)
+        sizes = self.num_heads, hidden_dim // self.num_heads
         layer = MultiHeadAttention(
-            self.num_heads,
-            hidden_dim // self.num_heads,
-            positions=positions,
-            name=name,
-            dtype=self.dtype_policy,
+            *sizes, positions=positions, name=name, dtype=self.dtype_policy
         )
         layer.build(*shapes)
-        return layer
+        return layer, self._build_residual(name, shapes[0])
 
     def _build_feed_forward(self, shape):
-        layer = FeedForward(
-            self.intermediate_dim,
-            self.activation,
-            name="feed_forward",
-            dtype=self.dtype_policy,
+        settings = {"name": "feed_forward", "dtype": self.dtype_policy}
+        self._transform = FeedForward(
+            self.intermediate_dim, self.activation, **settings
         )
-        layer.build(shape)
-        return layer
+        self._transform.build(shape)
+        self._transform_residual = self._build_residual("feed_forward", shape)
 
     def _build_residual(self, name, shape):
-        layer = Residual(
-            self.dropout,
-            self.normalize_first,
-            self.epsilon,
-            name=name,
-            dtype=self.dtype_policy,
-        )
+        settings = {"name": f"{name}_residual", "dtype": self.dtype_policy}
+        layer = Residual(self.dropout, self.normalize_first, self.epsilon, **settings)
         layer.build(shape)
         return layer
 
+    def _attend(self, attention, residual, inputs, memory=None, **settings):
+        """Attention, to the inputs unless to a memory; the states and any scores."""
+        queries = residual.prepare(inputs)
+        attended = attention(queries, queries if memory is None else memory, **settings)
+        has_scores = settings["return_attention_scores"]
+        outputs, *scores = attended if has_scores else (attended,)
+        return residual.add(inputs, outputs, settings["training"]), *scores
+
     def _feed_forward(self, states, training=None):
-        """The feed-forward sub-layer with its residual connection."""
         residual = self._transform_residual
         return residual.add(states, self._transform(residual.prepare(states)), training)
 

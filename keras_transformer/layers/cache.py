@@ -1,10 +1,9 @@
 """The key/value cache of step-by-step decoding.
 
 A cache holds the keys and the values of one block, each of shape
-`(batch, num_heads, max_length, num_hypotheses * dim)`. Its size is fixed; a step
-writes one position. `decoding.cache` keeps track of which hypothesis wrote what.
-(With a separate axis for the hypotheses, XLA would give a cache of one hypothesis
-another layout, and copy it twice in every step.)
+`(batch, num_heads, max_length, num_hypotheses * dim)`; with a separate axis for the
+hypotheses, XLA would copy a cache of one hypothesis twice in every step. Its size is
+fixed; a step writes one position. `decoding.cache` tracks which hypothesis wrote what.
 """
 
 import keras
@@ -19,8 +18,7 @@ MIN_ENTRIES = 128
 def cache_lengths(max_length, num_hypotheses):
     """The lengths that a growing cache has one after the other, each twice the last.
 
-    A step reads the whole cache, full or not, so a cache starts short. Lengthening
-    it is one copy.
+    A step reads the whole cache, full or not, so a cache starts short.
     """
     length = 1
     while length * num_hypotheses < MIN_ENTRIES:
@@ -50,16 +48,9 @@ def lengthen_cache(cache, length):
 
 
 def write_step(cache, index, keys, values):
-    """Writes what every hypothesis adds at position `index`.
+    """Returns a cache with what every hypothesis adds at position `index`.
 
-    Args:
-        cache: A cache of keys and values.
-        index: Position, an integer tensor.
-        keys: Float tensor of shape `(batch, num_heads, num_hypotheses, dim)`.
-        values: Float tensor of the same shape.
-
-    Returns:
-        The new cache.
+    New `keys` and `values` have the shape `(batch, num_heads, num_hypotheses, dim)`.
     """
     return {
         "keys": write_rows(cache["keys"], index, keys),

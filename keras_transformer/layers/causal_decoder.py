@@ -14,32 +14,8 @@ from keras_transformer.layers.masks import AttentionMasks
 from keras_transformer.layers.positions import check_position_range
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class CausalBlock(EncoderBlock):
-    """An encoder block with causal self-attention and cached decoding.
-
-    Args:
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward network.
-        **kwargs: The other arguments of `EncoderBlock`.
-
-    Call arguments:
-        As in `EncoderBlock`, but `use_causal_mask` is True unless given.
-
-    Returns:
-        As in `EncoderBlock`.
-
-    Raises:
-        ValueError: If `num_heads` does not divide `hidden_dim`.
-
-    Example:
-        >>> block = CausalBlock(num_heads=2, intermediate_dim=32)
-        >>> block(keras.random.normal((2, 5, 16))).shape
-        TensorShape([2, 5, 16])
-
-    Reference:
-        [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3
-    """
+class _CausalByDefault:
+    """Changes the default of one call argument: `use_causal_mask=True`."""
 
     def call(
         self,
@@ -50,14 +26,25 @@ class CausalBlock(EncoderBlock):
         return_attention_scores=False,
         training=None,
     ):
-        return super().call(
-            inputs,
-            mask=mask,
-            attention_mask=attention_mask,
-            use_causal_mask=use_causal_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-        )
+        settings = use_causal_mask, return_attention_scores, training
+        return super().call(inputs, mask, attention_mask, *settings)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class CausalBlock(_CausalByDefault, EncoderBlock):
+    """An encoder block with causal self-attention and cached decoding.
+
+    The arguments, inputs and outputs are those of `EncoderBlock`, but `use_causal_mask`
+    is True unless given.
+
+    Example:
+        >>> block = CausalBlock(num_heads=2, intermediate_dim=32)
+        >>> block(keras.random.normal((2, 5, 16))).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3
+    """
 
     def start(self, inputs, mask, num_hypotheses, max_length):
         """Reads the prompts, once for all hypotheses that continue them.
@@ -70,8 +57,7 @@ class CausalBlock(EncoderBlock):
 
         Returns:
             The outputs, of the shape of `inputs`; the memory, which holds the keys
-            and values of the prompts, `(batch, num_heads, prompt_length, dim)`; and
-            an empty cache, as in `DecoderBlock.start`.
+            and values of the prompts; and an empty cache.
         """
         length = ops.shape(inputs)[1]
         masks = AttentionMasks(key_mask=mask, use_causal_mask=True)
@@ -92,30 +78,23 @@ class CausalBlock(EncoderBlock):
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
+        rows = (batch, 1, num_hypotheses)
         prompt_mask = ops.broadcast_to(
-            memory_mask[:, None, None, :],
-            (batch, 1, num_hypotheses, ops.shape(memory_mask)[1]),
+            memory_mask[:, None, None, :], (*rows, ops.shape(memory_mask)[1])
         )
-        cache_mask = ops.reshape(
-            visible, (batch, 1, num_hypotheses, max_length * num_hypotheses)
-        )
+        cache_mask = ops.reshape(visible, (*rows, max_length * num_hypotheses))
         mask = ops.concatenate([prompt_mask, cache_mask], axis=-1)
         query_positions, key_positions = self._positions_of_step(
             memory_mask, index, max_length, num_hypotheses
         )
         queries = self._self_attention_residual.prepare(inputs)
-        new_keys, new_values = self._self_attention.project(
-            queries, positions=query_positions
-        )
-        cache = write_step(cache, index, new_keys, new_values)
-        cached_keys, cached_values = cache_entries(cache, num_hypotheses)
+        new = self._self_attention.project(queries, positions=query_positions)
+        cache = write_step(cache, index, *new)
+        keys, values = cache_entries(cache, num_hypotheses)
+        keys = ops.concatenate([memory["keys"], keys], axis=2)
+        values = ops.concatenate([memory["values"], values], axis=2)
         outputs, _ = self._self_attention.attend(
-            queries,
-            ops.concatenate([memory["keys"], cached_keys], axis=2),
-            ops.concatenate([memory["values"], cached_values], axis=2),
-            mask,
-            query_positions=query_positions,
-            key_positions=key_positions,
+            queries, keys, values, mask, None, query_positions, key_positions
         )
         states = self._self_attention_residual.add(inputs, outputs)
         return self._feed_forward(states), cache
@@ -132,28 +111,14 @@ class CausalBlock(EncoderBlock):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class CausalDecoder(Encoder):
+class CausalDecoder(_CausalByDefault, Encoder):
     """A stack of causal blocks; pre-norm stacks end with a normalisation.
 
     The body of a decoder-only language model: there is no memory, only the text
     before each position.
 
-    Args:
-        num_layers: Number of blocks.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        **kwargs: The other arguments of `Encoder`.
-
-    Call arguments:
-        As in `CausalBlock`.
-
-    Returns:
-        The outputs, of the shape of `inputs`, and on request the scores, of
-        shape `(num_layers, batch, num_heads, length, length)`.
-
-    Raises:
-        ValueError: If `num_layers` is not positive, or `num_heads` does not
-            divide `hidden_dim`.
+    The arguments, inputs and outputs are those of `Encoder`, but `use_causal_mask` is
+    True unless given.
 
     Example:
         >>> decoder = CausalDecoder(num_layers=2, num_heads=2, intermediate_dim=32)
@@ -167,24 +132,6 @@ class CausalDecoder(Encoder):
     def build(self, input_shape):
         self._build_stack(CausalBlock, input_shape)
 
-    def call(
-        self,
-        inputs,
-        mask=None,
-        attention_mask=None,
-        use_causal_mask=True,
-        return_attention_scores=False,
-        training=None,
-    ):
-        return super().call(
-            inputs,
-            mask=mask,
-            attention_mask=attention_mask,
-            use_causal_mask=use_causal_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-        )
-
     def start(self, inputs, mask, num_hypotheses, max_length):
         """Reads the prompts; returns a list of memories and one of caches.
 
@@ -194,9 +141,8 @@ class CausalDecoder(Encoder):
             check_position_range(self.positions, inputs.shape[1] + max_length)
         states, memories, caches = self._merge_positions(inputs), [], []
         for block in self.blocks:
-            states, memory, cache = block.start(
-                states, mask, num_hypotheses, max_length
-            )
+            started = block.start(states, mask, num_hypotheses, max_length)
+            states, memory, cache = started
             memories.append(memory)
             caches.append(cache)
         return memories, caches
@@ -204,8 +150,7 @@ class CausalDecoder(Encoder):
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks; see `CausalBlock.step`."""
         position = prompt_lengths(memory_mask) + ops.cast(index, "int32")
-        states = self._merge_positions_at(inputs, position)
-        return self._step_blocks(states, memory, memory_mask, cache, index, visible)
+        return self._step(position, inputs, memory, memory_mask, cache, index, visible)
 
 
 def prompt_lengths(mask):

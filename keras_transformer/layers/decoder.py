@@ -18,12 +18,7 @@ from keras_transformer.layers.stack import TransformerStack
 class DecoderBlock(TransformerBlock):
     """Causal self-attention, cross-attention and the feed-forward network.
 
-    Args:
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward network.
-        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
-            `normalize_first`, `activation`, `epsilon`, `positions` (of the
-            self-attention), `name`, `dtype`.
+    The arguments are those of `EncoderBlock`; `positions` are those of self-attention.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, target_length, hidden_dim)`.
@@ -41,36 +36,21 @@ class DecoderBlock(TransformerBlock):
         self-attention, `(batch, num_heads, target_length, target_length)`, and
         of cross-attention, `(batch, num_heads, target_length, source_length)`.
 
-    Raises:
-        ValueError: If `num_heads` does not divide `hidden_dim`.
-
     Example:
         >>> block = DecoderBlock(num_heads=2, intermediate_dim=32)
         >>> memory = keras.random.normal((2, 7, 16))
         >>> block(keras.random.normal((2, 5, 16)), memory).shape
         TensorShape([2, 5, 16])
-
-    Reference:
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
     def build(self, inputs_shape, memory_shape):
-        self._self_attention = self._build_attention(
+        self._self_attention, self._self_attention_residual = self._build_attention(
             "self_attention", inputs_shape, inputs_shape, positions=self.positions
         )
-        self._self_attention_residual = self._build_residual(
-            "self_attention_residual", inputs_shape
-        )
-        self._cross_attention = self._build_attention(
+        self._cross_attention, self._cross_attention_residual = self._build_attention(
             "cross_attention", inputs_shape, memory_shape
         )
-        self._cross_attention_residual = self._build_residual(
-            "cross_attention_residual", inputs_shape
-        )
-        self._transform = self._build_feed_forward(inputs_shape)
-        self._transform_residual = self._build_residual(
-            "feed_forward_residual", inputs_shape
-        )
+        self._build_feed_forward(inputs_shape)
 
     def call(
         self,
@@ -85,24 +65,25 @@ class DecoderBlock(TransformerBlock):
             "return_attention_scores": return_attention_scores,
             "training": training,
         }
-        queries = self._self_attention_residual.prepare(inputs)
-        attended = self._self_attention(
-            queries, queries, value_mask=inputs_mask, use_causal_mask=True, **settings
+        states, *self_scores = self._attend(
+            self._self_attention,
+            self._self_attention_residual,
+            inputs,
+            value_mask=inputs_mask,
+            use_causal_mask=True,
+            **settings,
         )
-        outputs, *self_scores = attended if return_attention_scores else (attended,)
-        states = self._self_attention_residual.add(inputs, outputs, training)
-
-        queries = self._cross_attention_residual.prepare(states)
-        attended = self._cross_attention(
-            queries, memory, value_mask=memory_mask, **settings
+        states, *cross_scores = self._attend(
+            self._cross_attention,
+            self._cross_attention_residual,
+            states,
+            memory,
+            value_mask=memory_mask,
+            **settings,
         )
-        outputs, *cross_scores = attended if return_attention_scores else (attended,)
-        states = self._cross_attention_residual.add(states, outputs, training)
-
         states = self._feed_forward(states, training)
-        if return_attention_scores:
-            return (states, *self_scores, *cross_scores)
-        return states
+        scores = (*self_scores, *cross_scores)
+        return (states, *scores) if return_attention_scores else states
 
     def start(self, memory, num_hypotheses, max_length):
         """Prepares cached decoding: what `step` needs besides the new states.
@@ -113,9 +94,8 @@ class DecoderBlock(TransformerBlock):
             max_length: Number of target positions that the cache can hold.
 
         Returns:
-            The projected memory (keys and values of the cross-attention) and
-            an empty cache (keys and values of the self-attention, each of
-            shape `(batch, num_heads, max_length, num_hypotheses * dim)`).
+            The projected memory (keys and values of the cross-attention) and an
+            empty cache (keys and values of the self-attention).
         """
         keys, values = self._cross_attention.project(memory)
         cache = empty_cache(keys, num_hypotheses, max_length)
@@ -142,18 +122,15 @@ class DecoderBlock(TransformerBlock):
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
-        mask = ops.reshape(
-            visible, (batch, 1, num_hypotheses, max_length * num_hypotheses)
-        )
+        shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
+        mask = ops.reshape(visible, shape)
         queries = self._self_attention_residual.prepare(inputs)
-        keys, values = self._self_attention.project(queries, positions=index)
-        cache = write_step(cache, index, keys, values)
+        new = self._self_attention.project(queries, positions=index)
+        cache = write_step(cache, index, *new)
+        keys, values = cache_entries(cache, num_hypotheses)
+        key_positions = cache_positions(max_length, num_hypotheses)
         outputs, _ = self._self_attention.attend(
-            queries,
-            *cache_entries(cache, num_hypotheses),
-            mask,
-            query_positions=index,
-            key_positions=cache_positions(max_length, num_hypotheses),
+            queries, keys, values, mask, None, index, key_positions
         )
         states = self._self_attention_residual.add(inputs, outputs)
 
@@ -170,25 +147,8 @@ class DecoderBlock(TransformerBlock):
 class Decoder(TransformerStack):
     """A stack of decoder blocks; pre-norm stacks end with a normalisation.
 
-    Args:
-        num_layers: Number of blocks.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        positions: How positions enter; see `Encoder`.
-        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
-            `normalize_first`, `activation`, `epsilon`, `name`, `dtype`.
-
-    Call arguments:
-        As in `DecoderBlock`.
-
-    Returns:
-        The outputs, of the shape of `inputs`, and on request the scores of
-        self-attention and of cross-attention, as in `DecoderBlock` with the
-        layers as a new first axis.
-
-    Raises:
-        ValueError: If `num_layers` is not positive, or `num_heads` does not
-            divide `hidden_dim`.
+    The arguments are those of `Encoder`; inputs and outputs are those of
+    `DecoderBlock`, the scores with the layers as a new first axis.
 
     Example:
         >>> decoder = Decoder(num_layers=2, num_heads=2, intermediate_dim=32)
@@ -234,5 +194,4 @@ class Decoder(TransformerStack):
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks; see `DecoderBlock.step`."""
-        states = self._merge_positions_at(inputs, index)
-        return self._step_blocks(states, memory, memory_mask, cache, index, visible)
+        return self._step(index, inputs, memory, memory_mask, cache, index, visible)

@@ -15,8 +15,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """Embeds tokens, and computes logits with the same table.
 
     Vectors are multiplied by the square root of `hidden_dim`, as in the paper. The
-    outputs carry the Keras mask of the real tokens. Called with `reverse=True`, the
-    layer is the linear map before the softmax, its weights tied to the embedding.
+    outputs carry the Keras mask of the real tokens. With `reverse=True`, the layer is
+    the linear map before the softmax, its weights tied to the embedding.
 
     Args:
         vocabulary_size: Number of tokens.
@@ -50,14 +50,10 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     def __init__(
         self, vocabulary_size: int, hidden_dim: int, pad_id: int = 0, **kwargs
     ):
+        # Unit variance, after the multiplication in `call`.
+        normal = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
         super().__init__(
-            vocabulary_size,
-            hidden_dim,
-            # Unit variance, after the multiplication in `call`.
-            embeddings_initializer=keras.initializers.RandomNormal(
-                stddev=hidden_dim**-0.5
-            ),
-            **kwargs,
+            vocabulary_size, hidden_dim, embeddings_initializer=normal, **kwargs
         )
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
@@ -73,12 +69,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         return super().call(inputs) * math.sqrt(self.hidden_dim)
 
     def logits_function(self):
-        """Prepares computing logits many times, for a few states at a time.
-
-        Returns:
-            A function of states that returns the same as a call with
-            `reverse=True`.
-        """
+        """Returns a call with `reverse=True` as a function, fast for few states."""
         if self.quantization_mode:
             return lambda states: self(states, reverse=True)
         logits = transposed_once(ops.cast(self.embeddings, self.compute_dtype))
@@ -96,9 +87,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def get_config(self):
         config = super().get_config()
-        base = keras.layers.Layer.get_config(self)
         return {
-            **{name: config[name] for name in base},
+            **{name: config[name] for name in keras.layers.Layer.get_config(self)},
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,

@@ -45,22 +45,13 @@ class EncoderBlock(TransformerBlock):
         >>> block = EncoderBlock(num_heads=2, intermediate_dim=32)
         >>> block(keras.random.normal((2, 5, 16))).shape
         TensorShape([2, 5, 16])
-
-    Reference:
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
     def build(self, input_shape):
-        self._self_attention = self._build_attention(
+        self._self_attention, self._self_attention_residual = self._build_attention(
             "self_attention", input_shape, input_shape, positions=self.positions
         )
-        self._self_attention_residual = self._build_residual(
-            "self_attention_residual", input_shape
-        )
-        self._transform = self._build_feed_forward(input_shape)
-        self._transform_residual = self._build_residual(
-            "feed_forward_residual", input_shape
-        )
+        self._build_feed_forward(input_shape)
 
     def call(
         self,
@@ -71,18 +62,16 @@ class EncoderBlock(TransformerBlock):
         return_attention_scores=False,
         training=None,
     ):
-        states = self._self_attention_residual.prepare(inputs)
-        attended = self._self_attention(
-            states,
-            states,
+        states, *scores = self._attend(
+            self._self_attention,
+            self._self_attention_residual,
+            inputs,
             value_mask=mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
             return_attention_scores=return_attention_scores,
             training=training,
         )
-        outputs, *scores = attended if return_attention_scores else (attended,)
-        states = self._self_attention_residual.add(inputs, outputs, training)
         states = self._feed_forward(states, training)
         return (states, *scores) if return_attention_scores else states
 
@@ -91,26 +80,25 @@ class EncoderBlock(TransformerBlock):
 class Encoder(TransformerStack):
     """A stack of encoder blocks; pre-norm stacks end with a normalisation.
 
+    Positions that act inside attention are passed to the blocks. Other positions
+    are merged into the inputs of the stack, with dropout after that.
+
     Args:
         num_layers: Number of blocks.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
-        positions: How positions enter: as in `EncoderBlock`, or merged into the
-            inputs: `"sinusoidal"`, or a layer such as
+        positions: As in `EncoderBlock`; or `"sinusoidal"`, or a layer such as
             `LearnedPositionalEncoding(max_length=512)`, which is copied.
-        **kwargs: The other arguments of `EncoderBlock`: `dropout`,
-            `normalize_first`, `activation`, `epsilon`, `name`, `dtype`.
+        **kwargs: The other arguments of `EncoderBlock`.
 
     Call arguments:
         As in `EncoderBlock`.
 
     Returns:
-        The outputs, of the shape of `inputs`, and on request the scores, of
-        shape `(num_layers, batch, num_heads, length, length)`.
+        As in `EncoderBlock`, the scores with the layers as a new first axis.
 
     Raises:
-        ValueError: If `num_layers` is not positive, or `num_heads` does not
-            divide `hidden_dim`.
+        ValueError: If `num_layers` is not positive; see `EncoderBlock`.
 
     Example:
         >>> encoder = Encoder(num_layers=2, num_heads=2, intermediate_dim=32)

@@ -4,20 +4,10 @@ import keras
 
 
 def copy_layer(layer, name, dtype):
-    """Creates an unbuilt layer with the settings of another.
+    """Creates an unbuilt copy of a layer or of a `layer_config`; None for None.
 
     So every layer that receives the same layer as an argument has its own weights.
-
-    Args:
-        layer: A layer, the result of `layer_config`, or None.
-        name: Name of the argument, and of the copy.
-        dtype: Dtype policy of the copy.
-
-    Returns:
-        A layer of the same class, not built; None for None.
-
-    Raises:
-        ValueError: If `layer` is something else.
+    The copy gets the `name` of the argument, which errors name too.
     """
     if layer is None:
         return None

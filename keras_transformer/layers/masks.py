@@ -1,5 +1,6 @@
 """Masks: which positions may be attended to. True means that they may."""
 
+import functools
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -31,12 +32,8 @@ def padding_mask(ids, pad_id: int = 0):
 def causal_mask(length):
     """Lets every position attend to itself and to the positions before it.
 
-    Args:
-        length: Number of positions.
-
     Returns:
-        A boolean tensor of shape `(1, length, length)`, indexed as
-        `(batch, query, key)`.
+        A boolean tensor of shape `(1, length, length)`: `(batch, query, key)`.
 
     Example:
         >>> ops.convert_to_numpy(causal_mask(3)).astype(int)
@@ -52,20 +49,14 @@ def causal_mask(length):
 
 def combine_masks(*masks):
     """True where every given mask is True; None if none is given."""
-    combined = None
-    for mask in masks:
-        if mask is not None:
-            mask = ops.cast(mask, "bool")
-            combined = mask if combined is None else ops.logical_and(combined, mask)
-    return combined
+    given = [ops.cast(mask, "bool") for mask in masks if mask is not None]
+    return functools.reduce(ops.logical_and, given) if given else None
 
 
 def zero_masked(states, mask):
     """Zeroes masked states: weighted with zero, a NaN would still be a NaN.
 
-    Args:
-        states: Float tensor of shape `(batch, ..., length, dim)`.
-        mask: Boolean tensor of shape `(batch, ..., length)` that broadcasts, or None.
+    The mask, `(batch, ..., length)` or None, broadcasts to the axes before the last.
     """
     return states if mask is None else ops.where(mask[..., None], states, 0)
 
@@ -73,8 +64,8 @@ def zero_masked(states, mask):
 class AttentionMasks(NamedTuple):
     """The masks of one call of attention with heads.
 
-    They are combined only for the queries at hand, so that long inputs never need a
-    mask of all pairs of a query and a key.
+    They are combined only for the queries at hand: long inputs never need a mask of
+    all pairs of a query and a key.
 
     Attributes:
         query_mask: Boolean tensor of shape `(batch, query_length)`, or None.
@@ -82,7 +73,7 @@ class AttentionMasks(NamedTuple):
         attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
             or with the heads as its second axis, or None.
         use_causal_mask: Whether queries attend only to keys at their own position
-            and before; positions of queries and keys both start at 0.
+            and before. The first query and the first key are at the same position.
     """
 
     query_mask: Any = None
@@ -96,13 +87,12 @@ class AttentionMasks(NamedTuple):
         Args:
             query_length: Number of queries.
             key_length: Number of keys.
-            rows: Positions of the queries at hand, an integer tensor of shape
-                `(rows,)`; all queries unless given. Rows beyond the last query get
-                the mask of the last.
+            rows: Positions `(rows,)` of the queries at hand; all queries unless
+                given. Rows beyond the last query get the mask of the last.
 
         Returns:
-            A boolean tensor that broadcasts to
-            `(batch, heads, rows, key_length)`, or None if nothing is masked.
+            A boolean tensor that broadcasts to `(batch, heads, rows, key_length)`,
+            or None if nothing is masked.
         """
 
         def at_rows(mask):

@@ -8,10 +8,7 @@ from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dense import dense
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.heads import merge_heads, project_to_heads
-from keras_transformer.layers.attention import (
-    attend_by_products,
-    scaled_dot_product_attention,
-)
+from keras_transformer.layers.attention import attend_by_products, scaled_products
 from keras_transformer.layers.layer_arguments import copy_layer, layer_config
 from keras_transformer.layers.masks import AttentionMasks, combine_masks
 from keras_transformer.layers.positions import attention_positions
@@ -20,14 +17,12 @@ from keras_transformer.layers.score_functions import Attention
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(keras.layers.Layer):
-    """Attends several times at once, each head in a space of its own.
+    """Attends several times at once, each head with projections of its own.
 
     Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
     difference: a query that may attend to nothing gets zeros on every path. Keras
-    masks of `query`, `value` and `key` are applied automatically.
-
-    Each head has its own projections. All heads share one score function, and its
-    weights if it has any.
+    masks of `query`, `value` and `key` are applied automatically. All heads share
+    one score function, and its weights if it has any.
 
     If scores are not requested, they are never materialised: memory grows with the
     length of the inputs rather than with its square. That does not hold with a
@@ -40,11 +35,11 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: Fraction of the attention scores dropped in training.
         use_bias: Whether the projections add a bias.
         score: Score function: an attention layer such as
-            `AdditiveAttention(units)`, of which this layer makes a copy. The scaled
-            dot product unless given.
+            `AdditiveAttention(units)`, which is copied. The scaled dot product
+            unless given.
         positions: How positions enter attention, if queries and keys are of one
             sequence: `"rotary"`, `"linear_bias"`, or a layer such as
-            `RotaryEmbedding()`, of which this layer makes a copy. None: not at all.
+            `RotaryEmbedding()`, which is copied. None: not at all.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -56,8 +51,7 @@ class MultiHeadAttention(keras.layers.Layer):
             queries that attend to nothing.
         value_mask: Boolean tensor of shape `(batch, key_length)`, False at
             values not to be attended to.
-        key_mask: Boolean tensor of shape `(batch, key_length)`, like
-            `value_mask`.
+        key_mask: Like `value_mask`.
         attention_mask: Boolean tensor of shape
             `(batch, query_length, key_length)`, or with the heads as its
             second axis. A query attends to a key if all given masks allow it.
@@ -67,9 +61,8 @@ class MultiHeadAttention(keras.layers.Layer):
         training: Whether to apply dropout.
 
     Returns:
-        The outputs, of shape `(batch, query_length, hidden_dim)`, and on
-        request the scores, of shape
-        `(batch, num_heads, query_length, key_length)`.
+        The outputs, of the shape of `query`, and on request the scores, of
+        shape `(batch, num_heads, query_length, key_length)`.
 
     Raises:
         ValueError: If an input does not have three axes, a size is not
@@ -121,9 +114,8 @@ class MultiHeadAttention(keras.layers.Layer):
             check_shape(name, shape, "batch", "length", "hidden_dim")
 
         def projection(name, units, input_shape):
-            layer = keras.layers.Dense(
-                units, use_bias=self.use_bias, name=name, dtype=self.dtype_policy
-            )
+            settings = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+            layer = keras.layers.Dense(units, name=name, **settings)
             layer.build(input_shape)
             return layer
 
@@ -136,8 +128,8 @@ class MultiHeadAttention(keras.layers.Layer):
             "output", query_shape[-1], (*query_shape[:-1], value_width)
         )
         self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
-        head_shape = (None, None, self.key_dim)
         if self.score is not None:
+            head_shape = (None, None, self.key_dim)
             self.score.build(head_shape, head_shape)
         if self.positions is not None:
             self.positions.build((None, self.num_heads, None, self.key_dim))
@@ -186,9 +178,9 @@ class MultiHeadAttention(keras.layers.Layer):
         Args:
             value: Float tensor of shape `(batch, key_length, hidden_dim)`.
             key: Float tensor of the same shape; `value` unless given.
-            positions: Positions of the keys, an integer tensor of shape `()`,
-                `(key_length,)` or `(batch, key_length)`; counted from 0 unless
-                given. Only used with the layer's `positions`.
+            positions: Positions of the keys, for the layer's `positions`: an
+                integer tensor of shape `()`, `(key_length,)` or
+                `(batch, key_length)`; counted from 0 unless given.
 
         Returns:
             Keys `(batch, num_heads, key_length, key_dim)`, rotated to their
@@ -215,15 +207,12 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Args:
             query: Float tensor of shape `(batch, query_length, hidden_dim)`.
-            keys: Float tensor of shape `(batch, num_heads, key_length, key_dim)`.
-            values: Float tensor of shape
-                `(batch, num_heads, key_length, value_dim)`.
+            keys: Keys from `project`.
+            values: Values from `project`.
             mask: Boolean tensor that broadcasts to
                 `(batch, num_heads, query_length, key_length)`.
             training: Whether to apply dropout.
-            query_positions: Positions of the queries, an integer tensor of shape
-                `()`, `(query_length,)` or `(batch, query_length)`; counted from
-                0 unless given.
+            query_positions: Positions of the queries, as in `project`.
             key_positions: Positions of the keys, likewise.
 
         Returns:
@@ -231,34 +220,21 @@ class MultiHeadAttention(keras.layers.Layer):
             `(batch, num_heads, query_length, key_length)`.
         """
         (queries,) = project_to_heads(self.num_heads, (query, self.query_projection))
-        return self._attend(
-            queries, keys, values, mask, training, query_positions, key_positions
-        )
+        positions = query_positions, key_positions
+        return self._attend(queries, keys, values, mask, training, positions)
 
-    def _attend(
-        self,
-        queries,
-        keys,
-        values,
-        mask,
-        training,
-        query_positions=None,
-        key_positions=None,
-    ):
+    def _attend(self, queries, keys, values, mask, training, positions=(None, None)):
         bias = None
         if self.positions is not None:
-            queries = self._rotate(queries, query_positions)
-            bias = self.positions.bias(
-                _given_or_all(query_positions, queries),
-                _given_or_all(key_positions, keys),
-            )
+            query_positions = _given_or_all(positions[0], queries)
+            key_positions = _given_or_all(positions[1], keys)
+            queries = self.positions.rotate(queries, query_positions)
+            bias = self.positions.bias(query_positions, key_positions)
         if self.score is None:
-            outputs, scores = scaled_dot_product_attention(
-                queries, keys, values, mask, bias
-            )
+            products = scaled_products(queries, keys)
         else:
             products = self.score.score(queries, keys)
-            outputs, scores = attend_by_products(products, values, mask, bias)
+        outputs, scores = attend_by_products(products, values, mask, bias)
         if self.dropout:
             outputs = ops.matmul(self._dropout(scores, training=training), values)
         return dense(self.output_projection, merge_heads(outputs)), scores

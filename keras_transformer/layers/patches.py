@@ -47,12 +47,10 @@ class PatchEmbedding(keras.layers.Layer):
         if height % self.patch_size or width % self.patch_size:
             raise ValueError(
                 "`patch_size` must divide the height and the width of the images. "
-                f"Received: patch_size={self.patch_size}, images of {height} x "
-                f"{width}."
+                f"Received: patch_size={self.patch_size}, images of {height} x {width}."
             )
-        self._project = keras.layers.Dense(
-            self.hidden_dim, name="project", dtype=self.dtype_policy
-        )
+        dtype = self.dtype_policy
+        self._project = keras.layers.Dense(self.hidden_dim, name="project", dtype=dtype)
         self._project.build((None, None, self.patch_size**2 * channels))
 
     def call(self, inputs):
@@ -61,9 +59,8 @@ class PatchEmbedding(keras.layers.Layer):
         rows, columns = height // size, width // size
         patches = ops.reshape(inputs, (-1, rows, size, columns, size, channels))
         patches = ops.transpose(patches, (0, 1, 3, 2, 4, 5))
-        # (batch, patches, pixels)
-        shape = (-1, rows * columns, size * size * channels)
-        return self._project(ops.reshape(patches, shape))
+        pixels = size * size * channels
+        return self._project(ops.reshape(patches, (-1, rows * columns, pixels)))
 
     def compute_output_shape(self, input_shape):
         batch, height, width, _ = input_shape
@@ -71,11 +68,8 @@ class PatchEmbedding(keras.layers.Layer):
         return (batch, patches, self.hidden_dim)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "patch_size": self.patch_size,
-            "hidden_dim": self.hidden_dim,
-        }
+        sizes = {"patch_size": self.patch_size, "hidden_dim": self.hidden_dim}
+        return {**super().get_config(), **sizes}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -83,9 +77,6 @@ class ClassToken(keras.layers.Layer):
     """Prepends a learned vector to a sequence.
 
     The encoder's output at that first position represents the whole sequence.
-
-    Args:
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.

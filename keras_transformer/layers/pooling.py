@@ -14,11 +14,10 @@ from keras_transformer.layers.masks import zero_masked
 class AttentionPooling(keras.layers.Layer):
     """Averages all positions, weighted by their match with a learned query.
 
-    The query is a weight of the layer, the same for every input. It is initialised
-    with zeros, so that the result is the mean of the real positions at first. With
-    several heads, each slice of the states has its own query. Masked positions get
-    no weight, and an input without real positions gives zeros. The Keras mask is
-    applied automatically.
+    The query is a weight of the layer. It is initialised with zeros, so that the
+    result is the mean of the real positions at first. With several heads, each slice
+    of the states has its own query. Masked positions get no weight, and an input
+    without real positions gives zeros. The Keras mask is applied automatically.
 
     Args:
         num_heads: Number of heads; divides `hidden_dim`.
@@ -43,9 +42,8 @@ class AttentionPooling(keras.layers.Layer):
         TensorShape([2, 16])
 
     Reference:
-        [Yang et al., 2016](https://aclanthology.org/N16-1174), section 2.2,
-        with the scaled products of
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)
+        [Yang et al., 2016](https://aclanthology.org/N16-1174), section 2.2, with
+        scaled products ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762))
     """
 
     def __init__(self, num_heads: int = 1, **kwargs):

@@ -31,8 +31,7 @@ class Residual(keras.layers.Layer):
         training: Whether to apply dropout.
 
     Returns:
-        A tensor of the same shape as `inputs`. If the sub-layer returns a
-        tuple: that tuple, its first element replaced by this tensor.
+        What `sublayer` returns, with a residual connection around the tensor.
 
     Example:
         >>> layer = Residual(dropout=0.1)
@@ -58,13 +57,12 @@ class Residual(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        self._norm = LayerNormalization(
-            self.epsilon, name="norm", dtype=self.dtype_policy
-        )
+        dtype = self.dtype_policy
+        self._norm = LayerNormalization(self.epsilon, name="norm", dtype=dtype)
         self._norm.build(input_shape)
-        self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
+        self._dropout = Dropout(self.dropout, dtype=dtype)
         # Unlike `+`, the layer passes on Keras masks.
-        self._sum = keras.layers.Add(dtype=self.dtype_policy)
+        self._sum = keras.layers.Add(dtype=dtype)
         self._sum.build([input_shape, input_shape])
 
     def prepare(self, inputs):

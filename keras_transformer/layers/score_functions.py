@@ -7,11 +7,7 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_shape
 from keras_transformer.layers.attention import attend_by_products
-from keras_transformer.layers.masks import (
-    AttentionMasks,
-    combine_masks,
-    zero_masked,
-)
+from keras_transformer.layers.masks import AttentionMasks, combine_masks, zero_masked
 
 
 class Attention(keras.layers.Layer):
@@ -27,24 +23,13 @@ class Attention(keras.layers.Layer):
         value: Float tensor of shape `(batch, key_length, value_dim)`.
         key: Float tensor of shape `(batch, key_length, key_dim)`; `value`
             unless given.
-        query_mask: Boolean tensor of shape `(batch, query_length)`, False at
-            queries that attend to nothing.
-        value_mask: Boolean tensor of shape `(batch, key_length)`, False at
-            values not to be attended to.
-        key_mask: Boolean tensor of shape `(batch, key_length)`, like
-            `value_mask`.
-        attention_mask: Boolean tensor of shape
-            `(batch, query_length, key_length)`. A query attends to a key if all
-            given masks allow it.
-        use_causal_mask: Whether queries attend only to keys at their own
-            position and before.
-        return_attention_scores: Whether to return the scores too.
+        query_mask, value_mask, key_mask, attention_mask, use_causal_mask,
+        return_attention_scores: As in `MultiHeadAttention`, without heads.
 
     Returns:
-        The outputs, of shape `(batch, query_length, value_dim)`, and on request
-        the attention scores after the softmax, of shape
-        `(batch, query_length, key_length)`. A query that may attend to nothing gets
-        zeros.
+        The outputs, of shape `(batch, query_length, value_dim)`, zeros for a query
+        that may attend to nothing; and on request the scores after the softmax, of
+        shape `(batch, query_length, key_length)`.
 
     Raises:
         ValueError: If an input does not have three axes.
@@ -154,9 +139,6 @@ class DotProductAttention(Attention):
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiplicativeAttention(Attention):
     """Scores a key by `query W key^T`, with a learned matrix between the two.
-
-    Args:
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` may differ.

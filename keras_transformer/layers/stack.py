@@ -14,19 +14,7 @@ from keras_transformer.layers.positions import (
 
 
 class TransformerStack(TransformerBlock):
-    """Base class of stacks of blocks; pre-norm stacks end with a normalisation.
-
-    Positions that act inside attention are passed to the blocks. Other positions
-    are merged into the inputs of the stack, with dropout after that.
-
-    Args:
-        num_layers: Number of blocks.
-        num_heads: Number of attention heads; divides `hidden_dim`.
-        intermediate_dim: Inner width of the feed-forward networks.
-        positions: Besides the positions that a block takes: `"sinusoidal"`, or a
-            layer such as `LearnedPositionalEncoding(max_length=512)`.
-        **kwargs: The other arguments of `TransformerBlock`.
-    """
+    """Base class of stacks of blocks, with the arguments of `Encoder`."""
 
     def __init__(
         self,
@@ -43,23 +31,22 @@ class TransformerStack(TransformerBlock):
         self._merges_positions = acts_on_inputs(self.positions)
 
     def _build_stack(self, block_class, inputs_shape, *other_shapes):
-        settings = self._block_settings()
+        settings, dtype = self._block_settings(), self.dtype_policy
         if self._merges_positions:
             settings["positions"] = None
             self.positions.build(inputs_shape)
             inputs_shape = self.positions.compute_output_shape(inputs_shape)
-            self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
+            self._dropout = Dropout(self.dropout, dtype=dtype)
         self.blocks = [
-            block_class(**settings, name=f"block_{i}", dtype=self.dtype_policy)
+            block_class(**settings, name=f"block_{i}", dtype=dtype)
             for i in range(self.num_layers)
         ]
         for block in self.blocks:
             block.build(inputs_shape, *other_shapes)
         self._norm = None
         if self.normalize_first:  # the last block leaves its sum unnormalised
-            self._norm = LayerNormalization(
-                self.epsilon, name="final_norm", dtype=self.dtype_policy
-            )
+            name = "final_norm"
+            self._norm = LayerNormalization(self.epsilon, name=name, dtype=dtype)
             self._norm.build(inputs_shape)
 
     def _call_blocks(self, inputs, *memory, return_attention_scores, **settings):
@@ -80,24 +67,19 @@ class TransformerStack(TransformerBlock):
             return inputs
         return self._dropout(self.positions(inputs), training=training)
 
-    def _merge_positions_at(self, inputs, index):
-        if not self._merges_positions:
-            return inputs
-        return merge_positions_at(self.positions, inputs, index)
-
     def _normalize(self, states):
         return states if self._norm is None else self._norm(states)
 
-    def _step_blocks(self, states, memory, memory_mask, cache, index, visible):
-        """Decodes one position through all blocks, by the `step` of each."""
-        new_cache = []
-        for block, block_memory, block_cache in zip(
-            self.blocks, memory, cache, strict=True
-        ):
-            states, block_cache = block.step(
-                states, block_memory, memory_mask, block_cache, index, visible
+    def _step(self, position, states, memories, memory_mask, caches, index, visible):
+        """Merges the `position` of the step and calls the `step` of every block."""
+        if self._merges_positions:
+            states = merge_positions_at(self.positions, states, position)
+        new_cache, blocks = [], zip(self.blocks, memories, caches, strict=True)
+        for block, memory, cache in blocks:
+            states, cache = block.step(
+                states, memory, memory_mask, cache, index, visible
             )
-            new_cache.append(block_cache)
+            new_cache.append(cache)
         return self._normalize(states), new_cache
 
     def _output_shape(self, inputs_shape):

@@ -12,13 +12,7 @@ from keras_transformer.serving.versions import next_version
 from keras_transformer.serving.warmup import write_warmup_requests
 from keras_transformer.storage import create_folder, write_text
 from keras_transformer.text.encoding import encode_head
-from keras_transformer.translator import Translator, check_serves_any_text
-from keras_transformer.translator.batching import (
-    BatchingPolicy,
-    fill_up,
-    next_power_of_two,
-    pad,
-)
+from keras_transformer.translator import Translator, batching, check_serves_any_text
 from keras_transformer.translator.formats import register_format
 from keras_transformer.version import __version__
 
@@ -46,16 +40,14 @@ def export_translator(
         )
     check_serves_any_text(search)
     served = ServedTranslator(translator, search, max_length, jit_compile)
-    # A server that watches the parent ignores the unfinished folder, whose name is not
-    # a number.
+    # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
         tf.saved_model.save(served, unfinished, signatures=served.signatures())
         extra = unfinished / "assets.extra"
         settings = json.dumps(served.settings(), indent=2) + "\n"
         write_text(extra / "translator.json", settings)
-        write_warmup_requests(
-            extra / "tf_serving_warmup_requests", translator.source_tokenizer
-        )
+        requests = extra / "tf_serving_warmup_requests"
+        write_warmup_requests(requests, translator.source_tokenizer)
     return path
 
 
@@ -67,14 +59,9 @@ class ServedTranslator(tf.Module):
     and nothing else of the Keras model, such as its optimizer.
 
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
-    translation as there, whatever else is in its batch.
-
-    Args:
-        translator: The translator to serve.
-        search: The search that it translates with.
-        max_length: As in `Translator.translate`.
-        jit_compile: Whether XLA compiles the search, once for every shape. To keep the
-            shapes few, groups are filled up to a power of two.
+    translation as there, whatever else is in its batch. The arguments are those of
+    `Translator.export`. With `jit_compile`, XLA compiles the search once for every
+    shape. To keep the shapes few, groups are filled up to a power of two.
     """
 
     def __init__(
@@ -91,10 +78,9 @@ class ServedTranslator(tf.Module):
         self._translator = translator
         self._search = search
         self._jit_compile = jit_compile
-        self._policy = BatchingPolicy(translator.max_source_length, max_length)
-        self._max_target_length = self._policy.target_length(
-            translator.max_source_length
-        )
+        longest = translator.max_source_length
+        self._policy = batching.BatchingPolicy(longest, max_length)
+        self._max_target_length = self._policy.target_length(longest)
         # Traced once, for the three signatures that call it.
         ids = tf.TensorSpec([None, None], tf.int32)
         self.find = tf.function(self.find, [ids], autograph=False)
@@ -129,10 +115,8 @@ class ServedTranslator(tf.Module):
     def translate(self, text):
         """Returns the best translation of each text `(batch,)`, and its score."""
         found = self.translate_n_best(text)
-        return {
-            "translation": found["translations"][:, 0],
-            "score": found["scores"][:, 0],
-        }
+        translations, scores = found["translations"], found["scores"]
+        return {"translation": translations[:, 0], "score": scores[:, 0]}
 
     def translate_n_best(self, text):
         """Returns translations and scores of shape `(batch, num_hypotheses)`."""
@@ -142,10 +126,9 @@ class ServedTranslator(tf.Module):
         return {"translations": translations, "scores": found.scores}
 
     def translate_ids(self, source_ids):
-        """Translates subwords and end symbols `(batch, length)`, padded.
+        """Translates padded subwords and end symbols `(batch, length)`.
 
-        Rows that are too long are cut, as texts are. Ids outside the vocabulary count
-        as unknown subwords.
+        Long rows are cut, as texts are. Ids outside the vocabulary count as unknown.
         """
         tokenizer, limit = self.source_tokenizer, self._translator.max_source_length
         is_id = (source_ids >= 0) & (source_ids < tokenizer.vocabulary_size)
@@ -182,9 +165,8 @@ class ServedTranslator(tf.Module):
     def find(self, source_ids):
         """Searches the translations of subwords `(batch, length)`, all groups in turn.
 
-        Returns:
-            `Hypotheses` without columns of padding. Those of blank sources are empty,
-            with a score of 0.
+        The `Hypotheses` have no columns of padding only. Those of blank sources are
+        empty, with a score of 0.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths
@@ -193,9 +175,8 @@ class ServedTranslator(tf.Module):
         *sources, blank = tf.dynamic_partition(source_ids, groups, num_groups)
         found = list(map(self._search_group, sources, source_lengths))
         found.append(self._empty_hypotheses(blank))
-        ids, scores = (
-            tf.dynamic_stitch(rows, fields) for fields in zip(*found, strict=True)
-        )
+        fields = zip(*found, strict=True)
+        ids, scores = (tf.dynamic_stitch(rows, field) for field in fields)
         is_used = tf.reduce_any(ids != self._translator.model.pad_id, axis=(0, 1))
         longest = tf.reduce_max(tf.where(is_used, tf.range(tf.size(is_used)) + 1, 0))
         return Hypotheses(ids[..., :longest], scores)
@@ -212,18 +193,17 @@ class ServedTranslator(tf.Module):
 
         def search():
             # Padded as in `Translator.translate`, for the same rounding errors.
-            inputs, num_rows = pad(source_ids, source_length), tf.shape(source_ids)[0]
+            inputs = batching.pad(source_ids, source_length)
+            num_rows = tf.shape(source_ids)[0]
             if self._jit_compile:
-                inputs = fill_up(inputs, next_power_of_two(num_rows))
+                full = batching.next_power_of_two(num_rows)
+                inputs = batching.fill_up(inputs, full)
             ids, scores = (field[:num_rows] for field in find(inputs))
             missing = self._max_target_length - target_length
             return Hypotheses(tf.pad(ids, [[0, 0], [0, 0], [0, missing]]), scores)
 
-        return tf.cond(
-            tf.shape(source_ids)[0] > 0,
-            search,
-            lambda: self._empty_hypotheses(source_ids),
-        )
+        is_used = tf.shape(source_ids)[0] > 0
+        return tf.cond(is_used, search, lambda: self._empty_hypotheses(source_ids))
 
     def _empty_hypotheses(self, source_ids):
         shape = [tf.shape(source_ids)[0], self._search.num_hypotheses]
@@ -234,9 +214,8 @@ class ServedTranslator(tf.Module):
 def compile_search(find, num_slots: int):
     """Makes XLA compile a search; on CPUs, large batches are searched in two halves.
 
-    Args:
-        find: Function of source ids; a large batch must have an even number of rows.
-        num_slots: Hypotheses that grow side by side for each row.
+    `find` is a function of source ids that grows `num_slots` hypotheses side by side
+    for each row. A large batch must have an even number of rows.
     """
     find = tf.function(find, autograph=False, jit_compile=True)
     return search_in_halves(find, num_slots)

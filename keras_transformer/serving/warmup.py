@@ -1,7 +1,4 @@
-"""Warm-up requests, which TensorFlow Serving runs before it accepts others.
-
-The first request of each signature takes long, so each signature gets one.
-"""
+"""Warm-up requests, which TensorFlow Serving runs before it accepts others."""
 
 import os
 
@@ -14,7 +11,7 @@ from keras_transformer.text.encoding import encode_head
 def write_warmup_requests(
     path: str | os.PathLike, source_tokenizer: SubwordTokenizer
 ) -> None:
-    """Writes a request for each signature of a `ServedTranslator`."""
+    """Writes a request for each signature, since the first one takes long."""
     text = tf.constant(["1"])
     source_ids, _ = encode_head(text, source_tokenizer, max_length=2)
     requests = {
@@ -29,10 +26,9 @@ def write_warmup_requests(
 
 
 def _prediction_log(signature, inputs) -> bytes:
-    """Serializes a `PredictionLog` of TensorFlow Serving.
+    """Serializes a `PredictionLog`, without TensorFlow Serving's Python package.
 
-    These few lines avoid a dependency on its Python package. The field numbers are
-    those of `prediction_log.proto`, `predict.proto` and `model.proto`.
+    The field numbers are from `prediction_log.proto`, `predict.proto`, `model.proto`.
     """
     request = _field(1, _field(3, signature.encode()))
     for name, value in inputs.items():

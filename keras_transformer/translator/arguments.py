@@ -34,22 +34,21 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
         )
     config = model.get_config()
     source_size = config["source_vocabulary_size"]
-    target_size = config["target_vocabulary_size"] or source_size
-    for side, size, tokenizer in (
-        ("source", source_size, source_tokenizer),
-        ("target", target_size, target_tokenizer),
-    ):
+    sizes = {"source": source_size, "target": config["target_vocabulary_size"]}
+    tokenizers = {"source": source_tokenizer, "target": target_tokenizer}
+    for side, tokenizer in tokenizers.items():
+        size = sizes[side] or source_size
         if tokenizer.vocabulary_size != size:
             raise ValueError(
                 f"`{side}_tokenizer` must have the model's {side} vocabulary of {size} "
                 f"subwords. Received: one of {tokenizer.vocabulary_size} subwords."
             )
     for name in ("pad_id", "start_id", "end_id"):
-        if getattr(model, name) != getattr(target_tokenizer, name):
+        expected, received = getattr(target_tokenizer, name), getattr(model, name)
+        if received != expected:
             raise ValueError(
-                f"`model` must have the {name} of its tokenizers, "
-                f"{getattr(target_tokenizer, name)}. "
-                f"Received: {name}={getattr(model, name)}."
+                f"`model` must have the {name} of its tokenizers, {expected}. "
+                f"Received: {name}={received}."
             )
 
 

@@ -18,12 +18,8 @@ class BatchingPolicy:
     translation of a text depends on that text alone, and few shapes are compiled.
 
     `Translator.translate` takes `batches`; an export uses the rest of this module,
-    which consists of TensorFlow ops, inside its graph.
-
-    Args:
-        max_source_length: Length of the longest source, end symbol included.
-        max_length: Length of the longest translation; by default twice the padded
-            length of its source.
+    which consists of TensorFlow ops, inside its graph. The arguments are those of
+    `Translator` and of `Translator.translate`.
     """
 
     def __init__(self, max_source_length: int, max_length: int | None = None):
@@ -37,10 +33,7 @@ class BatchingPolicy:
         return 2 * source_length if self.max_length is None else self.max_length
 
     def group_of(self, source_ids):
-        """Returns the index in `source_lengths` of each source's padded length.
-
-        For a blank source it is the number of `source_lengths`.
-        """
+        """Returns the index in `source_lengths` of each source, or beyond if blank."""
         lengths = unpadded_lengths(source_ids)
         groups = tf.searchsorted(self.source_lengths, lengths)
         return tf.where(lengths > 0, groups, len(self.source_lengths))
@@ -54,9 +47,8 @@ class BatchingPolicy:
         with copies of its own rows. If there are few sources, batches are smaller.
 
         Yields:
-            `(rows, batch, target_length)`: the rows of `source_ids` in the batch; their
-            ids, of shape `(batch_size, padded_length)`, copies last; and the length of
-            the longest translation.
+            The rows of `source_ids` in the batch; their ids, of shape `(batch_size,
+            padded_length)`, copies last; and the length of the longest translation.
         """
         batch_size = min(batch_size, int(next_power_of_two(len(source_ids))))
         order = np.argsort(unpadded_lengths(source_ids).numpy(), kind="stable")
@@ -88,10 +80,7 @@ def pad(source_ids, length: int):
 
 
 def fill_up(source_ids, num_rows):
-    """Repeats the rows until there are `num_rows`.
-
-    A copy ends when its original does, so no search takes more steps because of it.
-    """
+    """Repeats the rows until there are `num_rows`; no search takes longer for it."""
     return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
 
 

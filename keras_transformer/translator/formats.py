@@ -9,11 +9,10 @@ _EXPORTERS = {}
 
 
 def register_format(name: str):
-    """Decorates the exporter of a format.
+    """Decorates the function that writes a format, with the arguments of `export`.
 
-    An exporter is a function `exporter(translator, path, search, max_length,
-    **options)` that writes the translator and returns the path. The `options` are the
-    other arguments of `Translator.export`.
+    It is called as `exporter(translator, path, search, max_length, **options)` and
+    returns the path.
     """
 
     def register(exporter):

@@ -30,15 +30,7 @@ def save_translator(translator, folder: str | os.PathLike) -> None:
 
 
 def read_translator(folder: str | os.PathLike):
-    """Reads what `save_translator` wrote.
-
-    Returns:
-        Model, source tokenizer, target tokenizer and `max_source_length`.
-
-    Raises:
-        FileNotFoundError: If the folder holds no translator, or a file is missing.
-        ValueError: If a file is damaged.
-    """
+    """Reads the arguments of a `Translator`; see `Translator.load`."""
     folder = Path(folder)
     path = folder / SETTINGS
     if not path.is_file():
@@ -51,9 +43,8 @@ def read_translator(folder: str | os.PathLike):
         max_source_length = settings["max_source_length"]
         names = [settings[f"{side}_tokenizer"] for side in ("source", "target")]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error!r}). Save the translator again."
-        ) from None
+        message = f"{path} is damaged ({error!r}). Save the translator again."
+        raise ValueError(message) from None
     tokenizers = {name: SubwordTokenizer.load(folder / name) for name in names}
     model = _load_model(folder / "model.keras")
     return model, *(tokenizers[name] for name in names), max_source_length
@@ -66,6 +57,5 @@ def _load_model(path):
         return keras.models.load_model(path, compile=False)
     except Exception as error:  # What Keras raises depends on the damage.
         reason = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"{path} is damaged or is not a Keras model: {reason}"
-        ) from None
+        message = f"{path} is damaged or is not a Keras model: {reason}"
+        raise ValueError(message) from None

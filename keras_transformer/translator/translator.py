@@ -71,8 +71,7 @@ class Translator:
         target_tokenizer: SubwordTokenizer | None = None,
         max_source_length: int = 128,
     ):
-        if target_tokenizer is None:
-            target_tokenizer = source_tokenizer
+        target_tokenizer = target_tokenizer or source_tokenizer
         check_max_source_length(max_source_length)
         check_tokenizers_fit(model, source_tokenizer, target_tokenizer)
         self.model = model
@@ -89,8 +88,8 @@ class Translator:
     ) -> list[str]:
         """Translates a list of texts of any length.
 
-        Texts of similar length are translated together. The translation of an empty
-        text, or of one with only white space, is empty.
+        Texts of similar length are translated together. An empty text, or one with
+        only white space, has an empty translation.
 
         Args:
             texts: What to translate, a list of str.
@@ -118,8 +117,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """Translates as `translate` does, and returns every hypothesis with its score.
 
-        Arguments and errors are those of `translate`. The `num_hypotheses` of `search`
-        is the number of translations of each text.
+        The `num_hypotheses` of `search` is the number of translations of each text.
 
         Returns:
             For each text a list of `Translation`, best first. A score of minus infinity
@@ -133,8 +131,7 @@ class Translator:
         # UTF-8 cannot encode a lone surrogate, which becomes a question mark.
         encoded = [text.encode("utf-8", "replace") for text in texts]
         source_ids, is_cut = self.encode(encoded)
-        is_cut = is_cut.numpy()
-        if is_cut.any():
+        if (is_cut := is_cut.numpy()).any():
             warnings.warn(
                 f"{is_cut.sum()} of {len(texts)} texts are longer than "
                 f"max_source_length={self.max_source_length} subwords and were cut, "
@@ -145,10 +142,13 @@ class Translator:
         policy = BatchingPolicy(self.max_source_length, max_length)
         for rows, batch, target_length in policy.batches(source_ids, batch_size):
             hypotheses = self.model.generate(batch, search, target_length)
-            translations = self._translations(hypotheses)
+            decoded = self.target_tokenizer.detokenize(hypotheses.ids).numpy()
             # Copies that fill up the batch come last, beyond `rows`.
-            for row, best_first in zip(rows, translations, strict=False):
-                found[row] = best_first
+            for row, *best_first in zip(rows, decoded, hypotheses.scores, strict=False):
+                found[row] = [
+                    Translation(text.decode("utf-8", "replace"), float(score))
+                    for text, score in zip(*best_first, strict=True)
+                ]
         return found
 
     def translate_stream(
@@ -225,13 +225,11 @@ class Translator:
     def encode(self, texts):
         """Returns texts as the model reads them, with TensorFlow ops only.
 
-        Args:
-            texts: List of str or bytes, or string tensor of shape `(batch,)`.
+        `texts` are a list of str or bytes, or a string tensor of shape `(batch,)`.
 
         Returns:
             Subwords, end symbols and padding, int32 of shape `(batch, length)`, all
-            padding where a text is blank; and which texts were cut, boolean of shape
-            `(batch,)`.
+            padding where a text is blank; and which texts were cut, boolean `(batch,)`.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         tokenizer = self.source_tokenizer
@@ -270,13 +268,3 @@ class Translator:
             return cls(*arguments)
         except ValueError as error:
             raise ValueError(f"{folder} cannot be loaded. {error}") from None
-
-    def _translations(self, hypotheses):
-        texts = self.target_tokenizer.detokenize(hypotheses.ids).numpy()
-        return [
-            [
-                Translation(text.decode("utf-8", "replace"), float(score))
-                for text, score in zip(*best_first, strict=True)
-            ]
-            for best_first in zip(texts, hypotheses.scores, strict=True)
-        ]

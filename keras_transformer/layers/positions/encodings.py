@@ -31,10 +31,7 @@ class _PositionalEncoding(keras.layers.Layer):
         self.supports_masking = True
 
     def encoding(self, length, start_index=0):
-        """Table of shape `(length, encoding_dim)`, in float32.
-
-        If each sequence has its own `start_index`: `(batch, length, encoding_dim)`.
-        """
+        """Float32 table `(length, dim)`; with a batch axis if `start_index` has one."""
         raise NotImplementedError
 
     def call(self, inputs, start_index=0):
@@ -53,11 +50,8 @@ class _PositionalEncoding(keras.layers.Layer):
         return (*input_shape[:-1], input_shape[-1] + (self.encoding_dim or 0))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "merge": self.merge,
-            "encoding_dim": self.encoding_dim,
-        }
+        settings = {"merge": self.merge, "encoding_dim": self.encoding_dim}
+        return {**super().get_config(), **settings}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -69,7 +63,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
     length. The table is computed in float32 whatever the dtype policy.
 
     Args:
-        max_wavelength: The paper's 10000; the longest wavelength is `2 pi` times
+        max_wavelength: The paper's 10000. The longest wavelength is `2 pi` times
             as many positions.
         merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
             them by `encoding_dim`.
@@ -82,8 +76,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
             tensor, or one of shape `(batch,)` with an index for each sequence.
 
     Returns:
-        A tensor of shape `(batch, length, hidden_dim)`, wider by `encoding_dim`
-        if concatenated.
+        `inputs` with their positions, wider by `encoding_dim` if concatenated.
 
     Example:
         >>> SinusoidalPositionalEncoding()(ops.zeros((2, 5, 16))).shape
@@ -119,16 +112,10 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
 
 
 def position_angles(positions, dim: int, max_wavelength: float):
-    """The angle of each wave or rotation at each position.
+    """The angle of each wave or rotation at each position, in radians modulo `2 pi`.
 
-    Args:
-        positions: Integer tensor of any shape.
-        dim: Width of the encoding; each angle serves two of its columns.
-        max_wavelength: See `SinusoidalPositionalEncoding`.
-
-    Returns:
-        Float32 angles of shape `(*positions.shape, ceil(dim / 2))`, in radians,
-        modulo `2 pi`.
+    Each angle serves two columns of an encoding of width `dim`: the angles are float32,
+    of shape `(*positions.shape, ceil(dim / 2))`.
     """
     # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
     # integers overflow exactly where the angle is back at zero.
@@ -145,20 +132,15 @@ class LearnedPositionalEncoding(_PositionalEncoding):
     """Learns one vector for each position up to `max_length`.
 
     Longer inputs raise an error if their length is known when the layer is called.
-    In a compiled graph with unknown lengths, positions beyond `max_length` are
-    encoded as NaN, so that outputs and loss become NaN as well.
+    In a graph of unknown lengths, positions beyond `max_length` are encoded as NaN,
+    and outputs and loss become NaN.
 
     Args:
         max_length: Number of positions.
-        merge: As in `SinusoidalPositionalEncoding`.
-        encoding_dim: As in `SinusoidalPositionalEncoding`.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        merge, encoding_dim, **kwargs: As in `SinusoidalPositionalEncoding`.
 
     Call arguments:
-        As in `SinusoidalPositionalEncoding`.
-
-    Returns:
-        As in `SinusoidalPositionalEncoding`.
+        As in `SinusoidalPositionalEncoding`, as is what is returned.
 
     Raises:
         ValueError: If the inputs are longer than `max_length`.
@@ -168,9 +150,8 @@ class LearnedPositionalEncoding(_PositionalEncoding):
         TensorShape([2, 5, 16])
 
     Reference:
-        [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1;
-        compared in [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
-        table 3, row E
+        [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1; compared
+        in [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3, row E
     """
 
     def __init__(

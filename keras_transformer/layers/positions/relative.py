@@ -11,11 +11,9 @@ from keras_transformer.layers.positions.encodings import position_angles
 class AttentionPositions(keras.layers.Layer):
     """Base class of positions that act inside attention.
 
-    Subclasses either rotate queries and keys before they are multiplied
-    (`rotate`), or add to the products (`bias`).
-
-    Positions are integer tensors of shape `()`, the same position for all,
-    `(length,)`, or `(batch, length)`.
+    Subclasses either rotate queries and keys before they are multiplied (`rotate`),
+    or add to the products (`bias`). Positions are integer tensors of shape `()`, the
+    same position for all, `(length,)`, or `(batch, length)`.
     """
 
     def rotate(self, states, positions):
@@ -23,10 +21,9 @@ class AttentionPositions(keras.layers.Layer):
         return states
 
     def bias(self, query_positions, key_positions):
-        """Computes what is added to the products; None for nothing.
+        """What is added to products `(batch, heads, query_length, key_length)`.
 
-        A float32 tensor that broadcasts to
-        `(batch, heads, query_length, key_length)`.
+        A float32 tensor that broadcasts to that shape; None for nothing.
         """
 
     def get_config(self):
@@ -38,21 +35,18 @@ class AttentionPositions(keras.layers.Layer):
 class RotaryEmbedding(AttentionPositions):
     """Rotates queries and keys by angles proportional to their position (RoPE).
 
-    Columns `2i` and `2i + 1` are the two coordinates of a point, rotated by
-    `position / max_wavelength ** (2i / dim)`. The product of a rotated query and a
-    rotated key depends on the distance between their positions only. There are no
-    weights and no maximum length. Angles and rotations are computed in float32
-    whatever the dtype policy.
+    Columns `2i` and `2i + 1` are the coordinates of a point, rotated by
+    `position / max_wavelength ** (2i / dim)`. So the product of a query and a key
+    depends only on the distance between their positions. There are no weights and no
+    maximum length. The computation is in float32 whatever the dtype policy.
 
     Args:
-        max_wavelength: The 10000 of both papers; the slowest rotation takes
-            `2 pi` times as many positions.
+        max_wavelength: As in `SinusoidalPositionalEncoding`.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Float tensor of shape `(..., length, dim)`; an even `dim`.
-        start_index: Position of the first input, an integer or a scalar integer
-            tensor.
+        start_index: Position of the first input, an integer or a scalar tensor.
 
     Returns:
         A tensor of the same shape as `inputs`.
@@ -113,14 +107,11 @@ class LinearPositionBias(AttentionPositions):
     work on longer ones. Under a causal mask this is the bias of the paper; without
     one, it is symmetric. It is computed in float32 whatever the dtype policy.
 
-    Args:
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
-
     Call arguments:
         inputs: Products of queries and keys, a float tensor of shape
             `(batch, num_heads, query_length, key_length)`.
-        start_index: Position of the first query, if that of the first key is 0;
-            an integer or a scalar integer tensor.
+        start_index: Position of the first query, an integer or a scalar tensor;
+            that of the first key is 0.
 
     Returns:
         A tensor of the same shape as `inputs`.
@@ -148,17 +139,17 @@ class LinearPositionBias(AttentionPositions):
         self._slopes = head_slopes(input_shape[1])
 
     def call(self, inputs, start_index=0):
-        queries, keys = (
-            ops.arange(length, dtype="int32") for length in ops.shape(inputs)[2:]
-        )
+        queries, keys = (ops.arange(x, dtype="int32") for x in ops.shape(inputs)[2:])
         bias = self.bias(queries + ops.cast(start_index, "int32"), keys)
         return ops.cast(ops.cast(inputs, "float32") + bias, inputs.dtype)
 
     def bias(self, query_positions, key_positions):
-        query_positions, key_positions = (
-            ops.reshape(x, (-1,)) if len(x.shape) == 0 else x
-            for x in map(_as_integers, (query_positions, key_positions))
-        )
+        def as_integers(positions):
+            positions = ops.cast(ops.convert_to_tensor(positions), "int32")
+            return positions if len(positions.shape) else ops.reshape(positions, (1,))
+
+        query_positions = as_integers(query_positions)
+        key_positions = as_integers(key_positions)
         # (..., query, 1) - (..., 1, key)
         distances = ops.abs(query_positions[..., :, None] - key_positions[..., None, :])
         if len(distances.shape) == 3:
@@ -178,7 +169,3 @@ def head_slopes(num_heads: int):
     slopes = 2.0 ** (-8 * np.arange(1, lower + 1) / lower)
     between = 2.0 ** (-4 * np.arange(1, 2 * lower + 1, 2) / lower)
     return np.append(slopes, between[: num_heads - lower]).astype("float32")
-
-
-def _as_integers(positions):
-    return ops.cast(ops.convert_to_tensor(positions), "int32")

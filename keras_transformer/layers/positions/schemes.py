@@ -15,12 +15,6 @@ from keras_transformer.layers.positions.relative import (
     RotaryEmbedding,
 )
 
-_SCHEMES = {
-    "sinusoidal": SinusoidalPositionalEncoding,
-    "rotary": RotaryEmbedding,
-    "linear_bias": LinearPositionBias,
-}
-
 
 def position_layer(positions, dtype=None, max_length: int | None = None):
     """Creates the layer of a position scheme.
@@ -34,15 +28,18 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
     Returns:
         A new layer named "positions", not built, or None. `AttentionPositions`
         act inside attention; any other layer is called on the inputs, as
-        `layer(inputs)`, and in cached decoding as `layer(inputs, start_index)`; see
-        `LearnedPositionalEncoding`.
+        `layer(inputs)`, and in cached decoding as `layer(inputs, start_index)`.
 
     Raises:
         ValueError: If there is no scheme of that name.
     """
     if not isinstance(positions, str):
         return copy_layer(positions, "positions", dtype)
-    schemes = dict(_SCHEMES)
+    schemes = {
+        "sinusoidal": SinusoidalPositionalEncoding,
+        "rotary": RotaryEmbedding,
+        "linear_bias": LinearPositionBias,
+    }
     if max_length is not None:
         schemes["learned"] = functools.partial(LearnedPositionalEncoding, max_length)
     if positions not in schemes:
@@ -55,11 +52,7 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
 
 
 def attention_positions(positions, dtype=None):
-    """As `position_layer`, for schemes that act inside attention only.
-
-    Raises:
-        ValueError: If the scheme is another.
-    """
+    """As `position_layer`; `ValueError` unless the scheme acts inside attention."""
     layer = position_layer(positions, dtype)
     if acts_on_inputs(layer):
         raise ValueError(
@@ -81,16 +74,10 @@ def merge_positions(layer, states):
 
 
 def merge_positions_at(layer, states, index):
-    """Calls a position layer, if any, on one step of several hypotheses.
+    """Calls a position layer, if any, on states `(batch, num_hypotheses, hidden_dim)`.
 
-    Args:
-        layer: A layer that acts on inputs, or None.
-        states: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-        index: Position of the step, a scalar integer tensor, or one position for
-            each sentence, of shape `(batch,)`.
-
-    Returns:
-        The layer's outputs, of shape `(batch, num_hypotheses, output_dim)`.
+    `index` is the position of this step, a scalar integer tensor, or one position for
+    each sentence, of shape `(batch,)`.
     """
     if layer is None:
         return states
