@@ -174,14 +174,6 @@ class BeamSearch(Search):
         unfinished = FinishedHypotheses(live.ids, live.scores / divisor)
         return Hypotheses(*best_of(finished, unfinished, self.num_hypotheses))
 
-    def get_config(self):
-        return {
-            "beam_width": self.beam_width,
-            "length_penalty": self.length_penalty,
-            "num_hypotheses": self.num_hypotheses,
-            **super().get_config(),
-        }
-
 
 def begin(model, batch_size, beam_width: int, max_length: int):
     """Returns the live and the finished hypotheses before the first step."""

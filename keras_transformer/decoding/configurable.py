@@ -1,5 +1,6 @@
 """Objects that are defined by their settings alone."""
 
+import inspect
 import json
 
 
@@ -8,11 +9,12 @@ class Configurable:
 
     Two searches with equal settings are equal, so that a function compiled for
     one serves the other. Subclasses store every constructor argument under its
-    own name and return it from `get_config`, as Keras objects do.
+    own name, where `get_config` finds it.
     """
 
     def get_config(self):
-        return {}
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_config(cls, config):

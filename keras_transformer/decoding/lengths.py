@@ -30,9 +30,6 @@ class MinimumLength(Processor):
 
         return process
 
-    def get_config(self):
-        return {"length": self.length}
-
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MaximumLength(Processor):
@@ -82,6 +79,3 @@ class MaximumLength(Processor):
             return forbid(logits, ops.logical_and(others, index + 1 >= limits))
 
         return process
-
-    def get_config(self):
-        return {"ratio": self.ratio, "extra": self.extra}

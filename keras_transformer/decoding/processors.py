@@ -16,7 +16,7 @@ class Processor(Configurable):
     processors together forbid every symbol, a hypothesis stops, with a score
     of minus infinity.
 
-    To write one, offer `bind` and `get_config`, and register the class with
+    To write one, offer `bind`, and register the class with
     `keras.saving.register_keras_serializable`.
     """
 

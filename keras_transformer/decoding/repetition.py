@@ -42,9 +42,6 @@ class NoRepeatNgram(Processor):
         last_ids = ids[..., self.size - 1 :]
         return forbid(logits, occurring(last_ids, matches, logits))
 
-    def get_config(self):
-        return {"size": self.size}
-
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RepetitionPenalty(Processor):
@@ -78,9 +75,6 @@ class RepetitionPenalty(Processor):
         is_past = ops.arange(ids.shape[-1], dtype="int32") < index
         lowered = ops.minimum(logits / self.penalty, logits * self.penalty)
         return ops.where(occurring(ids, is_past, logits), lowered, logits)
-
-    def get_config(self):
-        return {"penalty": self.penalty}
 
 
 def occurring(ids, is_counted, logits):

@@ -155,16 +155,6 @@ class Sampling(IndependentSearch):
             return weights
         return ops.where(in_nucleus(log_weights, weights, self.top_p), weights, 0.0)
 
-    def get_config(self):
-        return {
-            "temperature": self.temperature,
-            "top_k": self.top_k,
-            "top_p": self.top_p,
-            "seed": self.seed,
-            "num_hypotheses": self.num_hypotheses,
-            **super().get_config(),
-        }
-
 
 def new_keys(count):
     """Draws as many int32 numbers, which continue from Keras's global seed."""

@@ -267,7 +267,8 @@ class Search(Configurable):
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
-        return {"processors": [serialize(processor) for processor in self.processors]}
+        processors = [serialize(processor) for processor in self.processors]
+        return {**super().get_config(), "processors": processors}
 
     @classmethod
     def from_config(cls, config):
