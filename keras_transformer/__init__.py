@@ -38,7 +38,11 @@ __all__ = [
 ]
 
 # The shell answers `--help` before it loads Keras; its commands import what they need.
-if Path(*sys.argv[:1]).stem != "keras-transformer":
+_IS_SHELL = (
+    Path(*sys.argv[:1]).stem == "keras-transformer"
+    or "keras_transformer.cli" in sys.orig_argv  # after `python -m`
+)
+if not _IS_SHELL:
     from keras_transformer import decoding, layers, models, training
 
 

@@ -1,5 +1,8 @@
 """The command line: `keras-transformer`."""
 
+import os
+import sys
+
 import typer
 
 from keras_transformer.cli.average import average
@@ -34,4 +37,13 @@ def shell(debug: Debug = False):
 
 def main() -> None:
     """Runs the command line; the entry point of `keras-transformer`."""
-    app()
+    try:
+        app()
+    except SystemExit as error:
+        if error.code != 130:
+            raise
+        # A training step may still run in TensorFlow's threads. Python's own shutdown
+        # has been seen to abort then.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(130)

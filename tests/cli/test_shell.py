@@ -111,7 +111,7 @@ def test_ctrl_c_leaves_the_last_epoch_and_says_how_to_go_on(
                 break
         train.send_signal(signal.SIGINT)
         _, stderr = train.communicate()
-    assert train.returncode == 130
+    assert train.returncode == 130, stderr
     assert len(stderr.splitlines()) == 1, stderr
     assert "is saved. Repeat the command to resume" in stderr
     assert (tmp_path / "run" / "checkpoints" / "epoch-0001.keras").is_file()
@@ -393,7 +393,8 @@ def test_help_explains_every_option(command):
 
 def test_help_comes_without_loading_tensorflow():
     code = (
-        "import sys; from keras_transformer.cli import app;"
+        "import sys; sys.argv[0] = 'keras-transformer';"
+        "from keras_transformer.cli import app;"
         "app(['train', '--help'], standalone_mode=False);"
         "sys.exit('keras' in sys.modules or 'tensorflow' in sys.modules)"
     )
