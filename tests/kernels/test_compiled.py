@@ -43,7 +43,7 @@ def test_a_function_is_traced_once_for_each_shape(layer):
         traces.append(x.shape)
         return x + 1
 
-    compiled = CompiledFunction(find, layer, jit_compile=False)
+    compiled = CompiledFunction(find, layer, jit_compile="auto")
     for _ in range(3):
         np.testing.assert_array_equal(compiled.run(ARGUMENTS[0]), ARGUMENTS[0] + 1)
     if keras.backend.backend() != "torch":  # which compiles nothing

@@ -23,7 +23,9 @@ def plain_crossentropy(labels, logits, label_smoothing):
 def values_and_gradient(function, label_smoothing, logits):
     values = function(LABELS, ops.convert_to_tensor(logits), label_smoothing)
     [gradient] = gradients(
-        lambda logits: ops.sum(function(LABELS, logits, label_smoothing) * WEIGHTS),
+        lambda logits: ops.sum(
+            ops.multiply(function(LABELS, logits, label_smoothing), WEIGHTS)
+        ),
         [logits],
     )
     return ops.convert_to_numpy(values), gradient
