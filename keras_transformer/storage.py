@@ -1,7 +1,7 @@
 """Crash-safe writing: files and folders appear complete or not at all.
 
-What is being written has a name that begins with `.unfinished-`, in the folder where
-it will appear. A process that is killed may leave it behind: see `remove_unfinished`.
+What is being written is in a folder named `.unfinished-...`, beside where it will
+appear. A process that is killed may leave it behind: see `remove_unfinished`.
 """
 
 import contextlib
@@ -18,20 +18,13 @@ _UNFINISHED = ".unfinished-"
 def replace_file(path: str | os.PathLike) -> Iterator[Path]:
     """Replaces a file by what the block writes, once that is on disk.
 
-    The block gets the path to write to, which has the same suffix. The folder is
-    created if missing. If the block raises an error, or the process is killed, the
-    file stays as it was. `write_text` shows its use.
+    The block gets the path to write to, which has the same name. The folder is created
+    if missing. If the block raises an error, or the process is killed, the file stays
+    as it was. `write_text` shows its use.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = _unfinished(path)
-    try:
-        yield unfinished
-        _flush(unfinished)
-        os.replace(unfinished, path)
-        _flush(path.parent)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replace_files(path.parent) as unfinished:
+        yield unfinished / path.name
 
 
 @contextlib.contextmanager
@@ -43,7 +36,7 @@ def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
     them. The folder is created if missing; its other files stay.
     """
     folder = Path(folder)
-    with _temporary_folder(folder / "files") as unfinished:
+    with _temporary_folder(folder) as unfinished:
         yield unfinished
         paths = sorted(unfinished.iterdir())
         for path in paths:
@@ -60,7 +53,7 @@ def create_folder(path: str | os.PathLike) -> Iterator[Path]:
     The block gets an empty folder to write to. `path` must be missing or empty.
     """
     path = Path(path)
-    with _temporary_folder(path) as unfinished:
+    with _temporary_folder(path.parent) as unfinished:
         yield unfinished
         for written in unfinished.rglob("*"):
             _flush(written)
@@ -85,18 +78,14 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _temporary_folder(path):
-    unfinished = _unfinished(path)
+def _temporary_folder(parent):
+    # Not the number of the process: in a container each one may be number 1.
+    unfinished = parent / f"{_UNFINISHED}{uuid.uuid4().hex}"
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _unfinished(path):
-    # Not the number of the process: in a container each one may be number 1.
-    return path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex[:8]}-{path.name}")
 
 
 def _flush(path):
