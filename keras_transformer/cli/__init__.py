@@ -5,14 +5,13 @@ import sys
 
 import typer
 
-from keras_transformer.cli.average import average
 from keras_transformer.cli.demo import demo
 from keras_transformer.cli.errors import OneLineErrors
 from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import export
 from keras_transformer.cli.options import Debug
 from keras_transformer.cli.plot import plot
-from keras_transformer.cli.train import train
+from keras_transformer.cli.train import average, train
 from keras_transformer.cli.translate import translate
 
 __all__ = ["app", "main"]

@@ -11,11 +11,8 @@ def load_tensorflow(devices: bool = True) -> None:
     """Imports TensorFlow and Keras without the lines that they log.
 
     That takes seconds, so commands call it only after their arguments are checked:
-    `--help` and errors of usage appear at once.
-
-    Args:
-        devices: Whether to initialise the devices too, which log when they are first
-            used. A worker has to connect to the others before that.
+    `--help` and errors of usage appear at once. With `devices` it initialises these
+    too, which log when they are first used; a worker must first connect to the others.
     """
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -7,8 +7,8 @@ import typer
 from keras_transformer.cli.decoding import BeamWidth, DecodingOptions, LengthPenalty
 from keras_transformer.cli.loading import load_tensorflow, load_translator
 from keras_transformer.cli.options import Model, argument, option, output_file
-from keras_transformer.cli.pictures import check_picture, write_attention
 
+_PAGE = ".html"
 Output = output_file(Path, "Picture to write, such as out.png, out.svg or out.pdf.")
 
 plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
@@ -100,3 +100,29 @@ def schedule(
     # With the peak given, the width (1 here) cancels out.
     rates = InverseSquareRootSchedule.with_peak(learning_rate, 1, warmup_steps)
     draw(rates, steps).savefig(output, dpi=150)
+
+
+def check_picture(path: Path, page: bool = False) -> None:
+    """Raises `ValueError` if Matplotlib cannot write a file of this name.
+
+    Commands call it before they compute anything. With `page`, HTML is allowed too.
+    """
+    from matplotlib.figure import Figure
+
+    suffix = path.suffix.lower()
+    if page and suffix == _PAGE:
+        return
+    if suffix[1:] not in Figure().canvas.get_supported_filetypes():
+        known = f".png, .pdf or {_PAGE}" if page else ".png or .pdf"
+        raise ValueError(f"{path} is not the name of a picture. End it in {known}.")
+
+
+def write_attention(translator, text: str, search, path: Path) -> None:
+    """Writes the attention of a translation as a picture or an HTML page."""
+    from keras_transformer import plots
+
+    if path.suffix.lower() == _PAGE:
+        translated = plots.translate_with_attention(translator, text, search)
+        path.write_text(plots.attention_html(translated), "ascii")
+    else:
+        plots.translation_attention(translator, text, search).savefig(path, dpi=150)

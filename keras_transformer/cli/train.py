@@ -1,4 +1,4 @@
-"""`keras-transformer train`."""
+"""`keras-transformer train`, and `average`, with which it ends."""
 
 import os
 from pathlib import Path
@@ -63,6 +63,29 @@ def train(
     overrides = {name: value for name, value in options.items() if value is not None}
     train_recipe(Recipe.load(recipe, overrides | parse_settings(settings)), run)
     typer.echo(f"The translator is in {run / 'translator'}.")
+
+
+def average(
+    run: argument(Path, "RUN", "Folder of a run."),
+    last: option(
+        int | None, "Number of last checkpoints to average. [default: the run's]", min=1
+    ) = None,
+):
+    """Average the last checkpoints of a run into its translator.
+
+    `train` does this at its end. Use the command to average another number of
+    checkpoints, or to get a translator before the training has finished.
+
+    Example: `keras-transformer average runs/en-de --last 5`
+    """
+    load_tensorflow()
+    from keras_transformer.runs import Run
+    from keras_transformer.runs.training import save_average
+
+    opened = Run(run)
+    paths = save_average(opened, last or opened.recipe().decoding.average)
+    names = ", ".join(path.name for path in paths)
+    typer.echo(f"The translator in {opened.translator_path} averages {names}.")
 
 
 def train_recipe(recipe: Recipe, folder: Path):

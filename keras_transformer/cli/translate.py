@@ -17,7 +17,7 @@ from keras_transformer.cli.options import (
     option,
     output_file,
 )
-from keras_transformer.cli.pictures import check_picture, write_attention
+from keras_transformer.cli.plot import check_picture, write_attention
 from keras_transformer.cli.progress import track
 
 _BATCHES_PER_CHUNK = 32
@@ -66,10 +66,10 @@ def translate(
     translator = load_translator(model)
     if jit_compile:
         translator.model.compile(jit_compile=True)
-    from keras_transformer.text import read_lines
+    from keras_transformer.text.files import decode_lines, read_lines
 
-    name = "standard input" if text is None else str(text)
-    lines = _standard_input() if text is None else read_lines(text)
+    name = text or "standard input"
+    lines = read_lines(text) if text else decode_lines(sys.stdin.buffer, name)
     # Counting the lines finds a faulty one before anything is written.
     total = None if text is None else sum(1 for _ in read_lines(text))
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
@@ -80,13 +80,17 @@ def translate(
     # On one terminal, the bar and the translations would overwrite each other.
     shows_progress = output is not None or not sys.stdout.isatty()
     standard_output = contextlib.nullcontext(sys.stdout.buffer)
+    # Those of cut lines, which `_translated` reports by their numbers.
+    warnings.simplefilter("ignore", UserWarning)
     with standard_output if output is None else output.open("wb") as file:
         tracked = track(translated, total, shows_progress)
         for number, (line, translation) in enumerate(tracked, start=1):
             file.write(f"{translation}\n".encode())
             file.flush()
             if attention is not None and translation:
-                _draw(translator, line, search, attention, number)
+                suffix = f"-{number}" if number > 1 else ""
+                picture = attention.with_stem(attention.stem + suffix)
+                write_attention(translator, line, search, picture)
 
 
 def _translated(translator, lines, name, chunk_size, *settings):
@@ -102,27 +106,5 @@ def _translated(translator, lines, name, chunk_size, *settings):
                 "it.",
                 err=True,
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the same, without the line
-            translations = translator.translate(chunk, *settings)
-        yield from zip(chunk, translations, strict=True)
+        yield from zip(chunk, translator.translate(chunk, *settings), strict=True)
         number += len(chunk)
-
-
-def _standard_input():
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.decode("utf-8").replace("\r", "").removesuffix("\n")
-        except UnicodeDecodeError:
-            raise ValueError(
-                f"standard input:{number} is not UTF-8. Convert it, for example with "
-                "iconv."
-            ) from None
-
-
-def _draw(translator, line, search, path, number):
-    if number > 1:
-        path = path.with_stem(f"{path.stem}-{number}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of cut lines, as above
-        write_attention(translator, line, search, path)

@@ -55,18 +55,25 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
     number = 0
     with gzip.open(path) if is_gzipped(path) else open(path, "rb") as file:
         try:
-            for line in file:
+            for line in decode_lines(file, path):
                 number += 1
-                yield line.decode("utf-8").replace("\r", "").removesuffix("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}:{number} is not UTF-8: {error.reason} at byte "
-                f"{error.start + 1}. Convert the file, for example with iconv."
-            ) from None
+                yield line
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(
                 f"{path}:{number + 1} cannot be read: the gzip data are damaged or "
                 f"cut short ({error}). Create or download the file again."
+            ) from None
+
+
+def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
+    """Yields the lines of an open file; errors give its name and the line."""
+    for number, line in enumerate(file, start=1):
+        try:
+            yield line.decode("utf-8").replace("\r", "").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name}:{number} is not UTF-8: {error.reason} at byte "
+                f"{error.start + 1}. Convert the file, for example with iconv."
             ) from None
 
 
