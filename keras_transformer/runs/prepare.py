@@ -33,12 +33,6 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
     """Prepares a run, new or interrupted: its folder, tokenizers and datasets.
 
     The chief writes the folder and the tokenizers; the other workers only read them.
-
-    Raises:
-        FileNotFoundError: If a text file is missing, or the workers do not share the
-            folder.
-        ValueError: If a text file or a setting is invalid, or the folder holds
-            something else.
     """
     sampling = recipe.tokenizer.sampling
     if workers.count > 1 and sampling:
@@ -74,7 +68,10 @@ def begin_run(recipe: Recipe, run: Run) -> None:
             f"{run.folder} holds something other than a run. Name a new folder."
         )
     run.folder.mkdir(parents=True, exist_ok=True)
-    settings = {"versions": _versions(checksum), **recipe.to_dict()}
+    versions = {"keras-transformer": __version__, "python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    versions["training_text"] = checksum
+    settings = {"versions": versions, **recipe.to_dict()}
     settings["data"]["folder"] = str(Path(recipe.data.folder).resolve())
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     write_text(run.settings_path, text)
@@ -136,12 +133,6 @@ def _check_same(recipe, run, checksum):
             f"{run.folder} holds another model: {'; '.join(differences)}. Name another "
             "run folder, or train with the settings that this run began with."
         )
-
-
-def _versions(checksum):
-    versions = {"keras-transformer": __version__, "python": platform.python_version()}
-    versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    return versions | {"training_text": checksum}
 
 
 def _text_checksum(recipe):

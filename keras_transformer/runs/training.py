@@ -39,19 +39,28 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         FloatingPointError: If the loss becomes NaN.
         ConnectionError: If another worker is lost.
     """
+    settings, run = recipe.training, Run(folder)
     # Workers must connect before TensorFlow does anything else.
-    workers = training.Workers(training.pick_strategy(recipe.training.strategy))
+    workers = training.Workers(training.pick_strategy(settings.strategy))
     with workers.watched():
-        return _train(recipe, Run(folder), workers)
+        data = prepare(recipe, run, workers)
+        checkpoint, epochs_done = _find_checkpoint(run, workers)
+        keras.utils.set_random_seed(settings.seed)
+        with workers.strategy.scope():
+            model = _build_or_restore(recipe, run, checkpoint, data, workers)
+        has_stalled = run.log.has_stalled(settings.early_stopping)
+        if epochs_done < settings.epochs and not has_stalled:
+            _fit(model, recipe, run, epochs_done, data, workers)
+        if workers.is_chief:
+            save_average(run, recipe.decoding.average)
+        workers.wait()
+    return run
 
 
 def save_average(run: Run, last: int) -> list[Path]:
     """Saves the run's translator with the mean weights of its last checkpoints.
 
     It averages `last` checkpoints, or all if there are fewer, and returns their paths.
-
-    Raises:
-        FileNotFoundError: If there is no complete checkpoint.
     """
     checkpoints = run.checkpoints()
     latest = checkpoints.latest()
@@ -64,21 +73,6 @@ def save_average(run: Run, last: int) -> list[Path]:
     model = training.average_checkpoints(paths)
     _translator(run.recipe(), model, run.tokenizers()).save(run.translator_path)
     return paths
-
-
-def _train(recipe, run, workers):
-    data = prepare(recipe, run, workers)
-    checkpoint, epochs_done = _find_checkpoint(run, workers)
-    keras.utils.set_random_seed(recipe.training.seed)
-    with workers.strategy.scope():
-        model = _build_or_restore(recipe, run, checkpoint, data, workers)
-    has_stalled = run.log.has_stalled(recipe.training.early_stopping)
-    if epochs_done < recipe.training.epochs and not has_stalled:
-        _fit(model, recipe, run, epochs_done, data, workers)
-    if workers.is_chief:
-        save_average(run, recipe.decoding.average)
-    workers.wait()
-    return run
 
 
 def _find_checkpoint(run, workers):
@@ -163,26 +157,22 @@ def _fit(model, recipe, run, epochs_done, data, workers):
 
 def _writers(recipe, run, model, tokenizers):
     """Returns the callbacks that measure the model and write to the folder."""
+    settings = recipe.training
     writers = [
-        WriteLog(run.log, recipe.training.early_stopping),
+        WriteLog(run.log, settings.early_stopping),
         keras.callbacks.TensorBoard(run.tensorboard_path),
         training.SaveCheckpoints(run.checkpoints()),
     ]
-    if recipe.training.bleu_every is None:
-        return writers
-    # First, because the others write what it adds to the logs.
-    return [_bleu_callback(recipe, model, tokenizers), *writers]
-
-
-def _bleu_callback(recipe, model, tokenizers):
-    settings = recipe.training
-    translator = _translator(recipe, model, tokenizers)
-    files = (recipe.data.paths("validation", side) for side in SIDES)
-    return training.BleuCallback(
-        lambda texts: translator.translate(texts, GreedySearch()),
-        *(_first_lines(paths, settings.bleu_sentences) for paths in files),
-        every=settings.bleu_every,
-    )
+    if settings.bleu_every is not None:
+        translator = _translator(recipe, model, tokenizers)
+        files = (recipe.data.paths("validation", side) for side in SIDES)
+        bleu = training.BleuCallback(
+            lambda texts: translator.translate(texts, GreedySearch()),
+            *(_first_lines(paths, settings.bleu_sentences) for paths in files),
+            every=settings.bleu_every,
+        )
+        writers.insert(0, bleu)  # The others write what it adds to the logs.
+    return writers
 
 
 def _translator(recipe, model, tokenizers):
