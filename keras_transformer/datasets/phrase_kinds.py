@@ -89,8 +89,8 @@ class PhraseKinds:
             self._quantity: 5,
             self._number: 1,
             self._percentage: 1,
-            self._country_list: 4,
-            self._language_list: 3,
+            partial(_name_list, codes=self._countries): 4,
+            partial(_name_list, codes=self._languages): 3,
         }
 
     def draw(self, rng) -> tuple[str, str]:
@@ -184,12 +184,6 @@ class PhraseKinds:
     def _percentage(self, rng):
         fraction = Decimal(rng.randint(1, 9999)).scaleb(-4)
         yield partial(format_percent, fraction, decimal_quantization=False)
-
-    def _country_list(self, rng):
-        return _name_list(rng, self._countries)
-
-    def _language_list(self, rng):
-        return _name_list(rng, self._languages)
 
 
 def _day(rng):

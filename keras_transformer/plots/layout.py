@@ -29,11 +29,7 @@ def grid(count: int, max_columns: int) -> tuple[int, int]:
 
 
 def words(tokens: Sequence[str]) -> list[str]:
-    """Returns SentencePiece subwords, or any other tokens, in readable form.
-
-    The mark is removed from subwords that begin a word; those that continue one get a
-    dot.
-    """
+    """Returns tokens as people read them; a dot marks subwords that continue a word."""
     texts = []
     are_subwords = any(token.startswith(WORD_START) for token in tokens)
     for token in tokens:
@@ -44,10 +40,8 @@ def words(tokens: Sequence[str]) -> list[str]:
 
 
 def direction(tokens: Sequence[str]) -> str:
-    """Returns the reading direction of the first letter, `"ltr"` or `"rtl"`.
-
-    Symbols such as `<s>` and `</s>` do not count.
-    """
+    """Returns the reading direction of the first letter, `"ltr"` or `"rtl"`."""
+    # Symbols such as `<s>` and `</s>` do not count.
     for character in "".join(each for each in tokens if not each.startswith("<")):
         kind = unicodedata.bidirectional(character)
         if kind in ("L", "R", "AL"):

@@ -15,16 +15,10 @@ def numbered_epochs(
 ) -> tf.data.Dataset:
     """Returns a dataset of batches; each iteration over it is the next epoch.
 
-    Its attribute `epoch`, an int64 `tf.Variable`, holds the number of the next epoch.
-
-    Args:
-        read_pass: Function of a seed, a scalar int64 tensor, that returns the elements
-            of one pass over the text as a dataset.
-        make_batches: Function from the dataset of an epoch's elements to its batches.
-        num_batches: Number of batches in an epoch.
-        seed: Seed of all epochs.
-        initial_epoch: Number of the first epoch.
-        repeat: Whether an epoch takes further passes if one has too few batches.
+    `read_pass` returns the elements of one pass over the text, given its seed, a scalar
+    int64 tensor; `make_batches` turns the elements of an epoch into batches. With
+    `repeat`, an epoch takes further passes if one has too few batches. The attribute
+    `epoch`, an int64 `tf.Variable`, holds the number of the next epoch.
     """
     with tf.device("CPU:0"):  # where `tf.data` runs
         epoch = tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
