@@ -9,6 +9,9 @@ def write_rows(states, index, new):
     The plain form, `where(position == index, new, states)`, computes every entry of
     the cache. A scatter copies the cache, `(batch, heads, length, width)`, and writes
     one row for each head: `new`, with `width` elements a head.
+
+    Hypotheses lie side by side in the last axis: with an axis of their own, XLA would
+    copy a cache of one hypothesis twice in every step.
     """
     batch, heads, length, width = ops.shape(states)
     rows = ops.arange(batch * heads)[:, None] * length + index

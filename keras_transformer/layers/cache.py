@@ -1,9 +1,8 @@
 """The key/value cache of step-by-step decoding.
 
 A cache holds the keys and the values of one block, each of shape
-`(batch, num_heads, max_length, num_hypotheses * dim)`; with a separate axis for the
-hypotheses, XLA would copy a cache of one hypothesis twice in every step. Its size is
-fixed; a step writes one position. `decoding.cache` tracks which hypothesis wrote what.
+`(batch, num_heads, max_length, num_hypotheses * dim)`. Its size is fixed; a step
+writes one position. `decoding.cache` tracks which hypothesis wrote what.
 """
 
 import keras
