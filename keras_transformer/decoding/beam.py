@@ -67,7 +67,7 @@ class BeamSearch(Search):
 
     At each step every live hypothesis is extended by every symbol, and the
     extensions are ranked by log-probability. Among the `beam_width` best,
-    those that end with the end symbol are finished: frozen, and scored by
+    those that end with an end symbol are finished: frozen, and scored by
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
@@ -95,6 +95,8 @@ class BeamSearch(Search):
             leaves log-probabilities unchanged.
         num_hypotheses: Number of hypotheses to return, at most `beam_width`.
         processors: `Processor`s, applied to the logits in this order.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -110,8 +112,9 @@ class BeamSearch(Search):
         length_penalty: float = 0.6,
         num_hypotheses: int = 1,
         processors=(),
+        end_ids=None,
     ):
-        super().__init__(processors)
+        super().__init__(processors, end_ids)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
         if not np.isfinite(length_penalty):
             raise ValueError(
@@ -133,9 +136,14 @@ class BeamSearch(Search):
 
     @property
     def num_candidates(self):
-        # No other extensions of a hypothesis can matter than the one that ends and
-        # one for each place of the next beam.
-        return self.beam_width + 1
+        # No other extensions of a hypothesis can matter than those that end and one
+        # for each place of the next beam.
+        return self.beam_width + self.num_endings
+
+    @property
+    def num_endings(self):
+        """Number of symbols that end a sequence."""
+        return 1 if self.end_ids is None else len(self.end_ids)
 
     def first_hypotheses(self, model, inputs, max_length):
         return begin(model, batch_size_of(inputs), self.beam_width, max_length)
@@ -156,8 +164,8 @@ class BeamSearch(Search):
         symbols, cache = next_symbols(
             live.token_ids, live.ids, live.lineage, index, cache
         )
-        extensions = extend(live.scores, symbols)
-        is_end = extensions.token_ids == model.end_id
+        extensions = extend(live.scores, symbols, self.num_endings)
+        is_end = model.is_end(extensions.token_ids)
         divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
         divisor = ops.take(divisors, index)
         finished = finish(finished, live, extensions, is_end, index, divisor)
@@ -190,21 +198,22 @@ def begin(model, batch_size, beam_width: int, max_length: int):
     return live, FinishedHypotheses(ids, none)
 
 
-def extend(scores, symbols):
+def extend(scores, symbols, num_endings: int):
     """Ranks the live hypotheses with one more symbol.
 
     Args:
         scores: Log-probabilities, of shape `(batch, beam_width)`.
         symbols: `NextSymbols` of these hypotheses.
+        num_endings: Number of symbols that end a sequence.
 
     Returns:
-        `Extensions`, up to twice as many as hypotheses: if half of them end, every
-        place of the beam still gets one.
+        `Extensions`, up to `1 + num_endings` times as many as hypotheses: if all but
+        `beam_width` of them end, every place of the beam still gets one.
     """
     beam_width, choices = symbols.best_logits.shape[1:]
     gains = symbols.best_logits - symbols.normalizer
     scores = ops.reshape(scores[..., None] + gains, (-1, beam_width * choices))
-    scores, places = top_k(scores, beam_width * min(choices, 2))
+    scores, places = top_k(scores, beam_width * min(choices, 1 + num_endings))
     token_ids = ops.reshape(symbols.best_ids, (-1, beam_width * choices))
     return Extensions(scores, places // choices, take_rows(token_ids, places))
 

@@ -15,14 +15,16 @@ class GreedySearch(IndependentSearch):
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
 
     Example:
-        >>> kt.decoding.GreedySearch(processors=[kt.decoding.BannedIds([1])])
-        GreedySearch(processors=(BannedIds(ids=(1,)),))
+        >>> kt.decoding.GreedySearch([kt.decoding.BannedIds([1])], end_ids=[3, 7])
+        GreedySearch(processors=(BannedIds(ids=(1,)),), end_ids=(3, 7))
     """
 
-    def __init__(self, processors=()):
-        super().__init__(processors=processors)
+    def __init__(self, processors=(), end_ids=None):
+        super().__init__(processors=processors, end_ids=end_ids)
 
     def choose(self, model, symbols, index, random_numbers):
         logits, ids = symbols.likeliest()

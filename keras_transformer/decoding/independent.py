@@ -42,13 +42,14 @@ class IndependentSearch(Search):
     Args:
         num_hypotheses: Hypotheses of each sentence.
         processors: Sequence of `Processor`, applied in this order.
+        end_ids: As in `Search`.
     """
 
     #: How many of the best symbols `choose` wants to see.
     num_candidates = 1
 
-    def __init__(self, num_hypotheses: int = 1, processors=()):
-        super().__init__(processors)
+    def __init__(self, num_hypotheses: int = 1, processors=(), end_ids=None):
+        super().__init__(processors, end_ids)
         check_positive_integers(num_hypotheses=num_hypotheses)
         self.num_hypotheses = int(num_hypotheses)
 
@@ -105,7 +106,7 @@ class IndependentSearch(Search):
             token_ids=token_ids,
             ids=write_position(old.ids, index, token_ids),
             scores=scores,
-            ended=ended | (token_ids == model.end_id),
+            ended=ended | model.is_end(token_ids),
         )
         return grown, cache
 

@@ -95,6 +95,7 @@ def sentences_of_many_lengths():
         (BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT]), ()),
         (Sampling(seed=5, num_hypotheses=3, processors=[LIMIT]), (6,)),
         (Sampling(top_k=3, processors=[LIMIT]), ()),
+        (BeamSearch(3, processors=[LIMIT], end_ids=(2, 5)), (6,)),
     ],
     ids=str,
 )

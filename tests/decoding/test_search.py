@@ -34,6 +34,7 @@ SEARCHES = [
     BeamSearch(3, num_hypotheses=2),
     BeamSearch(2, 1.0, processors=CONTROLS),
     Sampling(seed=3),
+    BeamSearch(3, end_ids=(2, 5, 7)),
     Sampling(0.7, top_k=5, top_p=0.9, seed=3, num_hypotheses=2),
 ]
 
