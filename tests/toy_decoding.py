@@ -129,6 +129,16 @@ def ends_with(*end_ids):
 ends_with_end = ends_with(END)
 
 
+def ends_or_contains(texts, stops):
+    """Returns a function that tells whether symbols end, or their text has a stop."""
+
+    def ends(symbols):
+        text = "".join(texts[symbol] for symbol in symbols)
+        return symbols[-1] == END or any(stop in text for stop in stops)
+
+    return ends
+
+
 def all_sequences(vocabulary_size, max_length, ends=ends_with_end):
     """Yields all sequences that end by `max_length`, or reach it without ending."""
     growing = [()]
@@ -177,6 +187,7 @@ def plain_beam_search(
     length_penalty,
     processors=(),
     ends=ends_with_end,
+    num_extensions=None,
 ):
     """Searches one sentence exactly as the docstring of `BeamSearch` says."""
     live, finished = [(0.0, ())], []
@@ -190,7 +201,7 @@ def plain_beam_search(
                 for symbol, gain in enumerate(gains)
                 if gain > -np.inf
             ]
-        extensions.sort(key=lambda one: -one[0])
+        extensions = sorted(extensions, key=lambda one: -one[0])[:num_extensions]
         finished += [
             (score / divisor, symbols)
             for score, symbols in extensions[:width]

@@ -1,4 +1,4 @@
-"""What ends a hypothesis."""
+"""What ends a hypothesis: an end symbol, or a stop string in its text."""
 
 import functools
 import operator
@@ -7,26 +7,46 @@ import numpy as np
 
 
 class SearchedModel:
-    """A model together with the symbols that end a sequence in a search.
+    """A model together with what ends a sequence in a search.
 
     Everything else is the model's own.
 
     Args:
         model: A model that offers the cached step.
         end_ids: Ids that end a sequence; the model's `end_id` if None.
+        stop_strings: `StopStrings` or None.
     """
 
-    def __init__(self, model, end_ids: tuple[int, ...] | None):
+    def __init__(self, model, end_ids: tuple[int, ...] | None, stop_strings=None):
         self._model = model
         self.end_ids = (model.end_id,) if end_ids is None else end_ids
+        self.stop_strings = stop_strings
 
     def __getattr__(self, name):
         return getattr(self._model, name)
 
-    def is_end(self, token_ids):
-        """Tells which ids end a sequence, booleans of the shape of `token_ids`."""
+    def first_stop_states(self, shape):
+        """Returns the states of `StopStrings` before the first symbol, () if None."""
+        if self.stop_strings is None:
+            return ()
+        return self.stop_strings.first_states(shape)
+
+    def read(self, stop_states, token_ids):
+        """Reads one more symbol of each hypothesis.
+
+        Args:
+            stop_states: As `first_stop_states` or the last `read` returned it.
+            token_ids: The symbols, int32 of the same shape.
+
+        Returns:
+            The new states, and whether the symbol ends the sequence.
+        """
         is_one = [token_ids == end_id for end_id in self.end_ids]
-        return functools.reduce(operator.or_, is_one)
+        is_end = functools.reduce(operator.or_, is_one)
+        if self.stop_strings is None:
+            return (), is_end
+        stop_states = self.stop_strings.read(stop_states, token_ids)
+        return stop_states, is_end | self.stop_strings.is_complete(stop_states)
 
 
 def check_end_ids(end_ids) -> tuple[int, ...] | None:

@@ -12,6 +12,8 @@ from keras_transformer.decoding.processors import Processor, forbid, vocabulary_
 class MinimumLength(Processor):
     """Forbids all end symbols until a sequence has a minimum length.
 
+    Stop strings of the search may end it earlier.
+
     Args:
         length: Least number of symbols, the end symbol included.
 

@@ -42,6 +42,7 @@ class Sampling(IndependentSearch):
             temperature.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -63,8 +64,9 @@ class Sampling(IndependentSearch):
         num_hypotheses: int = 1,
         processors=(),
         end_ids=None,
+        stop_strings=None,
     ):
-        super().__init__(num_hypotheses, processors, end_ids)
+        super().__init__(num_hypotheses, processors, end_ids, stop_strings)
         if not 0 <= temperature < np.inf:
             raise ValueError(
                 "`temperature` must be a finite number of at least 0. "

@@ -125,11 +125,13 @@ class Search(Configurable):
         processors: Sequence of `Processor`, applied in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none.
     """
 
-    def __init__(self, processors=(), end_ids=None):
+    def __init__(self, processors=(), end_ids=None, stop_strings=None):
         self.processors = tuple(processors)
         self.end_ids = check_end_ids(end_ids)
+        self.stop_strings = stop_strings
 
     def __call__(self, model: CachedModel, inputs, max_length: int) -> Hypotheses:
         """Finds the best sequences for each sentence.
@@ -175,6 +177,7 @@ class Search(Configurable):
         cache holds at first.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
+        model = SearchedModel(model, self.end_ids, self.stop_strings)
         return SearchState(
             index=ops.convert_to_tensor(0, dtype="int32"),
             inputs=inputs,
@@ -198,7 +201,7 @@ class Search(Configurable):
         Returns:
             The new `SearchState`.
         """
-        model = SearchedModel(model, self.end_ids)
+        model = SearchedModel(model, self.end_ids, self.stop_strings)
         next_symbols = next_symbols_function(
             model,
             state.inputs,
@@ -274,15 +277,16 @@ class Search(Configurable):
         serialize = keras.saving.serialize_keras_object
         return {
             **super().get_config(),
-            "processors": [serialize(processor) for processor in self.processors],
-            "end_ids": None if self.end_ids is None else list(self.end_ids),
+            "processors": serialize(list(self.processors)),
+            "end_ids": self.end_ids and list(self.end_ids),
+            "stop_strings": serialize(self.stop_strings),
         }
 
     @classmethod
     def from_config(cls, config):
+        names = {"processors", "stop_strings"} & config.keys()
         deserialize = keras.saving.deserialize_keras_object
-        processors = [deserialize(one) for one in config.get("processors", ())]
-        return cls(**{**config, "processors": processors})
+        return cls(**{**config, **{name: deserialize(config[name]) for name in names}})
 
 
 def cache_lengths(model, max_length: int, num_hypotheses: int) -> list[int]:
