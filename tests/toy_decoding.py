@@ -1,7 +1,6 @@
 """Toy models with a cached step, and reference searches in NumPy."""
 
 import contextlib
-import itertools
 
 import keras
 import numpy as np
@@ -122,19 +121,44 @@ def next_log_probabilities(model, source, symbols, processors=()):
     return logits - normalizer
 
 
-def all_sequences(vocabulary_size, max_length):
+def ends_with(*end_ids):
+    """Returns a function that tells whether symbols end with one of these."""
+    return lambda symbols: symbols[-1] in end_ids
+
+
+ends_with_end = ends_with(END)
+
+
+def ends_or_contains(texts, stops):
+    """Returns a function that tells whether symbols end, or their text has a stop."""
+
+    def ends(symbols):
+        text = "".join(texts[symbol] for symbol in symbols)
+        return symbols[-1] == END or any(stop in text for stop in stops)
+
+    return ends
+
+
+def all_sequences(vocabulary_size, max_length, ends=ends_with_end):
     """Yields all sequences that end by `max_length`, or reach it without ending."""
-    ordinary = [one for one in range(vocabulary_size) if one not in (PAD, END)]
-    for length in range(max_length):
-        for body in itertools.product(ordinary, repeat=length):
-            yield (*body, END)
-    yield from itertools.product(ordinary, repeat=max_length)
+    growing = [()]
+    for length in range(1, max_length + 1):
+        longer = [
+            (*symbols, symbol)
+            for symbols in growing
+            for symbol in range(vocabulary_size)
+            if symbol != PAD
+        ]
+        growing = [symbols for symbols in longer if not ends(symbols)]
+        yield from longer if length == max_length else filter(ends, longer)
 
 
-def ranked(model, source, max_length, length_penalty, processors=()):
+def ranked(
+    model, source, max_length, length_penalty, processors=(), ends=ends_with_end
+):
     """Returns all allowed `(score, symbols)` of a sentence, best first."""
     scored = []
-    for symbols in all_sequences(model.vocabulary_size, max_length):
+    for symbols in all_sequences(model.vocabulary_size, max_length, ends):
         total = sum(
             next_log_probabilities(model, source, symbols[:t], processors)[symbol]
             for t, symbol in enumerate(symbols)
@@ -143,17 +167,28 @@ def ranked(model, source, max_length, length_penalty, processors=()):
     return sorted((one for one in scored if one[0] > -np.inf), reverse=True)
 
 
-def plain_greedy_search(model, source, max_length, processors=()):
+def plain_greedy_search(model, source, max_length, processors=(), ends=ends_with_end):
     """Searches one sentence as the docstring of `GreedySearch` says."""
     score, symbols = 0.0, ()
-    while len(symbols) < max_length and END not in symbols and score > -np.inf:
+    while len(symbols) < max_length and score > -np.inf:
+        if symbols and ends(symbols):
+            break
         gains = next_log_probabilities(model, source, symbols, processors)
         score += np.max(gains)
         symbols += (np.argmax(gains),) if score > -np.inf else ()
     return score, symbols
 
 
-def plain_beam_search(model, source, max_length, width, length_penalty, processors=()):
+def plain_beam_search(
+    model,
+    source,
+    max_length,
+    width,
+    length_penalty,
+    processors=(),
+    ends=ends_with_end,
+    num_extensions=None,
+):
     """Searches one sentence exactly as the docstring of `BeamSearch` says."""
     live, finished = [(0.0, ())], []
     for length in range(1, max_length + 1):
@@ -166,14 +201,14 @@ def plain_beam_search(model, source, max_length, width, length_penalty, processo
                 for symbol, gain in enumerate(gains)
                 if gain > -np.inf
             ]
-        extensions.sort(key=lambda one: -one[0])
+        extensions = sorted(extensions, key=lambda one: -one[0])[:num_extensions]
         finished += [
             (score / divisor, symbols)
             for score, symbols in extensions[:width]
-            if symbols[-1] == END
+            if ends(symbols)
         ]
         finished = sorted(finished, key=lambda one: -one[0])[:width]
-        live = [one for one in extensions if one[1][-1] != END][:width]
+        live = [one for one in extensions if not ends(one[1])][:width]
         is_full = len(finished) == width
         if not live or (is_full and live[0][0] / divisor <= finished[-1][0]):
             live = []

@@ -53,10 +53,16 @@ class DecodingOptions:
         min=1,
     ) = None
 
-    def search(self, folder: Path):
+    stop_string: option(
+        list[str] | None,
+        "End a translation before this text. May be given several times.",
+        metavar="TEXT",
+    ) = None
+
+    def search(self, folder: Path, tokenizer=None):
         """Returns a search; the recipe of the run in `folder` gives the defaults.
 
-        Call `load_tensorflow` first.
+        Call `load_tensorflow` first. Stop strings need the target `tokenizer`.
         """
         from keras_transformer import decoding
 
@@ -70,13 +76,15 @@ class DecodingOptions:
         }
         given = {kind: value for kind, value in options.items() if value is not None}
         processors = [kind(value) for kind, value in given.items()]
+        stops = tokenizer.stop_strings(self.stop_string) if self.stop_string else None
+        settings = {"processors": processors, "stop_strings": stops}
         beam_width = self.beam_width or defaults.beam_width
         if beam_width == 1:
-            return decoding.GreedySearch(processors)
+            return decoding.GreedySearch(**settings)
         length_penalty = self.length_penalty
         if length_penalty is None:
             length_penalty = defaults.length_penalty
-        return decoding.BeamSearch(beam_width, length_penalty, processors=processors)
+        return decoding.BeamSearch(beam_width, length_penalty, **settings)
 
 
 def takes_decoding_options(command):

@@ -35,8 +35,9 @@ def export(
     Example: `keras-transformer export runs/en-de saved_models/en-de`
     """
     translator = load_translator(model)
+    search = decoding.search(model, translator.target_tokenizer)
     path = export_next_version(
-        translator, folder, decoding.search(model), decoding.max_length, jit_compile
+        translator, folder, search, decoding.max_length, jit_compile
     )
     typer.echo(f"The SavedModel is in {path}.")
 

@@ -1,8 +1,8 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `search`, `next_symbols`, `cache`, `independent`, `greedy`,
-`sampling`, `beam`; the controls, `processors` first; then `runner` and `halves`,
-which search many sentences through few compiled programs.
+Reading order: `search`, `next_symbols`, `cache`, `endings`, `stop_strings`,
+`independent`, `greedy`, `sampling`, `beam`; the controls, `processors` first; then
+`runner` and `halves`, which search many sentences through few compiled programs.
 """
 
 from keras_transformer.decoding.beam import BeamSearch
@@ -13,6 +13,7 @@ from keras_transformer.decoding.processors import BannedIds, Processor
 from keras_transformer.decoding.repetition import NoRepeatNgram, RepetitionPenalty
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.decoding.search import CachedModel, Hypotheses, Search
+from keras_transformer.decoding.stop_strings import StopStrings
 
 __all__ = [
     "BannedIds",
@@ -28,4 +29,5 @@ __all__ = [
     "RepetitionPenalty",
     "Sampling",
     "Search",
+    "StopStrings",
 ]

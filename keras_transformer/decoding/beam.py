@@ -1,5 +1,6 @@
 """Beam search: the best hypotheses, grown side by side."""
 
+import functools
 from typing import NamedTuple
 
 import keras
@@ -26,12 +27,15 @@ class LiveHypotheses(NamedTuple):
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         scores: Log-probability so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
+        stop_states: States of the search's `StopStrings`, of the shape of `scores`,
+            or ().
     """
 
     token_ids: object
     ids: object
     lineage: object
     scores: object
+    stop_states: object
 
 
 class FinishedHypotheses(NamedTuple):
@@ -54,11 +58,15 @@ class Extensions(NamedTuple):
         scores: Log-probabilities, of shape `(batch, extensions)`.
         parents: Which live hypothesis was extended, of the same shape.
         token_ids: The symbol that it was extended by, of the same shape.
+        stop_states: As those of `LiveHypotheses`, of the same shape or ().
+        is_end: Whether the symbol ends the sequence, of the same shape.
     """
 
     scores: object
     parents: object
     token_ids: object
+    stop_states: object
+    is_end: object
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -67,7 +75,7 @@ class BeamSearch(Search):
 
     At each step every live hypothesis is extended by every symbol, and the
     extensions are ranked by log-probability. Among the `beam_width` best,
-    those that end with the end symbol are finished: frozen, and scored by
+    those that end with an end symbol are finished: frozen, and scored by
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
@@ -95,6 +103,11 @@ class BeamSearch(Search):
             leaves log-probabilities unchanged.
         num_hypotheses: Number of hypotheses to return, at most `beam_width`.
         processors: `Processor`s, applied to the logits in this order.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none. Any
+            number of extensions may then end, and only the best are looked at: as
+            many as `2 + number of end symbols` times `beam_width`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -110,8 +123,10 @@ class BeamSearch(Search):
         length_penalty: float = 0.6,
         num_hypotheses: int = 1,
         processors=(),
+        end_ids=None,
+        stop_strings=None,
     ):
-        super().__init__(processors)
+        super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
         if not np.isfinite(length_penalty):
             raise ValueError(
@@ -133,9 +148,18 @@ class BeamSearch(Search):
 
     @property
     def num_candidates(self):
-        # No other extensions of a hypothesis can matter than the one that ends and
-        # one for each place of the next beam.
-        return self.beam_width + 1
+        # No other extensions of a hypothesis can matter than those that end and one
+        # for each place of the next beam.
+        if self.stop_strings is None:
+            return self.beam_width + self.num_endings
+        # Then any number of them may end.
+        return self.beam_width * (1 + self.num_endings)
+
+    @property
+    def num_endings(self):
+        """Number of end symbols, and one more if there are stop strings."""
+        num_ids = 1 if self.end_ids is None else len(self.end_ids)
+        return num_ids + (self.stop_strings is not None)
 
     def first_hypotheses(self, model, inputs, max_length):
         return begin(model, batch_size_of(inputs), self.beam_width, max_length)
@@ -156,12 +180,11 @@ class BeamSearch(Search):
         symbols, cache = next_symbols(
             live.token_ids, live.ids, live.lineage, index, cache
         )
-        extensions = extend(live.scores, symbols)
-        is_end = extensions.token_ids == model.end_id
+        extensions = extend(model, live, symbols, self.num_endings)
         divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
         divisor = ops.take(divisors, index)
-        finished = finish(finished, live, extensions, is_end, index, divisor)
-        live = survive(live, extensions, is_end, index)
+        finished = finish(finished, live, extensions, index, divisor)
+        live = survive(live, extensions, index)
         # Nothing lives on where every place has a finished hypothesis that is better.
         to_beat = ops.min(finished.scores, axis=1, keepdims=True)
         is_active = live.scores[:, :1] / divisor > to_beat
@@ -186,43 +209,56 @@ def begin(model, batch_size, beam_width: int, max_length: int):
         lineage=own_lineage(*shape, max_length),
         # All would be equal, so only the first exists.
         scores=ops.where(ops.arange(beam_width) == 0, 0.0, none),
+        stop_states=model.first_stop_states(shape),
     )
     return live, FinishedHypotheses(ids, none)
 
 
-def extend(scores, symbols):
+def extend(model, live, symbols, num_endings: int):
     """Ranks the live hypotheses with one more symbol.
 
     Args:
-        scores: Log-probabilities, of shape `(batch, beam_width)`.
+        model: The model that is searched.
+        live: `LiveHypotheses`.
         symbols: `NextSymbols` of these hypotheses.
+        num_endings: Extensions of each hypothesis that may end.
 
     Returns:
-        `Extensions`, up to twice as many as hypotheses: if half of them end, every
-        place of the beam still gets one.
+        `Extensions`, up to `1 + num_endings` times as many as hypotheses: if all but
+        `beam_width` of them end, every place of the beam still gets one.
     """
     beam_width, choices = symbols.best_logits.shape[1:]
     gains = symbols.best_logits - symbols.normalizer
-    scores = ops.reshape(scores[..., None] + gains, (-1, beam_width * choices))
-    scores, places = top_k(scores, beam_width * min(choices, 2))
+    scores = ops.reshape(live.scores[..., None] + gains, (-1, beam_width * choices))
+    scores, places = top_k(scores, beam_width * min(choices, 1 + num_endings))
     token_ids = ops.reshape(symbols.best_ids, (-1, beam_width * choices))
-    return Extensions(scores, places // choices, take_rows(token_ids, places))
+    parents, token_ids = places // choices, take_rows(token_ids, places)
+    stop_states = take_states(live.stop_states, parents)
+    return Extensions(scores, parents, token_ids, *model.read(stop_states, token_ids))
 
 
-def finish(finished, live, extensions, is_end, index, divisor):
+def take_states(stop_states, places):
+    """Takes entries of each row of states; returns () for ()."""
+    take = functools.partial(take_rows, indices=places)
+    return keras.tree.map_structure(take, stop_states)
+
+
+def finish(finished, live, extensions, index, divisor):
     """Adds those of the best extensions that end to the finished hypotheses."""
     width = live.scores.shape[1]
     is_best = ops.arange(extensions.scores.shape[1]) < width
-    scores = ops.where(is_end & is_best, extensions.scores / divisor, -np.inf)
+    scores = ops.where(
+        extensions.is_end & is_best, extensions.scores / divisor, -np.inf
+    )
     ids = take_rows(live.ids, extensions.parents)
     ids = write_position(ids, index, extensions.token_ids)
     return best_of(finished, FinishedHypotheses(ids, scores), width)
 
 
-def survive(live, extensions, is_end, index):
+def survive(live, extensions, index):
     """Replaces the live hypotheses by the best extensions that do not end."""
     width = live.scores.shape[1]
-    scores = ops.where(is_end, -np.inf, extensions.scores)
+    scores = ops.where(extensions.is_end, -np.inf, extensions.scores)
     scores, places = top_k(scores, width)
     parents = take_rows(extensions.parents, places)
     token_ids = take_rows(extensions.token_ids, places)
@@ -231,6 +267,7 @@ def survive(live, extensions, is_end, index):
         ids=write_position(take_rows(live.ids, parents), index, token_ids),
         lineage=inherit_lineage(live.lineage, parents, index),
         scores=scores,
+        stop_states=take_states(extensions.stop_states, places),
     )
 
 

@@ -15,14 +15,17 @@ class GreedySearch(IndependentSearch):
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Example:
-        >>> kt.decoding.GreedySearch(processors=[kt.decoding.BannedIds([1])])
-        GreedySearch(processors=(BannedIds(ids=(1,)),))
+        >>> kt.decoding.GreedySearch([kt.decoding.BannedIds([1])]).processors
+        (BannedIds(ids=(1,)),)
     """
 
-    def __init__(self, processors=()):
-        super().__init__(processors=processors)
+    def __init__(self, processors=(), end_ids=None, stop_strings=None):
+        super().__init__(1, processors, end_ids, stop_strings)
 
     def choose(self, model, symbols, index, random_numbers):
         logits, ids = symbols.likeliest()

@@ -21,6 +21,8 @@ class GrowingHypotheses(NamedTuple):
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         random_numbers: The random numbers of all steps, a nested structure of
             tensors with the batch first.
+        stop_states: States of the search's `StopStrings`, of shape
+            `(batch, hypotheses)`, or ().
         scores: Log-probability so far, of shape `(batch, hypotheses)`.
         ended: Whether nothing follows, of shape `(batch, hypotheses)`.
     """
@@ -29,6 +31,7 @@ class GrowingHypotheses(NamedTuple):
     ids: object
     lineage: object
     random_numbers: object
+    stop_states: object
     scores: object
     ended: object
 
@@ -42,13 +45,21 @@ class IndependentSearch(Search):
     Args:
         num_hypotheses: Hypotheses of each sentence.
         processors: Sequence of `Processor`, applied in this order.
+        end_ids: As in `Search`.
+        stop_strings: As in `Search`.
     """
 
     #: How many of the best symbols `choose` wants to see.
     num_candidates = 1
 
-    def __init__(self, num_hypotheses: int = 1, processors=()):
-        super().__init__(processors)
+    def __init__(
+        self,
+        num_hypotheses: int = 1,
+        processors=(),
+        end_ids=None,
+        stop_strings=None,
+    ):
+        super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(num_hypotheses=num_hypotheses)
         self.num_hypotheses = int(num_hypotheses)
 
@@ -85,6 +96,7 @@ class IndependentSearch(Search):
             ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
             lineage=own_lineage(*shape, max_length),
             random_numbers=self.random_numbers(model, inputs, max_length),
+            stop_states=model.first_stop_states(shape),
             scores=ops.zeros(shape, dtype="float32"),
             ended=ops.zeros(shape, dtype="bool"),
         )
@@ -101,11 +113,13 @@ class IndependentSearch(Search):
         scores = ops.where(old.ended, old.scores, old.scores + gains)
         ended = old.ended | (scores == -np.inf)
         token_ids = ops.where(ended, model.pad_id, chosen)
+        stop_states, is_end = model.read(old.stop_states, token_ids)
         grown = old._replace(
             token_ids=token_ids,
             ids=write_position(old.ids, index, token_ids),
+            stop_states=stop_states,
             scores=scores,
-            ended=ended | (token_ids == model.end_id),
+            ended=ended | is_end,
         )
         return grown, cache
 

@@ -10,7 +10,9 @@ from keras_transformer.decoding.processors import Processor, forbid, vocabulary_
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MinimumLength(Processor):
-    """Forbids the end symbol until a sequence has a minimum length.
+    """Forbids all end symbols until a sequence has a minimum length.
+
+    Stop strings of the search may end it earlier.
 
     Args:
         length: Least number of symbols, the end symbol included.
@@ -25,7 +27,7 @@ class MinimumLength(Processor):
 
     def bind(self, model, inputs):
         def process(logits, ids, index):
-            is_end = vocabulary_of(logits) == model.end_id
+            is_end = np.isin(vocabulary_of(logits), model.end_ids)
             return forbid(logits, ops.logical_and(is_end, index + 1 < self.length))
 
         return process
@@ -36,7 +38,7 @@ class MaximumLength(Processor):
     """Limits the length of every sequence by that of its source.
 
     A sequence has at most `ratio * source_length + extra` symbols, rounded
-    down, and at least 1: at the last of them only the end symbol is allowed.
+    down, and at least 1: at the last of them only end symbols are allowed.
     Both lengths count the end symbol. The search's `max_length` holds too.
 
     The source is the first tensor of the model's inputs; its length is the
@@ -75,7 +77,7 @@ class MaximumLength(Processor):
         limits = ops.cast(ops.maximum(limits, 1), "int32")[:, None, None]
 
         def process(logits, ids, index):
-            others = vocabulary_of(logits) != model.end_id
+            others = ~np.isin(vocabulary_of(logits), model.end_ids)
             return forbid(logits, ops.logical_and(others, index + 1 >= limits))
 
         return process

@@ -27,7 +27,8 @@ class Processor(Configurable):
         the others continue.
 
         Args:
-            model: The model that is searched, with its `pad_id` and `end_id`.
+            model: The model that is searched, with its `pad_id`, and with the
+                `end_ids` of the search, a tuple.
             inputs: The model's inputs: a limit may depend on the source.
 
         Returns:

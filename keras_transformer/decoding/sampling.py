@@ -40,6 +40,9 @@ class Sampling(IndependentSearch):
         num_hypotheses: Hypotheses to draw for each sentence.
         processors: Sequence of `Processor`, applied in this order, before the
             temperature.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -60,8 +63,10 @@ class Sampling(IndependentSearch):
         seed: int | None = None,
         num_hypotheses: int = 1,
         processors=(),
+        end_ids=None,
+        stop_strings=None,
     ):
-        super().__init__(num_hypotheses, processors)
+        super().__init__(num_hypotheses, processors, end_ids, stop_strings)
         if not 0 <= temperature < np.inf:
             raise ValueError(
                 "`temperature` must be a finite number of at least 0. "

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.configurable import Configurable
+from keras_transformer.decoding.endings import SearchedModel, check_end_ids
 from keras_transformer.decoding.next_symbols import next_symbols_function
 
 
@@ -16,7 +17,7 @@ class Hypotheses(NamedTuple):
 
     Attributes:
         ids: Int32 tensor of shape `(batch, hypotheses, max_length)`, without
-            the start symbol, with the end symbol where it was reached, and
+            the start symbol, with an end symbol where one was reached, and
             with the model's `pad_id` after it.
         scores: Float32 tensor of shape `(batch, hypotheses)`; minus infinity
             where there is no such hypothesis.
@@ -122,10 +123,14 @@ class Search(Configurable):
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
+        end_ids: Id or ids that end a sequence; by default the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none.
     """
 
-    def __init__(self, processors=()):
+    def __init__(self, processors=(), end_ids=None, stop_strings=None):
         self.processors = tuple(processors)
+        self.end_ids = check_end_ids(end_ids)
+        self.stop_strings = stop_strings
 
     def __call__(self, model: CachedModel, inputs, max_length: int) -> Hypotheses:
         """Finds the best sequences for each sentence.
@@ -171,6 +176,7 @@ class Search(Configurable):
         cache holds at first.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
+        model = SearchedModel(model, self.end_ids, self.stop_strings)
         return SearchState(
             index=ops.convert_to_tensor(0, dtype="int32"),
             inputs=inputs,
@@ -194,6 +200,7 @@ class Search(Configurable):
         Returns:
             The new `SearchState`.
         """
+        model = SearchedModel(model, self.end_ids, self.stop_strings)
         next_symbols = next_symbols_function(
             model,
             state.inputs,
@@ -232,7 +239,7 @@ class Search(Configurable):
         """Adds the symbol to the hypotheses of active sentences.
 
         Args:
-            model: The model that is searched.
+            model: The model that is searched, a `SearchedModel`.
             next_symbols: As `next_symbols_function` returned it.
             index: Scalar position of the symbol.
             hypotheses: The hypotheses so far.
@@ -267,14 +274,18 @@ class Search(Configurable):
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
-        processors = [serialize(processor) for processor in self.processors]
-        return {**super().get_config(), "processors": processors}
+        return {
+            **super().get_config(),
+            "processors": serialize(list(self.processors)),
+            "end_ids": self.end_ids and list(self.end_ids),
+            "stop_strings": serialize(self.stop_strings),
+        }
 
     @classmethod
     def from_config(cls, config):
+        names = {"processors", "stop_strings"} & config.keys()
         deserialize = keras.saving.deserialize_keras_object
-        processors = [deserialize(one) for one in config.get("processors", ())]
-        return cls(**{**config, "processors": processors})
+        return cls(**{**config, **{name: deserialize(config[name]) for name in names}})
 
 
 def cache_lengths(model, max_length: int, num_hypotheses: int) -> list[int]:

@@ -80,7 +80,7 @@ def translate_with_attention(
     inputs = np.append(model.start_id, target_ids[:-1])
     scores = model.attention_scores(source_ids, inputs[None])
     return AttendedTranslation(
-        text=target_tokenizer.detokenize(target_ids).numpy().decode("utf-8", "replace"),
+        text=translator.decode(target_ids, search).numpy().decode("utf-8", "replace"),
         source_tokens=translator.source_tokenizer.pieces(source_ids[0].numpy()),
         target_tokens=target_tokenizer.pieces(target_ids),
         scores={

@@ -122,7 +122,7 @@ class ServedTranslator(tf.Module):
         """Returns translations and scores of shape `(batch, num_hypotheses)`."""
         ids, _ = self._translator.encode(text)
         found = self.find(ids)
-        translations = self.target_tokenizer.detokenize(found.ids)
+        translations = self._translator.decode(found.ids, self._search)
         return {"translations": translations, "scores": found.scores}
 
     def translate_ids(self, source_ids):

@@ -10,6 +10,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
+from keras_transformer.decoding import StopStrings
 from keras_transformer.storage import replace_file
 from keras_transformer.text.files import Paths
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
@@ -215,6 +216,33 @@ class SubwordTokenizer(tf.Module):
         `ids` is one row, of shape `(length,)`. "\u2581" stands for a space.
         """
         return [self._python_model.id_to_piece(int(index)) for index in ids]
+
+    def stop_strings(self, strings) -> StopStrings:
+        """Returns what ends a search when the text of a hypothesis has a stop string.
+
+        Args:
+            strings: One string or several, none of them empty.
+
+        Example:
+            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+            >>> stops = tokenizer.stop_strings("bike")
+            >>> search = kt.decoding.BeamSearch(4, stop_strings=stops)
+        """
+        model = self._python_model
+
+        def text_of(token_id):
+            piece = model.id_to_piece(token_id)
+            if model.is_control(token_id):
+                return ""
+            if model.is_unknown(token_id):
+                return model.decode([token_id])
+            if model.is_byte(token_id):  # such as <0x0A>
+                return bytes([int(piece[1:-1], 16)]).decode("utf-8", "surrogateescape")
+            return piece.replace("\u2581", " ")
+
+        tokens = {one: text_of(one) for one in range(self.vocabulary_size)}
+        return StopStrings(strings, tokens)
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a file in SentencePiece's own format, which its tools read too.

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -89,7 +90,9 @@ class Translator:
         """Translates a list of texts of any length.
 
         Texts of similar length are translated together. An empty text, or one with
-        only white space, has an empty translation.
+        only white space, has an empty translation. A translation that ends with a
+        stop string of the search, or with one of its end symbols, is returned
+        without it.
 
         Args:
             texts: What to translate, a list of str.
@@ -142,7 +145,7 @@ class Translator:
         policy = BatchingPolicy(self.max_source_length, max_length)
         for rows, batch, target_length in policy.batches(source_ids, batch_size):
             hypotheses = self.model.generate(batch, search, target_length)
-            decoded = self.target_tokenizer.detokenize(hypotheses.ids).numpy()
+            decoded = self.decode(hypotheses.ids, search).numpy()
             # Copies that fill up the batch come last, beyond `rows`.
             for row, *best_first in zip(rows, decoded, hypotheses.scores, strict=False):
                 found[row] = [
@@ -237,6 +240,26 @@ class Translator:
         is_blank = tf.strings.regex_full_match(texts, BLANK)
         is_blank |= unpadded_lengths(ids) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
+
+    def decode(self, ids, search: Search):
+        """Returns the texts that a search found, with TensorFlow ops only.
+
+        A text ends before an end symbol of the search, and before a stop string.
+
+        Args:
+            ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
+            search: The search that found them.
+
+        Returns:
+            A string tensor of shape `(...)`.
+        """
+        for end_id in search.end_ids or ():
+            ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
+        texts = self.target_tokenizer.detokenize(ids)
+        if search.stop_strings is None:
+            return texts
+        any_string = "|".join(map(re.escape, search.stop_strings.strings))
+        return tf.strings.regex_replace(texts, f"(?s)(?:{any_string}).*", "")
 
     def padded_lengths(self) -> list[int]:
         """Returns the lengths that sources are padded to, in ascending order."""

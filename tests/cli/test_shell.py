@@ -171,6 +171,20 @@ def test_options_control_what_is_produced(run, option, processors, max_length):
     assert result.stdout.splitlines() == wanted
 
 
+def test_translations_end_before_stop_strings(run):
+    lines, plain = sentences(3, seed=5), BeamSearch(2, length_penalty=0.6)
+    translator = Translator.load(run / "translator")
+    longer = translator.translate(lines, plain)
+    strings = [longer[0][2:4], "xyz"]
+    stops = translator.target_tokenizer.stop_strings(strings)
+    search = BeamSearch(2, length_penalty=0.6, stop_strings=stops)
+    wanted = translator.translate(lines, search)
+    assert wanted != longer
+    options = ["--stop-string", strings[0], "--stop-string", strings[1]]
+    result = shell("translate", run, *options, stdin="\n".join(lines))
+    assert result.stdout.splitlines() == wanted
+
+
 def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     compiled = []
     translate = Translator.translate

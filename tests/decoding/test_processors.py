@@ -27,6 +27,7 @@ from keras_transformer.decoding import (
     RepetitionPenalty,
     Sampling,
 )
+from keras_transformer.decoding.endings import SearchedModel
 
 SOURCES = np.array([[3, 4, 5, 7, 9], [6, 7, 8, 0, 0], [8, 0, 0, 0, 0]], "int32")
 VOCABULARY_SIZE = 7
@@ -124,7 +125,7 @@ controls = st.one_of(
 def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
     processor, plain = control
     ids = np.where(np.arange(5) < index, ids, PAD)
-    process = processor.bind(TableModel(logits[0]), SOURCES)
+    process = processor.bind(SearchedModel(TableModel(logits[0]), None), SOURCES)
     processed = process(*map(ops.convert_to_tensor, (logits, ids, np.int32(index))))
     processed = ops.convert_to_numpy(processed)
     assert processed.dtype == "float32"

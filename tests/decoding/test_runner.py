@@ -14,6 +14,7 @@ from keras_transformer.decoding import (
     GreedySearch,
     MaximumLength,
     Sampling,
+    StopStrings,
     halves,
 )
 from keras_transformer.decoding.runner import SearchRunner
@@ -77,6 +78,9 @@ def in_stages_and_whole(model, search, inputs, max_length=MAX_LENGTH):
 
 
 LIMIT = MaximumLength(1.0)
+STOPS = StopStrings(
+    ["bab", "aac"], dict(enumerate(["", "a", "", "b", "ab", "c", "ba"]))
+)
 PREFIXES = ForcedPrefix([[3 + row % 4] * (row % 3) for row in range(17)])
 
 
@@ -95,6 +99,8 @@ def sentences_of_many_lengths():
         (BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT]), ()),
         (Sampling(seed=5, num_hypotheses=3, processors=[LIMIT]), (6,)),
         (Sampling(top_k=3, processors=[LIMIT]), ()),
+        (BeamSearch(3, processors=[LIMIT], end_ids=(2, 5)), (6,)),
+        (BeamSearch(2, processors=[LIMIT], stop_strings=STOPS), (6,)),
     ],
     ids=str,
 )

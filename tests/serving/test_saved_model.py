@@ -452,6 +452,26 @@ def test_a_drawn_translation_is_exported_with_its_seed(tmp_path):
     assert not (tmp_path / "2").exists()
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_an_export_ends_before_stop_strings_as_the_translator(
+    translator, jit_compile, tmp_path
+):
+    stops = translator.target_tokenizer.stop_strings(["n Ma", "hrt"])
+    search = kt.decoding.BeamSearch(2, end_ids=(3, 7), stop_strings=stops)
+    path = translator.export(tmp_path / "1", search, jit_compile=jit_compile)
+    serve = tf.saved_model.load(path).signatures["serving_default"]
+    outputs = serve(text=tf.constant(TEXTS))
+    found = [best for (best,) in translator.translate_n_best(TEXTS, search)]
+    assert decoded(outputs["translation"].numpy()) == [one.text for one in found]
+    np.testing.assert_allclose(
+        outputs["score"], [one.score for one in found], rtol=1e-4, atol=1e-5
+    )
+    assert [one.text for one in found] != translator.translate(TEXTS, SEARCH)
+    made = json.loads((path / "assets.extra" / "translator.json").read_text())
+    made["search"].pop("name")
+    assert kt.decoding.BeamSearch.from_config(made["search"]) == search
+
+
 def test_warmup_requests_are_answered_by_every_signature(exported, served):
     path = exported / "assets.extra" / "tf_serving_warmup_requests"
     requests = list(read_requests(path))
