@@ -74,12 +74,15 @@ class AttentionMasks(NamedTuple):
             or with the heads as its second axis, or None.
         use_causal_mask: Whether queries attend only to keys at their own position
             and before. The first query and the first key are at the same position.
+        sliding_window: Queries attend only to keys less than so many positions away;
+            None for any distance.
     """
 
     query_mask: Any = None
     key_mask: Any = None
     attention_mask: Any = None
     use_causal_mask: bool = False
+    sliding_window: int | None = None
 
     def combined(self, query_length, key_length, rows=None):
         """Which keys each query may attend to.
@@ -100,7 +103,7 @@ class AttentionMasks(NamedTuple):
                 return mask
             return ops.take(mask, ops.minimum(rows, ops.shape(mask)[2] - 1), axis=2)
 
-        query_mask, key_mask, attention_mask, causal = self
+        query_mask, key_mask, attention_mask, causal, window = self
         if query_mask is not None:
             query_mask = query_mask[:, None, :, None]
         if key_mask is not None:
@@ -112,6 +115,7 @@ class AttentionMasks(NamedTuple):
             at_rows(query_mask),
             key_mask,
             _not_after(positions, key_length)[None, None] if causal else None,
+            _within(window, positions, key_length)[None, None] if window else None,
             at_rows(attention_mask),
         )
 
@@ -124,3 +128,9 @@ class AttentionMasks(NamedTuple):
 def _not_after(query_positions, key_length):
     """(query, key): whether a key is not after the query, which makes masks causal."""
     return query_positions[:, None] >= ops.arange(key_length)
+
+
+def _within(window, query_positions, key_length):
+    """(query, key): whether a key is less than `window` positions from the query."""
+    distances = query_positions[:, None] - ops.arange(key_length)
+    return ops.less(ops.abs(distances), window)

@@ -3,20 +3,16 @@
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers, check_shape
-from keras_transformer.kernels.attention import attend
-from keras_transformer.kernels.dense import dense
-from keras_transformer.kernels.dropout import Dropout
-from keras_transformer.kernels.heads import merge_heads, project_to_heads
-from keras_transformer.layers.attention import attend_by_products, scaled_products
-from keras_transformer.layers.layer_arguments import copy_layer, layer_config
+from keras_transformer.layers.attention_axes import (
+    AttentionAxes,
+    check_attention_shapes,
+)
+from keras_transformer.layers.head_attention import HeadAttention
 from keras_transformer.layers.masks import AttentionMasks, combine_masks
-from keras_transformer.layers.positions import attention_positions
-from keras_transformer.layers.score_functions import Attention
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(HeadAttention):
     """Attends several times at once, each head with projections of its own.
 
     Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
@@ -26,7 +22,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     If scores are not requested, they are never materialised: memory grows with the
     length of the inputs rather than with its square. That does not hold with a
-    `score`, with `dropout` in training, and with `positions` that have weights.
+    `score`, a `soft_cap`, with `dropout` in training, and with `positions` that have
+    weights.
 
     Args:
         num_heads: Number of heads.
@@ -40,7 +37,21 @@ class MultiHeadAttention(keras.layers.Layer):
         positions: How positions enter attention, if queries and keys are of one
             sequence: `"rotary"`, `"linear_bias"`, or a layer such as
             `RotaryEmbedding()`, which is copied. None: not at all.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        output_shape: Shape of each output, an integer or a tuple; the width of the
+            query unless given.
+        attention_axes: Axes to attend over, for inputs with more than three; all but
+            the first and the last unless given.
+        num_key_value_heads: Number of heads of keys and values, each of which serves
+            `num_heads / num_key_value_heads` heads of queries (grouped-query
+            attention); `num_heads` unless given.
+        sliding_window: Queries attend only to keys less than so many positions away.
+        soft_cap: Largest size of the products of queries and keys: they become
+            `soft_cap * tanh(products / soft_cap)`.
+        use_gate: Whether a sigmoid of a projection of the query multiplies what the
+            heads return.
+        seed: Seed of the dropout.
+        **kwargs: Initializers, regularizers and constraints of the projections, see
+            `WeightOptionsLayer`; base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         query: Float tensor of shape `(batch, query_length, hidden_dim)`.
@@ -59,14 +70,23 @@ class MultiHeadAttention(keras.layers.Layer):
             position and before.
         return_attention_scores: Whether to return the scores too.
         training: Whether to apply dropout.
+        query_positions: Positions of the queries, for the layer's `positions`: an
+            integer tensor of shape `(query_length,)` or `(batch, query_length)`;
+            counted from 0 unless given.
+        key_positions: Positions of the keys; those of the queries unless given, if
+            `value` is `query`.
+
+    Inputs may have more axes than three, `(batch, ..., hidden_dim)`. Masks then have
+    the axes of their input but the last, `attention_mask` those attended over after
+    the batch, twice; and scores have all other axes, the heads and these.
 
     Returns:
         The outputs, of the shape of `query`, and on request the scores, of
         shape `(batch, num_heads, query_length, key_length)`.
 
     Raises:
-        ValueError: If an input does not have three axes, a size is not
-            positive, or `score` or `positions` is of another kind.
+        ValueError: If shapes do not fit each other, a size is not positive, or
+            `score` or `positions` is of another kind.
 
     Example:
         >>> layer = MultiHeadAttention(num_heads=2, key_dim=8)
@@ -75,64 +95,12 @@ class MultiHeadAttention(keras.layers.Layer):
         TensorShape([2, 5, 16])
 
     Reference:
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2;
+        grouped queries: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245);
+        sliding window: [Beltagy et al., 2020](https://arxiv.org/abs/2004.05150);
+        soft cap: [Gemma 2, 2024](https://arxiv.org/abs/2408.00118), section 2;
+        gate: [Qiu et al., 2025](https://arxiv.org/abs/2505.06708)
     """
-
-    def __init__(
-        self,
-        num_heads: int,
-        key_dim: int,
-        value_dim: int | None = None,
-        dropout: float = 0.0,
-        use_bias: bool = True,
-        score=None,
-        positions=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        check_positive_integers(num_heads=num_heads, key_dim=key_dim)
-        if value_dim is not None:
-            check_positive_integers(value_dim=value_dim)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.score = copy_layer(score, "score", self.dtype_policy)
-        if not isinstance(self.score, Attention | None):
-            raise ValueError(
-                "`score` must be an attention layer such as "
-                f"`AdditiveAttention(units)`. Received: score={score!r}."
-            )
-        self.positions = attention_positions(positions, self.dtype_policy)
-        self.supports_masking = True
-
-    def build(self, query_shape, value_shape, key_shape=None):
-        key_shape = value_shape if key_shape is None else key_shape
-        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
-        for name, shape in shapes.items():
-            check_shape(name, shape, "batch", "length", "hidden_dim")
-
-        def projection(name, units, input_shape):
-            settings = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-            layer = keras.layers.Dense(units, name=name, **settings)
-            layer.build(input_shape)
-            return layer
-
-        key_width = self.num_heads * self.key_dim
-        value_width = self.num_heads * (self.value_dim or self.key_dim)
-        self.query_projection = projection("query", key_width, query_shape)
-        self.key_projection = projection("key", key_width, key_shape)
-        self.value_projection = projection("value", value_width, value_shape)
-        self.output_projection = projection(
-            "output", query_shape[-1], (*query_shape[:-1], value_width)
-        )
-        self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
-        if self.score is not None:
-            head_shape = (None, None, self.key_dim)
-            self.score.build(head_shape, head_shape)
-        if self.positions is not None:
-            self.positions.build((None, self.num_heads, None, self.key_dim))
 
     def call(
         self,
@@ -146,117 +114,53 @@ class MultiHeadAttention(keras.layers.Layer):
         use_causal_mask=False,
         return_attention_scores=False,
         training=None,
-    ):
-        key = value if key is None else key
-        # (batch, heads, length, dim)
-        queries, keys, values = project_to_heads(
-            self.num_heads,
-            (query, self.query_projection),
-            (key, self.key_projection),
-            (value, self.value_projection),
-        )
-        keys = self._rotate(keys)
-        value_mask = combine_masks(value_mask, key_mask)
-        masks = AttentionMasks(query_mask, value_mask, attention_mask, use_causal_mask)
-        if return_attention_scores or self._needs_scores(training):
-            keys, values = masks.zero_masked(keys, values)
-            mask = masks.combined(ops.shape(queries)[2], ops.shape(keys)[2])
-            outputs, scores = self._attend(queries, keys, values, mask, training)
-            return (outputs, scores) if return_attention_scores else outputs
-        bias_of = None if self.positions is None else self.positions.bias
-        outputs = attend(self._rotate(queries), keys, values, masks, bias_of)
-        return self.output_projection(merge_heads(outputs))
-
-    def _needs_scores(self, training):
-        has_learned_positions = self.positions is not None and self.positions.weights
-        drops_scores = self.dropout and training
-        return bool(self.score is not None or has_learned_positions or drops_scores)
-
-    def project(self, value, key=None, positions=None):
-        """Projects keys and values, once for any number of queries.
-
-        Args:
-            value: Float tensor of shape `(batch, key_length, hidden_dim)`.
-            key: Float tensor of the same shape; `value` unless given.
-            positions: Positions of the keys, for the layer's `positions`: an
-                integer tensor of shape `()`, `(key_length,)` or
-                `(batch, key_length)`; counted from 0 unless given.
-
-        Returns:
-            Keys `(batch, num_heads, key_length, key_dim)`, rotated to their
-            positions, and values `(batch, num_heads, key_length, value_dim)`.
-        """
-        keys, values = project_to_heads(
-            self.num_heads,
-            (value if key is None else key, self.key_projection),
-            (value, self.value_projection),
-        )
-        return self._rotate(keys, positions), values
-
-    def attend(
-        self,
-        query,
-        keys,
-        values,
-        mask=None,
-        training=None,
         query_positions=None,
         key_positions=None,
     ):
-        """Attends to keys and values that `project` has returned.
-
-        Args:
-            query: Float tensor of shape `(batch, query_length, hidden_dim)`.
-            keys: Keys from `project`.
-            values: Values from `project`.
-            mask: Boolean tensor that broadcasts to
-                `(batch, num_heads, query_length, key_length)`.
-            training: Whether to apply dropout.
-            query_positions: Positions of the queries, as in `project`.
-            key_positions: Positions of the keys, likewise.
-
-        Returns:
-            Outputs `(batch, query_length, hidden_dim)` and scores
-            `(batch, num_heads, query_length, key_length)`.
-        """
-        (queries,) = project_to_heads(self.num_heads, (query, self.query_projection))
+        check_attention_shapes(
+            query.shape, value.shape, (value if key is None else key).shape
+        )
+        if key_positions is None and value is query:
+            key_positions = query_positions
+        key = value if key is None else key
+        value_mask = combine_masks(value_mask, key_mask)
+        inputs, axes = (query, key, value), self._axes
+        if axes is not None:
+            attention_mask = axes.fold_attention_mask(attention_mask, query, key)
+            query_mask = axes.fold_mask(query_mask, query)
+            value_mask = axes.fold_mask(value_mask, value)
+            inputs = [axes.fold(x) for x in inputs]
+        masks = AttentionMasks(
+            query_mask, value_mask, attention_mask, use_causal_mask, self.sliding_window
+        )
         positions = query_positions, key_positions
-        return self._attend(queries, keys, values, mask, training, positions)
+        outputs, scores = self._attend_to_inputs(
+            *inputs, masks, positions, return_attention_scores, training
+        )
+        if axes is not None:
+            outputs = axes.unfold(outputs, query)
+        if self._output_shape:
+            shape = (*ops.shape(outputs)[:-1], *self._output_shape)
+            outputs = ops.reshape(outputs, shape)
+        if not return_attention_scores:
+            return outputs
+        if axes is not None:
+            scores = axes.unfold_scores(scores, query, key)
+        return outputs, scores
 
-    def _attend(self, queries, keys, values, mask, training, positions=(None, None)):
-        bias = None
-        if self.positions is not None:
-            query_positions = _given_or_all(positions[0], queries)
-            key_positions = _given_or_all(positions[1], keys)
-            queries = self.positions.rotate(queries, query_positions)
-            bias = self.positions.bias(query_positions, key_positions)
-        if self.score is None:
-            products = scaled_products(queries, keys)
-        else:
-            products = self.score.score(queries, keys)
-        outputs, scores = attend_by_products(products, values, mask, bias)
-        if self.dropout:
-            outputs = ops.matmul(self._dropout(scores, training=training), values)
-        return dense(self.output_projection, merge_heads(outputs)), scores
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        check_attention_shapes(query_shape, value_shape, key_shape or value_shape)
+        return (*query_shape[:-1], *(self._output_shape or query_shape[-1:]))
 
-    def _rotate(self, states, positions=None):
-        if self.positions is None:
-            return states
-        return self.positions.rotate(states, _given_or_all(positions, states))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "score": layer_config(self.score),
-            "positions": layer_config(self.positions),
-        }
-
-
-def _given_or_all(positions, states):
-    """`positions`, or 0, 1, 2, ... for states of shape (batch, heads, length, dim)."""
-    return ops.arange(ops.shape(states)[2]) if positions is None else positions
+    def compute_output_spec(
+        self, query, value, key=None, *args, return_attention_scores=False, **kwargs
+    ):
+        # Keras would trace `call`.
+        key = value if key is None else key
+        shape = self.compute_output_shape(query.shape, value.shape, key.shape)
+        outputs = keras.KerasTensor(shape, self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        axes = AttentionAxes(self.attention_axes, len(query.shape))
+        shape = axes.scores_shape(self.num_heads, query.shape, key.shape)
+        return outputs, keras.KerasTensor(shape, self.compute_dtype)
