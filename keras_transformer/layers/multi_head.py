@@ -13,10 +13,11 @@ from keras_transformer.layers.layer_arguments import copy_layer, layer_config
 from keras_transformer.layers.masks import AttentionMasks, combine_masks
 from keras_transformer.layers.positions import attention_positions
 from keras_transformer.layers.score_functions import Attention
+from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(WeightOptionsLayer):
     """Attends several times at once, each head with projections of its own.
 
     Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
@@ -87,6 +88,7 @@ class MultiHeadAttention(keras.layers.Layer):
         use_bias: bool = True,
         score=None,
         positions=None,
+        seed: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -98,6 +100,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
+        self.seed = seed
         self.score = copy_layer(score, "score", self.dtype_policy)
         if not isinstance(self.score, Attention | None):
             raise ValueError(
@@ -115,7 +118,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
         def projection(name, units, input_shape):
             settings = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-            layer = keras.layers.Dense(units, name=name, **settings)
+            layer = keras.layers.Dense(
+                units, name=name, **settings, **self.weight_options
+            )
             layer.build(input_shape)
             return layer
 
@@ -127,7 +132,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.output_projection = projection(
             "output", query_shape[-1], (*query_shape[:-1], value_width)
         )
-        self._dropout = Dropout(self.dropout, dtype=self.dtype_policy)
+        self._dropout = Dropout(self.dropout, self.seed, dtype=self.dtype_policy)
         if self.score is not None:
             head_shape = (None, None, self.key_dim)
             self.score.build(head_shape, head_shape)
@@ -254,6 +259,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "score": layer_config(self.score),
             "positions": layer_config(self.positions),
+            "seed": self.seed,
         }
 
 
