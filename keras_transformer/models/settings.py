@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.checks import check_ids
 from keras_transformer.kernels.batch_slices import BatchSlicesMixin
+from keras_transformer.layers.weight_options import WeightOptions
 
 
 class SettingsModel(BatchSlicesMixin, keras.Model):
@@ -89,6 +90,11 @@ def constructor_settings(arguments: dict) -> dict:
     settings = {name: arguments[name] for name in arguments if name not in left_out}
     activation = keras.activations.get(settings["activation"])
     return {**settings, "activation": keras.activations.serialize(activation)}
+
+
+def model_weight_options(kwargs: dict) -> WeightOptions:
+    """Takes the options of kernels, biases and embeddings out of keyword arguments."""
+    return WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
 
 
 def policy_of(dtype):
