@@ -116,12 +116,9 @@ class LanguageModel(GenerationMixin, TokenModel):
         super().__init__(
             inputs=ids,
             outputs=embedding(states, reverse=True),
-            settings={
-                **settings,
-                **options.get_config(),
-                "positions": placed.setting,
-            },
+            settings={**settings, "positions": placed.setting},
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.models.settings import TokenModel, model_weight_options
+from keras_transformer.models.settings import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder
 
 
@@ -52,13 +52,12 @@ class MaskedLanguageModel(TokenModel):
         if encoder is None:
             encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
         policy = encoder.dtype_policy
-        options = model_weight_options(encoder.settings)
         transform = keras.layers.Dense(
             encoder.embedding.hidden_dim,
             encoder.settings["activation"],
             name="transform",
             dtype=policy,
-            **options.of("kernel", "bias"),
+            **encoder.weight_options.of("kernel", "bias"),
         )
         norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm", dtype=policy)
         ids = keras.Input((None,), dtype="int32", name="ids")
@@ -68,6 +67,7 @@ class MaskedLanguageModel(TokenModel):
             outputs=encoder.embedding(states, reverse=True),
             settings=encoder.settings,
             dtype=policy,
+            weight_options=encoder.weight_options,
             name=name,
             trainable=trainable,
         )

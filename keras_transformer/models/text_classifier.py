@@ -6,7 +6,7 @@ from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.weight_options import sub_seed
-from keras_transformer.models.settings import TokenModel, model_weight_options
+from keras_transformer.models.settings import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder
 
 
@@ -72,8 +72,8 @@ class TextClassifier(TokenModel):
             name="dropout",
             dtype=policy,
         )
-        options = model_weight_options(encoder.settings)
         # Logits are float32 whatever the policy.
+        options = encoder.weight_options
         head = {"dtype": "float32", **options.of("kernel", "bias")}
         classify = keras.layers.Dense(num_classes, name="logits", **head)
         ids = keras.Input((None,), dtype="int32", name="ids")
@@ -82,6 +82,7 @@ class TextClassifier(TokenModel):
             outputs=classify(dropout(pooling(encoder(ids)))),
             settings={**settings, "num_classes": num_classes},
             dtype=policy,
+            weight_options=options,
             name=name,
             trainable=trainable,
         )

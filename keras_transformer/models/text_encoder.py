@@ -92,12 +92,9 @@ class TextEncoder(TokenModel):
         super().__init__(
             inputs=ids,
             outputs=encoder(stem(ids)),
-            settings={
-                **settings,
-                **options.get_config(),
-                "positions": placed.setting,
-            },
+            settings={**settings, "positions": placed.setting},
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding

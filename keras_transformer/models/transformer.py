@@ -165,12 +165,9 @@ class Transformer(GenerationMixin, SettingsModel):
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
             outputs=target_embedding(states, reverse=True),
-            settings={
-                **settings,
-                **options.get_config(),
-                "positions": placed.setting,
-            },
+            settings={**settings, "positions": placed.setting},
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.source_embedding = source_embedding

@@ -131,8 +131,9 @@ class VisionTransformer(SettingsModel):
         super().__init__(
             inputs=images,
             outputs=classify(pooled),
-            settings={**settings, **options.get_config()},
+            settings=settings,
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding
