@@ -89,7 +89,7 @@ class WeightOptionsLayer(keras.layers.Layer):
         **kwargs: Weight options, and base `Layer` arguments.
 
     Example:
-        >>> layer = FeedForward(intermediate_dim=64, kernel_regularizer="l2")
+        >>> layer = kt.layers.FeedForward(64, kernel_regularizer="l2")
         >>> layer.build((2, 5, 16))
         >>> len(layer.losses)
         2

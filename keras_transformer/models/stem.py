@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.checks import check_fractions
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.layer_arguments import layer_config
@@ -88,6 +89,7 @@ class Stem:
     def __init__(
         self, embed, placed, dropout: float, seed: int | None, name: str = "dropout"
     ):
+        check_fractions(dropout=dropout)
         self._embed = embed
         self._positions = placed.on_inputs
         self._dropout = Dropout(
