@@ -18,6 +18,21 @@ def check_positive_integers(**values) -> None:
             )
 
 
+def check_fractions(**values) -> None:
+    """Raises `ValueError` unless every value is a number from 0 to 1.
+
+    Example:
+        >>> check_fractions(dropout=10)
+        Traceback (most recent call last):
+        ValueError: `dropout` must be a number from 0 to 1. Received: dropout=10.
+    """
+    for name, value in values.items():
+        if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+            raise ValueError(
+                f"`{name}` must be a number from 0 to 1. Received: {name}={value!r}."
+            )
+
+
 def check_shape(name: str, shape, *axes: str) -> None:
     """Raises `ValueError` unless `shape` has the named axes.
 

@@ -18,7 +18,7 @@ BLOCK = {"num_heads": 2, "intermediate_dim": 11}
 STACK = {"num_layers": 2, **BLOCK}
 
 # Bases, which are not for use by themselves.
-ABSTRACT = {"Attention", "AttentionPositions"}
+ABSTRACT = {"Attention", "AttentionPositions", "WeightOptionsLayer"}
 
 # (constructor arguments, call arguments, shape of the output)
 CASES = {

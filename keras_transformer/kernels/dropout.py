@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_transformer.checks import check_fractions
+
 LEVELS = 256  # of a byte
 
 
@@ -26,6 +28,7 @@ class Dropout(keras.layers.Dropout):
     """
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs):
+        check_fractions(rate=rate)
         super().__init__(rate, seed=seed, **kwargs)
         self._dropped_levels = max(1, round(rate * LEVELS)) if rate else 0
 

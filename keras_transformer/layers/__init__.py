@@ -1,9 +1,9 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
-Reading order: `masks`, `positions`, `embeddings`, `attention`, `score_functions`,
-`multi_head`, `feed_forward`, `residual`, `block`, `stack`, `encoder`, `cache`,
-`decoder`, `causal_decoder`, `pooling`, `patches`. What is written for speed alone is in
-`keras_transformer.kernels`.
+Reading order: `masks`, `weight_options`, `positions`, `embeddings`, `attention`,
+`score_functions`, `multi_head`, `feed_forward`, `residual`, `block`, `stack`,
+`encoder`, `cache`, `decoder`, `causal_decoder`, `pooling`, `patches`. What is written
+for speed alone is in `keras_transformer.kernels`.
 """
 
 from keras_transformer.kernels.softmax import masked_softmax
@@ -31,6 +31,7 @@ from keras_transformer.layers.score_functions import (
     DotProductAttention,
     MultiplicativeAttention,
 )
+from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 __all__ = [
     "AdditiveAttention",
@@ -55,6 +56,7 @@ __all__ = [
     "RotaryEmbedding",
     "SinusoidalPositionalEncoding",
     "TokenEmbedding",
+    "WeightOptionsLayer",
     "causal_mask",
     "masked_softmax",
     "padding_mask",

@@ -4,15 +4,16 @@ import inspect
 
 import keras
 
-from keras_transformer.checks import check_positive_integers
+from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.positions import attention_positions
 from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.weight_options import WeightOptionsLayer, sub_seed
 
 
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(WeightOptionsLayer):
     """Base class of blocks and stacks, with the arguments of `EncoderBlock`."""
 
     def __init__(
@@ -24,10 +25,18 @@ class TransformerBlock(keras.layers.Layer):
         activation="relu",
         epsilon: float = 1e-6,
         positions=None,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        seed: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         check_positive_integers(num_heads=num_heads)
+        check_fractions(
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+        )
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.dropout = dropout
@@ -35,6 +44,9 @@ class TransformerBlock(keras.layers.Layer):
         self.activation = keras.activations.get(activation)
         self.epsilon = epsilon
         self.positions = attention_positions(positions, self.dtype_policy)
+        self.attention_dropout = attention_dropout
+        self.activation_dropout = activation_dropout
+        self.seed = seed
         self.supports_masking = True
 
     def _block_settings(self):
@@ -46,6 +58,16 @@ class TransformerBlock(keras.layers.Layer):
             "activation": self.activation,
             "epsilon": self.epsilon,
             "positions": self.positions,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "seed": self.seed,
+        }
+
+    def _sublayer_settings(self, name):
+        return {
+            "seed": sub_seed(self.seed, name),
+            "name": name,
+            "dtype": self.dtype_policy,
         }
 
     def _build_attention(self, name, *shapes, positions=None):
@@ -54,21 +76,28 @@ class TransformerBlock(keras.layers.Layer):
         check_heads_divide(self.num_heads, hidden_dim)
         sizes = self.num_heads, hidden_dim // self.num_heads
         layer = MultiHeadAttention(
-            *sizes, positions=positions, name=name, dtype=self.dtype_policy
+            *sizes,
+            dropout=self.attention_dropout,
+            positions=positions,
+            **self._sublayer_settings(name),
+            **self.weight_options,
         )
         layer.build(*shapes)
         return layer, self._build_residual(name, shapes[0])
 
     def _build_feed_forward(self, shape):
-        settings = {"name": "feed_forward", "dtype": self.dtype_policy}
         self._transform = FeedForward(
-            self.intermediate_dim, self.activation, **settings
+            self.intermediate_dim,
+            self.activation,
+            self.activation_dropout,
+            **self._sublayer_settings("feed_forward"),
+            **self.weight_options,
         )
         self._transform.build(shape)
         self._transform_residual = self._build_residual("feed_forward", shape)
 
     def _build_residual(self, name, shape):
-        settings = {"name": f"{name}_residual", "dtype": self.dtype_policy}
+        settings = self._sublayer_settings(f"{name}_residual")
         layer = Residual(self.dropout, self.normalize_first, self.epsilon, **settings)
         layer.build(shape)
         return layer
@@ -83,7 +112,8 @@ class TransformerBlock(keras.layers.Layer):
 
     def _feed_forward(self, states, training=None):
         residual = self._transform_residual
-        return residual.add(states, self._transform(residual.prepare(states)), training)
+        outputs = self._transform(residual.prepare(states), training=training)
+        return residual.add(states, outputs, training)
 
     def compute_output_spec(self, inputs, *args, **kwargs):
         # Keras would trace `call`, which takes a second for every few blocks.

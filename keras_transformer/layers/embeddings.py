@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.checks import check_integer_ids
 from keras_transformer.kernels.tied_logits import tied_logits, transposed_once
 from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.weight_options import WeightOptions
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -22,7 +23,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         vocabulary_size: Number of tokens.
         hidden_dim: Width of the vectors.
         pad_id: Id of the padding, masked in the outputs.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        **kwargs: Base `Layer` arguments, and weight options of the table such as
+            `embeddings_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         inputs: Integer tensor of shape `(batch, length)`; with `reverse`,
@@ -50,11 +52,12 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     def __init__(
         self, vocabulary_size: int, hidden_dim: int, pad_id: int = 0, **kwargs
     ):
+        options = WeightOptions(kwargs, kinds=("embeddings",))
         # Unit variance, after the multiplication in `call`.
         normal = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
-        super().__init__(
-            vocabulary_size, hidden_dim, embeddings_initializer=normal, **kwargs
-        )
+        given = {"embeddings_initializer": normal, **options.of("embeddings")}
+        super().__init__(vocabulary_size, hidden_dim, **given, **kwargs)
+        self._weight_options = options
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.pad_id = pad_id
@@ -89,6 +92,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         config = super().get_config()
         return {
             **{name: config[name] for name in keras.layers.Layer.get_config(self)},
+            **self._weight_options.get_config(),
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,

@@ -21,7 +21,13 @@ class EncoderBlock(TransformerBlock):
         positions: How self-attention uses positions: `"rotary"`,
             `"linear_bias"`, or a layer such as `RotaryEmbedding()`, which is
             copied. None: not at all; the inputs may contain them.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        attention_dropout: Fraction of the attention scores dropped in training. If
+            not zero, training materialises the scores; see `MultiHeadAttention`.
+        activation_dropout: Fraction of the activations dropped inside the
+            feed-forward network in training.
+        seed: Seed of all dropout.
+        **kwargs: Base `Layer` arguments, and weight options such as
+            `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
@@ -39,7 +45,8 @@ class EncoderBlock(TransformerBlock):
         shape `(batch, num_heads, length, length)`.
 
     Raises:
-        ValueError: If `num_heads` does not divide `hidden_dim`.
+        ValueError: If `num_heads` does not divide `hidden_dim`, or a dropout is no
+            fraction.
 
     Example:
         >>> block = EncoderBlock(num_heads=2, intermediate_dim=32)

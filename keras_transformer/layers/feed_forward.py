@@ -2,12 +2,14 @@
 
 import keras
 
-from keras_transformer.checks import check_positive_integers
+from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.kernels.dense import dense
+from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class FeedForward(keras.layers.Layer):
+class FeedForward(WeightOptionsLayer):
     """Transforms every position with the same two-layer network.
 
     A dense layer widens the states to `intermediate_dim` and applies `activation`;
@@ -16,17 +18,22 @@ class FeedForward(keras.layers.Layer):
     Args:
         intermediate_dim: Width of the inner projection.
         activation: Inner activation, a name or a callable.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        dropout: Fraction of the activations dropped in training, after the inner
+            activation.
+        seed: Seed of the dropout.
+        **kwargs: Base `Layer` arguments, and weight options such as
+            `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
+        training: Whether to apply dropout.
 
     Returns:
         A tensor of the same shape as `inputs`.
 
     Raises:
-        ValueError: If `intermediate_dim` is not positive or `activation` is
-            unknown.
+        ValueError: If `intermediate_dim` is not positive, `activation` is unknown or
+            `dropout` is no fraction.
 
     Example:
         >>> layer = FeedForward(intermediate_dim=64)
@@ -37,28 +44,43 @@ class FeedForward(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3
     """
 
-    def __init__(self, intermediate_dim: int, activation="relu", **kwargs):
+    def __init__(
+        self,
+        intermediate_dim: int,
+        activation="relu",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_positive_integers(intermediate_dim=intermediate_dim)
+        check_fractions(dropout=dropout)
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.seed = seed
         self.supports_masking = True
 
     def build(self, input_shape):
-        dtype = self.dtype_policy
-        self._widen = keras.layers.Dense(
-            self.intermediate_dim, self.activation, name="widen", dtype=dtype
-        )
-        self._narrow = keras.layers.Dense(input_shape[-1], name="narrow", dtype=dtype)
+        def layer(name, units, activation=None):
+            settings = {"dtype": self.dtype_policy, **self.weight_options}
+            return keras.layers.Dense(units, activation, name=name, **settings)
+
+        self._widen = layer("widen", self.intermediate_dim, self.activation)
+        self._narrow = layer("narrow", input_shape[-1])
         self._widen.build(input_shape)
         self._narrow.build((*input_shape[:-1], self.intermediate_dim))
+        self._dropout = Dropout(self.dropout, self.seed, dtype=self.dtype_policy)
 
-    def call(self, inputs):
-        return dense(self._narrow, dense(self._widen, inputs))
+    def call(self, inputs, training=None):
+        states = self._dropout(dense(self._widen, inputs), training=training)
+        return dense(self._narrow, states)
 
     def get_config(self):
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
             "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "seed": self.seed,
         }

@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_shape
+from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class PatchEmbedding(keras.layers.Layer):
+class PatchEmbedding(WeightOptionsLayer):
     """Cuts images into square patches and projects each to a vector.
 
     Patches are ordered row by row, from left to right.
@@ -15,7 +16,8 @@ class PatchEmbedding(keras.layers.Layer):
     Args:
         patch_size: Height and width of a patch; divides those of the images.
         hidden_dim: Width of the vectors.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        **kwargs: Base `Layer` arguments, and weight options such as
+            `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, height, width, channels)`.
@@ -49,8 +51,8 @@ class PatchEmbedding(keras.layers.Layer):
                 "`patch_size` must divide the height and the width of the images. "
                 f"Received: patch_size={self.patch_size}, images of {height} x {width}."
             )
-        dtype = self.dtype_policy
-        self._project = keras.layers.Dense(self.hidden_dim, name="project", dtype=dtype)
+        settings = {"dtype": self.dtype_policy, **self.weight_options}
+        self._project = keras.layers.Dense(self.hidden_dim, name="project", **settings)
         self._project.build((None, None, self.patch_size**2 * channels))
 
     def call(self, inputs):
@@ -73,10 +75,14 @@ class PatchEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class ClassToken(keras.layers.Layer):
+class ClassToken(WeightOptionsLayer):
     """Prepends a learned vector to a sequence.
 
     The encoder's output at that first position represents the whole sequence.
+
+    Args:
+        **kwargs: Base `Layer` arguments, and the weight options `token_initializer`,
+            `token_regularizer` and `token_constraint`; see `WeightOptionsLayer`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
@@ -93,12 +99,11 @@ class ClassToken(keras.layers.Layer):
         3.1, after [Devlin et al., 2018](https://arxiv.org/abs/1810.04805)
     """
 
+    weight_kinds = ("token",)
+
     def build(self, input_shape):
-        self.token = self.add_weight(
-            shape=(input_shape[-1],),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-            name="token",
-        )
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        self.token = self.add_weight_with_options("token", input_shape[-1:], normal)
 
     def call(self, inputs):
         shape = (ops.shape(inputs)[0], 1, inputs.shape[-1])

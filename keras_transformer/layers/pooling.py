@@ -8,10 +8,11 @@ from keras_transformer.kernels.heads import merge_heads, split_heads
 from keras_transformer.layers.attention import scaled_dot_product_attention
 from keras_transformer.layers.block import check_heads_divide
 from keras_transformer.layers.masks import zero_masked
+from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(WeightOptionsLayer):
     """Averages all positions, weighted by their match with a learned query.
 
     The query is a weight of the layer. It is initialised with zeros, so that the
@@ -21,7 +22,8 @@ class AttentionPooling(keras.layers.Layer):
 
     Args:
         num_heads: Number of heads; divides `hidden_dim`.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        **kwargs: Base `Layer` arguments, and the weight options `query_initializer`,
+            `query_regularizer` and `query_constraint`; see `WeightOptionsLayer`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
@@ -46,6 +48,8 @@ class AttentionPooling(keras.layers.Layer):
         scaled products ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762))
     """
 
+    weight_kinds = ("query",)
+
     def __init__(self, num_heads: int = 1, **kwargs):
         super().__init__(**kwargs)
         check_positive_integers(num_heads=num_heads)
@@ -57,7 +61,7 @@ class AttentionPooling(keras.layers.Layer):
         hidden_dim = input_shape[-1]
         check_heads_divide(self.num_heads, hidden_dim)
         shape = (self.num_heads, hidden_dim // self.num_heads)
-        self.query = self.add_weight(shape=shape, initializer="zeros", name="query")
+        self.query = self.add_weight_with_options("query", shape, "zeros")
 
     def call(self, inputs, mask=None, return_attention_scores=False):
         if mask is not None:

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.checks import check_fractions
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.layer_norm import LayerNormalization
 
@@ -22,6 +23,7 @@ class Residual(keras.layers.Layer):
         normalize_first: Whether to normalise the sub-layer's inputs rather
             than the sum.
         epsilon: Added to the variance before its root is taken.
+        seed: Seed of the dropout.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -48,19 +50,22 @@ class Residual(keras.layers.Layer):
         dropout: float = 0.0,
         normalize_first: bool = False,
         epsilon: float = 1e-6,
+        seed: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_fractions(dropout=dropout)
         self.dropout = dropout
         self.normalize_first = normalize_first
         self.epsilon = epsilon
+        self.seed = seed
         self.supports_masking = True
 
     def build(self, input_shape):
         dtype = self.dtype_policy
         self._norm = LayerNormalization(self.epsilon, name="norm", dtype=dtype)
         self._norm.build(input_shape)
-        self._dropout = Dropout(self.dropout, dtype=dtype)
+        self._dropout = Dropout(self.dropout, self.seed, dtype=dtype)
         # Unlike `+`, the layer passes on Keras masks.
         self._sum = keras.layers.Add(dtype=dtype)
         self._sum.build([input_shape, input_shape])
@@ -92,4 +97,5 @@ class Residual(keras.layers.Layer):
             "dropout": self.dropout,
             "normalize_first": self.normalize_first,
             "epsilon": self.epsilon,
+            "seed": self.seed,
         }

@@ -8,9 +8,10 @@ from keras import ops
 from keras_transformer.checks import check_positive_integers, check_shape
 from keras_transformer.layers.attention import attend_by_products
 from keras_transformer.layers.masks import AttentionMasks, combine_masks, zero_masked
+from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 
-class Attention(keras.layers.Layer):
+class Attention(WeightOptionsLayer):
     """Base class of attention layers without heads.
 
     Subclasses compute in `score` how well each key matches each query. A softmax
@@ -34,6 +35,8 @@ class Attention(keras.layers.Layer):
     Raises:
         ValueError: If an input does not have three axes.
     """
+
+    weight_kinds = ()
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -140,6 +143,10 @@ class DotProductAttention(Attention):
 class MultiplicativeAttention(Attention):
     """Scores a key by `query W key^T`, with a learned matrix between the two.
 
+    Args:
+        **kwargs: Base `Layer` arguments, and weight options such as
+            `kernel_initializer`; see `WeightOptionsLayer`.
+
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` may differ.
 
@@ -153,10 +160,11 @@ class MultiplicativeAttention(Attention):
         ("general")
     """
 
+    weight_kinds = ("kernel",)
+
     def build_score(self, query_dim: int, key_dim: int):
-        self.kernel = self.add_weight(
-            shape=(query_dim, key_dim), initializer="glorot_uniform", name="kernel"
-        )
+        shape = query_dim, key_dim
+        self.kernel = self.add_weight_with_options("kernel", shape, "glorot_uniform")
 
     def score(self, query, key):
         projected = ops.matmul(query, ops.cast(self.kernel, query.dtype))
@@ -173,7 +181,8 @@ class AdditiveAttention(Attention):
 
     Args:
         units: Width of the hidden layer.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        **kwargs: Base `Layer` arguments, and weight options such as
+            `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` may differ.
@@ -190,6 +199,8 @@ class AdditiveAttention(Attention):
         [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), section A.1.2
     """
 
+    weight_kinds = ("kernel",)
+
     def __init__(self, units: int, **kwargs):
         super().__init__(**kwargs)
         check_positive_integers(units=units)
@@ -197,7 +208,7 @@ class AdditiveAttention(Attention):
 
     def build_score(self, query_dim: int, key_dim: int):
         def kernel(name, shape):
-            return self.add_weight(shape=shape, initializer="glorot_uniform", name=name)
+            return self.add_weight_with_options("kernel", shape, "glorot_uniform", name)
 
         self.query_kernel = kernel("query_kernel", (query_dim, self.units))
         self.key_kernel = kernel("key_kernel", (key_dim, self.units))

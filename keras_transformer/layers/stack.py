@@ -11,6 +11,7 @@ from keras_transformer.layers.positions import (
     merge_positions_at,
     position_layer,
 )
+from keras_transformer.layers.weight_options import sub_seed
 
 
 class TransformerStack(TransformerBlock):
@@ -36,9 +37,13 @@ class TransformerStack(TransformerBlock):
             settings["positions"] = None
             self.positions.build(inputs_shape)
             inputs_shape = self.positions.compute_output_shape(inputs_shape)
-            self._dropout = Dropout(self.dropout, dtype=dtype)
+            seed = sub_seed(self.seed, "dropout")
+            self._dropout = Dropout(self.dropout, seed, dtype=dtype)
         self.blocks = [
-            block_class(**settings, name=f"block_{i}", dtype=dtype)
+            block_class(
+                **{**settings, **self._sublayer_settings(f"block_{i}")},
+                **self.weight_options,
+            )
             for i in range(self.num_layers)
         ]
         for block in self.blocks:

@@ -1,60 +1,125 @@
-"""Initializers, regularizers and constraints of the kernels and biases in a layer."""
+"""Initializers, regularizers and constraints of the weights in a layer, and seeds."""
 
 import zlib
 
 import keras
 
-_KINDS = {
+_OPTIONS = {
     "initializer": keras.initializers,
     "regularizer": keras.regularizers,
     "constraint": keras.constraints,
 }
-_GETTERS = {
-    f"{weight}_{kind}": module
-    for kind, module in _KINDS.items()
-    for weight in ("kernel", "bias")
-}
+
+
+class WeightOptions:
+    """The initializers, regularizers and constraints among keyword arguments.
+
+    Args:
+        arguments: Keyword arguments. The options of the kinds are taken out.
+        kinds: Kinds of weights. For `"kernel"` these are the options
+            `kernel_initializer`, `kernel_regularizer` and `kernel_constraint`.
+
+    Example:
+        >>> arguments = {"kernel_initializer": "zeros", "name": "query"}
+        >>> options = WeightOptions(arguments, kinds=("kernel", "bias"))
+        >>> options.of("kernel"), arguments
+        ({'kernel_initializer': <...Zeros object ...>}, {'name': 'query'})
+    """
+
+    def __init__(self, arguments: dict, kinds):
+        self._kinds = kinds
+        self._values = {}
+        for kind in kinds:
+            for option, module in _OPTIONS.items():
+                name = f"{kind}_{option}"
+                if name in arguments:
+                    self._values[name] = module.get(arguments.pop(name))
+        self._num_copies = 0
+
+    def of(self, *kinds) -> dict:
+        """Returns the options given for these kinds: every initializer a new copy.
+
+        An initializer returns the same numbers at each call. So that no two weights
+        share them, the seed of each copy differs. Seeds are derived from that of the
+        initializer, if it has one.
+        """
+        names = [f"{kind}_{option}" for kind in kinds for option in _OPTIONS]
+        self._num_copies += 1
+        return {
+            name: _copied(self._values[name], f"copy_{self._num_copies}")
+            for name in names
+            if name in self._values
+        }
+
+    def get_config(self) -> dict:
+        """Returns the options given, as a config holds them."""
+        return {
+            name: _OPTIONS[name.rsplit("_")[-1]].serialize(value)
+            for name, value in self._values.items()
+        }
+
+
+def _copied(value, name):
+    if not isinstance(value, keras.initializers.Initializer) or isinstance(
+        getattr(value, "seed", None), keras.random.SeedGenerator
+    ):  # The numbers of a seed generator differ at each call.
+        return value
+    config = value.get_config()
+    if isinstance(config.get("seed"), int):
+        config["seed"] = sub_seed(config["seed"], name)
+    return type(value).from_config(config)
 
 
 class WeightOptionsLayer(keras.layers.Layer):
-    """Base class of layers that take the weight options of `keras.layers.Dense`.
+    """Base class of layers whose weights take the options of `keras.layers.Dense`.
 
-    The options are keyword arguments of the constructor, and apply to the kernel and
-    the bias of every dense layer inside: `kernel_initializer`, `bias_initializer`,
-    `kernel_regularizer`, `bias_regularizer`, `kernel_constraint` and
-    `bias_constraint`, each a Keras object, a name or a config. Those that are not
-    given keep the default of `keras.layers.Dense`, and stay out of the config.
+    The options are keyword arguments of the constructor: `kernel_initializer`,
+    `kernel_regularizer` and `kernel_constraint` apply to every kernel inside,
+    `bias_initializer`, `bias_regularizer` and `bias_constraint` to every bias. Each is
+    a Keras object, a name or a config. Options that are not given keep the default of
+    the weight, and stay out of the config.
+
+    Layer normalisations inside, and a `score` or `positions` passed as a layer, are not
+    affected. An initializer with a seed gives each weight a seed derived from it.
+
+    A subclass passes `**self.weight_options` to its sub-layers, or creates weights by
+    `add_weight_with_options`.
 
     Args:
         **kwargs: Weight options, and base `Layer` arguments.
+
+    Example:
+        >>> layer = kt.layers.FeedForward(64, kernel_regularizer="l2")
+        >>> layer.build((2, 5, 16))
+        >>> len(layer.losses)
+        2
     """
 
+    weight_kinds = ("kernel", "bias")
+
     def __init__(self, **kwargs):
-        given = {name: kwargs.pop(name) for name in _GETTERS if name in kwargs}
+        options = WeightOptions(kwargs, self.weight_kinds)
         super().__init__(**kwargs)
-        self._weight_options = {
-            name: _GETTERS[name].get(value) for name, value in given.items()
-        }
+        self._weight_options = options
 
     @property
     def weight_options(self) -> dict:
-        """The options given, to be passed to a sub-layer: every initializer a copy.
+        """The options given, to be passed to a sub-layer: every initializer a copy."""
+        return self._weight_options.of(*self.weight_kinds)
 
-        An initializer returns the same numbers at each call, so two kernels must not
-        share one.
+    def add_weight_with_options(self, kind: str, shape, initializer, name=None):
+        """Adds a weight of a kind, with `initializer` unless there is another option.
+
+        Its name is that of the kind unless given.
         """
-        return {name: _copied(value) for name, value in self._weight_options.items()}
+        given = self._weight_options.of(kind)
+        options = {name.removeprefix(f"{kind}_"): given[name] for name in given}
+        return self.add_weight(
+            shape, **{"initializer": initializer, **options}, name=name or kind
+        )
 
     def get_config(self):
-        options = {
-            name: _GETTERS[name].serialize(value)
-            for name, value in self._weight_options.items()
-        }
-        return {**super().get_config(), **options}
-
-
-def _copied(value):
-    return value.clone() if isinstance(value, keras.initializers.Initializer) else value
+        return {**super().get_config(), **self._weight_options.get_config()}
 
 
 def sub_seed(seed: int | None, name: str) -> int | None:
@@ -62,4 +127,7 @@ def sub_seed(seed: int | None, name: str) -> int | None:
 
     Sub-layers of different names draw different random numbers.
     """
-    return None if seed is None else zlib.crc32(f"{seed}/{name}".encode())
+    if seed is None:
+        return None
+    # Keras stores seeds as int32 on PyTorch.
+    return zlib.crc32(f"{seed}/{name}".encode()) & (2**31 - 1)

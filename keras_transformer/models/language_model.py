@@ -10,11 +10,13 @@ from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.layers.causal_decoder import CausalDecoder
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
+from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.settings import (
     TokenModel,
     check_special_ids,
     constructor_settings,
+    model_weight_options,
     policy_of,
 )
 from keras_transformer.models.stem import PlacedPositions, Stem
@@ -79,14 +81,18 @@ class LanguageModel(GenerationMixin, TokenModel):
         end_id: int = 3,
         positions="sinusoidal",
         dtype=None,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        seed: int | None = None,
         **kwargs,
     ):
         settings = constructor_settings(locals())
+        options = model_weight_options(kwargs)
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
         policy = policy_of(dtype)
         placed = PlacedPositions(positions, hidden_dim, policy)
-        embedding = placed.token_embedding(vocabulary_size, pad_id)
+        embedding = placed.token_embedding(vocabulary_size, pad_id, options)
         decoder = CausalDecoder(
             num_layers,
             num_heads,
@@ -95,11 +101,15 @@ class LanguageModel(GenerationMixin, TokenModel):
             normalize_first=normalize_first,
             activation=activation,
             positions=placed.in_attention,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            seed=sub_seed(seed, "decoder"),
             name="decoder",
             dtype=policy,
+            **options.of("kernel", "bias"),
         )
-        narrow = placed.narrow_layer()
-        stem = Stem(embedding, placed, dropout)
+        narrow = placed.narrow_layer(options)
+        stem = Stem(embedding, placed, dropout, seed)
         ids = keras.Input((None,), dtype="int32", name="ids")
         states = decoder(stem(ids))
         states = states if narrow is None else narrow(states)
@@ -108,6 +118,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             outputs=embedding(states, reverse=True),
             settings={**settings, "positions": placed.setting},
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding

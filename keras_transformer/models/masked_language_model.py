@@ -57,6 +57,7 @@ class MaskedLanguageModel(TokenModel):
             encoder.settings["activation"],
             name="transform",
             dtype=policy,
+            **encoder.weight_options.of("kernel", "bias"),
         )
         norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm", dtype=policy)
         ids = keras.Input((None,), dtype="int32", name="ids")
@@ -66,6 +67,7 @@ class MaskedLanguageModel(TokenModel):
             outputs=encoder.embedding(states, reverse=True),
             settings=encoder.settings,
             dtype=policy,
+            weight_options=encoder.weight_options,
             name=name,
             trainable=trainable,
         )

@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.checks import check_ids
 from keras_transformer.kernels.batch_slices import BatchSlicesMixin
+from keras_transformer.layers.weight_options import WeightOptions
 
 
 class SettingsModel(BatchSlicesMixin, keras.Model):
@@ -18,11 +19,23 @@ class SettingsModel(BatchSlicesMixin, keras.Model):
         outputs: Its outputs.
         settings: The constructor's arguments, see `constructor_settings`.
         dtype: The dtype policy of the layers.
-        **kwargs: Base `Model` arguments, such as `name`.
+        weight_options: `WeightOptions`, which the layers have got.
+        name: Name of the model.
+        trainable: Whether its weights are to be trained, if given.
     """
 
-    def __init__(self, inputs, outputs, settings, dtype, **kwargs):
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+    # Keras ignores keyword arguments that it does not know: there are none here.
+    def __init__(
+        self,
+        inputs,
+        outputs,
+        settings,
+        dtype,
+        weight_options,
+        name: str | None = None,
+        trainable: bool | None = None,
+    ):
+        super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         # `compile` reads from it whether to scale the loss.
         self.dtype_policy = dtype
         # While Keras loads a model, it writes ids of shared objects into the very
@@ -30,10 +43,11 @@ class SettingsModel(BatchSlicesMixin, keras.Model):
         policy = dict(keras.dtype_policies.serialize(dtype))
         policy.pop("shared_object_id", None)
         self._settings = {**settings, "dtype": policy}
+        self.weight_options = weight_options
 
     @property
     def settings(self) -> dict:
-        """The constructor's arguments without `name` and `trainable`."""
+        """The constructor's arguments but `name`, `trainable` and weight options."""
         return dict(self._settings)
 
     def get_config(self):
@@ -42,6 +56,7 @@ class SettingsModel(BatchSlicesMixin, keras.Model):
             "trainable": self.trainable,
             "frozen_layers": list(_frozen_layers(self)),
             **self._settings,
+            **self.weight_options.get_config(),
         }
 
     @classmethod
@@ -89,6 +104,11 @@ def constructor_settings(arguments: dict) -> dict:
     settings = {name: arguments[name] for name in arguments if name not in left_out}
     activation = keras.activations.get(settings["activation"])
     return {**settings, "activation": keras.activations.serialize(activation)}
+
+
+def model_weight_options(kwargs: dict) -> WeightOptions:
+    """Takes the options of kernels, biases and embeddings out of keyword arguments."""
+    return WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
 
 
 def policy_of(dtype):

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.checks import check_fractions
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.layer_arguments import layer_config
@@ -11,6 +12,7 @@ from keras_transformer.layers.positions import (
     merge_positions_at,
     position_layer,
 )
+from keras_transformer.layers.weight_options import sub_seed
 
 
 class PlacedPositions:
@@ -53,17 +55,21 @@ class PlacedPositions:
         self.hidden_dim = hidden_dim
         self.dtype = dtype
 
-    def token_embedding(self, vocabulary_size: int, pad_id: int, name="embedding"):
+    def token_embedding(
+        self, vocabulary_size: int, pad_id: int, options, name="embedding"
+    ):
         """Makes an embedding of the width that the positions leave."""
+        settings = {"dtype": self.dtype, **options.of("embeddings")}
         return TokenEmbedding(
-            vocabulary_size, self.embedding_dim, pad_id, name=name, dtype=self.dtype
+            vocabulary_size, self.embedding_dim, pad_id, name=name, **settings
         )
 
-    def narrow_layer(self):
+    def narrow_layer(self, options):
         """Makes the linear map from states to embeddings; None if equally wide."""
         if self.embedding_dim == self.hidden_dim:
             return None
-        return keras.layers.Dense(self.embedding_dim, name="narrow", dtype=self.dtype)
+        settings = {"dtype": self.dtype, **options.of("kernel", "bias")}
+        return keras.layers.Dense(self.embedding_dim, name="narrow", **settings)
 
 
 class Stem:
@@ -76,13 +82,19 @@ class Stem:
         placed: `PlacedPositions`.
         dropout: Fraction of the sums of embeddings and positions to drop in
             training.
+        seed: Seed of the model, from which that of the dropout is derived.
         name: Name of the dropout layer.
     """
 
-    def __init__(self, embed, placed, dropout: float, name: str = "dropout"):
+    def __init__(
+        self, embed, placed, dropout: float, seed: int | None, name: str = "dropout"
+    ):
+        check_fractions(dropout=dropout)
         self._embed = embed
         self._positions = placed.on_inputs
-        self._dropout = Dropout(dropout, name=name, dtype=placed.dtype)
+        self._dropout = Dropout(
+            dropout, sub_seed(seed, name), name=name, dtype=placed.dtype
+        )
 
     def __call__(self, inputs):
         """Returns the states `(batch, length, hidden_dim)` of whole inputs."""

@@ -5,6 +5,7 @@ import keras
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.pooling import AttentionPooling
+from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.settings import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder
 
@@ -64,15 +65,24 @@ class TextClassifier(TokenModel):
             encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
         policy = encoder.dtype_policy
         pooling = AttentionPooling(name="pooling", dtype=policy)
-        dropout = Dropout(encoder.settings["dropout"], name="dropout", dtype=policy)
+        settings = encoder.settings
+        dropout = Dropout(
+            settings["dropout"],
+            sub_seed(settings["seed"], "pooled_dropout"),
+            name="dropout",
+            dtype=policy,
+        )
         # Logits are float32 whatever the policy.
-        classify = keras.layers.Dense(num_classes, name="logits", dtype="float32")
+        options = encoder.weight_options
+        head = {"dtype": "float32", **options.of("kernel", "bias")}
+        classify = keras.layers.Dense(num_classes, name="logits", **head)
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(
             inputs=ids,
             outputs=classify(dropout(pooling(encoder(ids)))),
-            settings={**encoder.settings, "num_classes": num_classes},
+            settings={**settings, "num_classes": num_classes},
             dtype=policy,
+            weight_options=options,
             name=name,
             trainable=trainable,
         )

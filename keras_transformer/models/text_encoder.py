@@ -4,10 +4,12 @@ import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.settings import (
     TokenModel,
     check_special_ids,
     constructor_settings,
+    model_weight_options,
     policy_of,
 )
 from keras_transformer.models.stem import PlacedPositions, Stem
@@ -58,14 +60,18 @@ class TextEncoder(TokenModel):
         pad_id: int = 0,
         positions="sinusoidal",
         dtype=None,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        seed: int | None = None,
         **kwargs,
     ):
         settings = constructor_settings(locals())
+        options = model_weight_options(kwargs)
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
         policy = policy_of(dtype)
         placed = PlacedPositions(positions, hidden_dim, policy)
-        embedding = placed.token_embedding(vocabulary_size, pad_id)
+        embedding = placed.token_embedding(vocabulary_size, pad_id, options)
         encoder = Encoder(
             num_layers,
             num_heads,
@@ -74,16 +80,21 @@ class TextEncoder(TokenModel):
             normalize_first=normalize_first,
             activation=activation,
             positions=placed.in_attention,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            seed=sub_seed(seed, "encoder"),
             name="encoder",
             dtype=policy,
+            **options.of("kernel", "bias"),
         )
-        stem = Stem(embedding, placed, dropout)
+        stem = Stem(embedding, placed, dropout, seed)
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(
             inputs=ids,
             outputs=encoder(stem(ids)),
             settings={**settings, "positions": placed.setting},
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding

@@ -9,41 +9,18 @@ from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
+from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.generation import GenerationMixin
+from keras_transformer.models.presets import PRESETS
 from keras_transformer.models.settings import (
     SettingsModel,
     check_called_with_ids,
     check_special_ids,
     constructor_settings,
+    model_weight_options,
     policy_of,
 )
 from keras_transformer.models.stem import PlacedPositions, Stem
-
-PRESETS = {
-    # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
-    "tiny": {
-        "num_layers": 4,
-        "hidden_dim": 128,
-        "num_heads": 4,
-        "intermediate_dim": 256,
-        "dropout": 0.3,
-    },
-    # Vaswani et al., 2017, table 3.
-    "base": {
-        "num_layers": 6,
-        "hidden_dim": 512,
-        "num_heads": 8,
-        "intermediate_dim": 2048,
-        "dropout": 0.1,
-    },
-    "big": {
-        "num_layers": 6,
-        "hidden_dim": 1024,
-        "num_heads": 16,
-        "intermediate_dim": 4096,
-        "dropout": 0.3,
-    },
-}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -79,12 +56,22 @@ class Transformer(GenerationMixin, SettingsModel):
             where logits are computed with the embedding table, a linear map
             narrows the states to the width of the embedding.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
-        **kwargs: Base `Model` arguments, such as `name`.
+        attention_dropout: Fraction of the attention scores dropped in training. If
+            not zero, training materialises the scores; see `MultiHeadAttention`.
+        activation_dropout: Fraction of the activations dropped inside the
+            feed-forward networks in training.
+        seed: Seed of all dropout. None: random numbers that
+            `keras.utils.set_random_seed` repeats.
+        **kwargs: Base `Model` arguments, such as `name`; and weight options, such as
+            `kernel_initializer` and `bias_regularizer` for all dense layers (see
+            `WeightOptionsLayer`), and `embeddings_initializer`,
+            `embeddings_regularizer` and `embeddings_constraint` for the tables of
+            token embeddings.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, a special id is not in the vocabulary, or there is no
-            such scheme of positions.
+            `hidden_dim`, a dropout is no fraction, a special id is not in the
+            vocabulary, or there is no such scheme of positions.
 
     Example:
         >>> model = Transformer(
@@ -118,9 +105,13 @@ class Transformer(GenerationMixin, SettingsModel):
         end_id: int = 3,
         positions="sinusoidal",
         dtype=None,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        seed: int | None = None,
         **kwargs,
     ):
         settings = constructor_settings(locals())
+        options = model_weight_options(kwargs)
         is_shared = target_vocabulary_size is None
         target_size = source_vocabulary_size if is_shared else target_vocabulary_size
         check_positive_integers(
@@ -140,22 +131,31 @@ class Transformer(GenerationMixin, SettingsModel):
             "activation": activation,
             "positions": placed.in_attention,
             "dtype": policy,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
         }
         if is_shared:
-            embedding = placed.token_embedding(target_size, pad_id)
+            embedding = placed.token_embedding(target_size, pad_id, options)
             source_embedding = target_embedding = embedding
         else:
             target_embedding = placed.token_embedding(
-                target_size, pad_id, name="target_embedding"
+                target_size, pad_id, options, name="target_embedding"
             )
             source_embedding = placed.token_embedding(
-                source_vocabulary_size, pad_id, name="source_embedding"
+                source_vocabulary_size, pad_id, options, name="source_embedding"
             )
-        narrow = placed.narrow_layer()
-        source_stem = Stem(source_embedding, placed, dropout, name="source_dropout")
-        target_stem = Stem(target_embedding, placed, dropout, name="target_dropout")
-        encoder = Encoder(**stack_settings, name="encoder")
-        decoder = Decoder(**stack_settings, name="decoder")
+        narrow = placed.narrow_layer(options)
+        source_stem = Stem(source_embedding, placed, dropout, seed, "source_dropout")
+        target_stem = Stem(target_embedding, placed, dropout, seed, "target_dropout")
+        encoder, decoder = (
+            stack_class(
+                **stack_settings,
+                **options.of("kernel", "bias"),
+                seed=sub_seed(seed, name),
+                name=name,
+            )
+            for stack_class, name in ((Encoder, "encoder"), (Decoder, "decoder"))
+        )
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
@@ -167,6 +167,7 @@ class Transformer(GenerationMixin, SettingsModel):
             outputs=target_embedding(states, reverse=True),
             settings={**settings, "positions": placed.setting},
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.source_embedding = source_embedding

@@ -7,6 +7,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
+from keras_transformer.layers.weight_options import WeightOptions, sub_seed
 from keras_transformer.models.settings import (
     SettingsModel,
     constructor_settings,
@@ -34,7 +35,7 @@ class VisionTransformer(SettingsModel):
             `layers.AttentionPooling()`. None: the paper's class token.
         positions: As in `Transformer`, or `"learned"`, as in the paper.
 
-    The other arguments are those of `Transformer`.
+    The other arguments are those of `Transformer`, but for the options of embeddings.
 
     Raises:
         ValueError: As `Transformer`, or if `patch_size` does not divide the images.
@@ -67,9 +68,13 @@ class VisionTransformer(SettingsModel):
         pooling=None,
         positions="learned",
         dtype=None,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        seed: int | None = None,
         **kwargs,
     ):
         settings = constructor_settings(locals())
+        options = WeightOptions(kwargs, kinds=("kernel", "bias"))
         if len(image_shape) != 3 or min(image_shape) < 1:
             raise ValueError(
                 "`image_shape` must be (height, width, channels), three positive "
@@ -87,7 +92,11 @@ class VisionTransformer(SettingsModel):
         settings["pooling"] = layer_config(pooling)
         settings["positions"] = placed.setting
         embedding = PatchEmbedding(
-            patch_size, placed.embedding_dim, name="patches", dtype=policy
+            patch_size,
+            placed.embedding_dim,
+            name="patches",
+            dtype=policy,
+            **options.of("kernel", "bias"),
         )
         class_token = None
         if pooling is None:
@@ -100,17 +109,22 @@ class VisionTransformer(SettingsModel):
             normalize_first=normalize_first,
             activation=activation,
             positions=placed.in_attention,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            seed=sub_seed(seed, "encoder"),
             name="encoder",
             dtype=policy,
+            **options.of("kernel", "bias"),
         )
         # Logits are float32 whatever the policy.
-        classify = keras.layers.Dense(num_classes, name="logits", dtype="float32")
+        head = {"dtype": "float32", **options.of("kernel", "bias")}
+        classify = keras.layers.Dense(num_classes, name="logits", **head)
 
         def embed(images):
             patches = embedding(images)
             return patches if class_token is None else class_token(patches)
 
-        stem = Stem(embed, placed, dropout)
+        stem = Stem(embed, placed, dropout, seed)
         images = keras.Input(image_shape, name="images")
         states = encoder(stem(images))
         pooled = states[:, 0] if pooling is None else pooling(states)
@@ -119,6 +133,7 @@ class VisionTransformer(SettingsModel):
             outputs=classify(pooled),
             settings=settings,
             dtype=policy,
+            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding

@@ -95,7 +95,8 @@ class TokenizerSettings:
 class ModelSettings:
     """A preset of `models.Transformer`, and the arguments that override it.
 
-    An argument that is left out or null keeps the preset's value.
+    An argument that is left out or null keeps the preset's value. Without a `seed`,
+    dropout depends on `training.seed`, as the weights do.
     """
 
     preset: str = "base"
@@ -106,6 +107,9 @@ class ModelSettings:
     dropout: float | None = setting(None, least=0)
     normalize_first: bool | None = None
     activation: str | None = None
+    attention_dropout: float | None = setting(None, least=0)
+    activation_dropout: float | None = setting(None, least=0)
+    seed: int | None = setting(None, least=0)
 
     def overrides(self) -> dict[str, Any]:
         """Returns the arguments that override the preset."""

@@ -318,7 +318,7 @@ def test_half_precision_training_scales_its_loss():
             "`num_heads` must be a positive integer. Received: num_heads=0",
         ),
         ({"num_heads": 3}, "`num_heads` must divide .* num_heads=3, hidden_dim=8"),
-        ({"dropout": 1.5}, "between 0 and 1. Received: rate=1.5"),
+        ({"dropout": 1.5}, "`dropout` must be .* 0 to 1. Received: dropout=1.5"),
         ({"activation": "reluu"}, "activation function identifier: reluu"),
         ({"pad_id": 17}, "`pad_id` must lie in the vocabulary of 17 .*=17"),
         ({"positions": "rotari"}, "`positions` must be one of .* positions='rotari'"),

@@ -4,6 +4,7 @@ import pytest
 import yaml
 from small_corpus import SETTINGS, write_recipe
 
+from keras_transformer.models import Transformer
 from keras_transformer.runs.recipe import Recipe, shipped_recipes
 from keras_transformer.runs.settings import DecodingSettings, TrainingSettings
 
@@ -75,6 +76,17 @@ def test_only_what_differs_from_the_preset_overrides_it(path):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [("attention_dropout", 0.1), ("activation_dropout", 0.2), ("seed", 0)],
+)
+def test_options_of_dropout_are_passed_to_the_model(path, name, value):
+    model = Recipe.load(path, {f"model.{name}": value}).model
+    assert model.overrides() == Recipe.load(path).model.overrides() | {name: value}
+    settings = Transformer.from_preset("tiny", 17, **model.overrides()).settings
+    assert settings[name] == value
+
+
+@pytest.mark.parametrize(
     ("name", "value", "message"),
     [
         ("training.epoch", 3, "no setting `training.epoch`. Did you mean .*epochs`"),
@@ -88,6 +100,8 @@ def test_only_what_differs_from_the_preset_overrides_it(path):
         ("training.epochs", 0, "at least 1. Received: 0"),
         ("training.learning_rate", "fast", "must be a number, at least 0"),
         ("training.learning_rate", float("nan"), "must be a number, at least 0"),
+        ("model.attention_dropout", -0.1, "must be a number, at least 0"),
+        ("model.seed", 1.5, "`model.seed` must be an integer"),
         ("training.jit_compile", 1, "`training.jit_compile` must be true or false"),
         ("training.precision", None, "`training.precision` must be text"),
         ("data.train.source", [1], "must be text or a list of texts"),

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_shape
+from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 _MERGES = ("add", "concatenate")
 
@@ -128,7 +129,7 @@ def position_angles(positions, dim: int, max_wavelength: float):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LearnedPositionalEncoding(_PositionalEncoding):
+class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
     """Learns one vector for each position up to `max_length`.
 
     Longer inputs raise an error if their length is known when the layer is called.
@@ -137,7 +138,9 @@ class LearnedPositionalEncoding(_PositionalEncoding):
 
     Args:
         max_length: Number of positions.
-        merge, encoding_dim, **kwargs: As in `SinusoidalPositionalEncoding`.
+        merge, encoding_dim: As in `SinusoidalPositionalEncoding`.
+        **kwargs: Base `Layer` arguments, and weight options of the table such as
+            `embeddings_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         As in `SinusoidalPositionalEncoding`, as is what is returned.
@@ -154,6 +157,8 @@ class LearnedPositionalEncoding(_PositionalEncoding):
         in [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3, row E
     """
 
+    weight_kinds = ("embeddings",)
+
     def __init__(
         self,
         max_length: int,
@@ -161,17 +166,15 @@ class LearnedPositionalEncoding(_PositionalEncoding):
         encoding_dim: int | None = None,
         **kwargs,
     ):
-        super().__init__(merge, encoding_dim, **kwargs)
+        super().__init__(merge=merge, encoding_dim=encoding_dim, **kwargs)
         check_positive_integers(max_length=max_length)
         self.max_length = max_length
 
     def build(self, input_shape):
         super().build(input_shape)
-        self.table = self.add_weight(
-            shape=(self.max_length, self._dim),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-            name="table",
-        )
+        shape = self.max_length, self._dim
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        self.table = self.add_weight_with_options("embeddings", shape, normal, "table")
 
     def encoding(self, length, start_index=0):
         if isinstance(length, int) and isinstance(start_index, int):
