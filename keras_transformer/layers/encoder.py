@@ -33,13 +33,17 @@ class EncoderBlock(TransformerBlock):
             before them.
         return_attention_scores: Whether to return the scores too.
         training: Whether to apply dropout.
+        positions: Positions of the inputs in any order, for the layer's `positions`:
+            an integer tensor of shape `(length,)` or `(batch, length)`; counted from
+            0 unless given. A causal mask goes by the order of the inputs.
 
     Returns:
         The outputs, of the shape of `inputs`, and on request the scores, of
         shape `(batch, num_heads, length, length)`.
 
     Raises:
-        ValueError: If `num_heads` does not divide `hidden_dim`.
+        ValueError: If `num_heads` does not divide `hidden_dim`, or `positions` are
+            given to a layer without.
 
     Example:
         >>> block = EncoderBlock(num_heads=2, intermediate_dim=32)
@@ -61,11 +65,13 @@ class EncoderBlock(TransformerBlock):
         use_causal_mask=False,
         return_attention_scores=False,
         training=None,
+        positions=None,
     ):
         states, *scores = self._attend(
             self._self_attention,
             self._self_attention_residual,
             inputs,
+            positions=positions,
             value_mask=mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
@@ -120,9 +126,11 @@ class Encoder(TransformerStack):
         use_causal_mask=False,
         return_attention_scores=False,
         training=None,
+        positions=None,
     ):
         return self._call_blocks(
             inputs,
+            positions=positions,
             mask=mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,

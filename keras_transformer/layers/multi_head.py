@@ -59,6 +59,10 @@ class MultiHeadAttention(keras.layers.Layer):
             position and before.
         return_attention_scores: Whether to return the scores too.
         training: Whether to apply dropout.
+        query_positions: Positions of the queries, for the layer's `positions`: an
+            integer tensor of shape `(query_length,)` or `(batch, query_length)`;
+            counted from 0 unless given.
+        key_positions: Positions of the keys, likewise.
 
     Returns:
         The outputs, of the shape of `query`, and on request the scores, of
@@ -146,6 +150,8 @@ class MultiHeadAttention(keras.layers.Layer):
         use_causal_mask=False,
         return_attention_scores=False,
         training=None,
+        query_positions=None,
+        key_positions=None,
     ):
         key = value if key is None else key
         # (batch, heads, length, dim)
@@ -155,16 +161,29 @@ class MultiHeadAttention(keras.layers.Layer):
             (key, self.key_projection),
             (value, self.value_projection),
         )
-        keys = self._rotate(keys)
+        keys = self._rotate(keys, key_positions)
         value_mask = combine_masks(value_mask, key_mask)
         masks = AttentionMasks(query_mask, value_mask, attention_mask, use_causal_mask)
         if return_attention_scores or self._needs_scores(training):
             keys, values = masks.zero_masked(keys, values)
             mask = masks.combined(ops.shape(queries)[2], ops.shape(keys)[2])
-            outputs, scores = self._attend(queries, keys, values, mask, training)
+            positions = query_positions, key_positions
+            outputs, scores = self._attend(
+                queries, keys, values, mask, training, positions
+            )
             return (outputs, scores) if return_attention_scores else outputs
-        bias_of = None if self.positions is None else self.positions.bias
-        outputs = attend(self._rotate(queries), keys, values, masks, bias_of)
+
+        def bias_of(rows, keys):
+            if query_positions is not None:  # rows beyond the last query get its bias
+                last = ops.shape(query_positions)[-1] - 1
+                rows = ops.take(query_positions, ops.minimum(rows, last), axis=-1)
+            return self.positions.bias(
+                rows, keys if key_positions is None else key_positions
+            )
+
+        queries = self._rotate(queries, query_positions)
+        bias_of = None if self.positions is None else bias_of
+        outputs = attend(queries, keys, values, masks, bias_of)
         return self.output_projection(merge_heads(outputs))
 
     def _needs_scores(self, training):
