@@ -51,8 +51,8 @@ class RotaryEmbedding(AttentionPositions):
         max_wavelength: As in `SinusoidalPositionalEncoding`.
         layout: Which columns are rotated together. `"interleaved"`: columns `2i` and
             `2i + 1`, as in the paper and in GPT-J. `"halves"`: columns `i` and
-            `dim / 2 + i`, as in GPT-NeoX, Llama and KerasHub. Weights trained with
-            one layout need it ever after.
+            `dim / 2 + i`, as in GPT-NeoX, Llama and KerasHub. A model needs the
+            layout that it was trained with.
         scaling: How frequencies change for inputs longer than those of training:
             `LinearRotaryScaling`, `NTKRotaryScaling` or `YarnRotaryScaling`.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.

@@ -181,10 +181,10 @@ def yarn_frequencies(factor, length, fast, slow):
     def column(rotations):
         return DIM * math.log(length / (rotations * 2 * math.pi)) / (2 * math.log(BASE))
 
-    low, high = math.floor(column(fast)), math.ceil(column(slow))
-    assert 0 < low < high < DIM // 2 - 1, "a case that does not tell"
-    gamma = np.array([(high - i) / (high - low) for i in range(DIM // 2)])
-    gamma[:low], gamma[high:] = 1, 0
+    low = max(math.floor(column(fast)), 0)
+    high = min(math.ceil(column(slow)), DIM - 1)
+    gamma = [(high - i) / (high - low) for i in range(DIM // 2)]
+    gamma = np.clip(gamma, 0, 1)
     return (1 - gamma) * PLAIN / factor + gamma * PLAIN
 
 
@@ -199,6 +199,16 @@ SCALINGS = {
         YarnRotaryScaling(16, original_length=2048),
         yarn_frequencies(16, 2048, 32, 1),
         0.1 * math.log(16) + 1,
+    ),
+    "YaRN from the first column": (
+        YarnRotaryScaling(2, original_length=100),
+        yarn_frequencies(2, 100, 32, 1),
+        0.1 * math.log(2) + 1,
+    ),
+    "YaRN beyond the last column": (
+        YarnRotaryScaling(2, original_length=1_000_000),
+        yarn_frequencies(2, 1_000_000, 32, 1),
+        0.1 * math.log(2) + 1,
     ),
     "YaRN of other betas": (
         YarnRotaryScaling(3, 1000, beta_fast=20, beta_slow=2),
