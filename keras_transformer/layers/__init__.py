@@ -13,7 +13,12 @@ from keras_transformer.layers.decoder import Decoder, DecoderBlock
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.masks import causal_mask, padding_mask
+from keras_transformer.layers.masks import (
+    causal_mask,
+    packed_mask,
+    packed_positions,
+    padding_mask,
+)
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
 from keras_transformer.layers.pooling import AttentionPooling
@@ -21,8 +26,12 @@ from keras_transformer.layers.positions import (
     AttentionPositions,
     LearnedPositionalEncoding,
     LinearPositionBias,
+    LinearRotaryScaling,
+    NTKRotaryScaling,
     RotaryEmbedding,
+    RotaryScaling,
     SinusoidalPositionalEncoding,
+    YarnRotaryScaling,
 )
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.score_functions import (
@@ -49,16 +58,22 @@ __all__ = [
     "FeedForward",
     "LearnedPositionalEncoding",
     "LinearPositionBias",
+    "LinearRotaryScaling",
     "MultiHeadAttention",
     "MultiplicativeAttention",
+    "NTKRotaryScaling",
     "PatchEmbedding",
     "Residual",
     "RotaryEmbedding",
+    "RotaryScaling",
     "SinusoidalPositionalEncoding",
     "TokenEmbedding",
     "WeightOptionsLayer",
+    "YarnRotaryScaling",
     "causal_mask",
     "masked_softmax",
+    "packed_mask",
+    "packed_positions",
     "padding_mask",
     "scaled_dot_product_attention",
 ]

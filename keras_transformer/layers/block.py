@@ -8,7 +8,7 @@ from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.multi_head import MultiHeadAttention
-from keras_transformer.layers.positions import attention_positions
+from keras_transformer.layers.positions import attention_positions, input_positions
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.weight_options import WeightOptionsLayer, sub_seed
 
@@ -102,13 +102,28 @@ class TransformerBlock(WeightOptionsLayer):
         layer.build(shape)
         return layer
 
-    def _attend(self, attention, residual, inputs, memory=None, **settings):
+    def _attend(
+        self, attention, residual, inputs, memory=None, positions=None, **settings
+    ):
         """Attention, to the inputs unless to a memory; the states and any scores."""
+        if positions is not None:
+            positions = self._input_positions(inputs, positions)
+            settings |= {"query_positions": positions, "key_positions": positions}
         queries = residual.prepare(inputs)
         attended = attention(queries, queries if memory is None else memory, **settings)
         has_scores = settings["return_attention_scores"]
         outputs, *scores = attended if has_scores else (attended,)
         return residual.add(inputs, outputs, settings["training"]), *scores
+
+    def _input_positions(self, inputs, positions):
+        """The positions given, as integers; `ValueError` if nothing uses them."""
+        if self.positions is None:
+            raise ValueError(
+                "`positions` must be given only to a layer that uses them: build it "
+                "with `positions='rotary'`, for example. "
+                f"Received: positions={positions!r}."
+            )
+        return input_positions(inputs.shape[1], positions=positions)
 
     def _feed_forward(self, states, training=None):
         residual = self._transform_residual

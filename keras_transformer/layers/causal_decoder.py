@@ -25,8 +25,9 @@ class _CausalByDefault:
         use_causal_mask=True,
         return_attention_scores=False,
         training=None,
+        positions=None,
     ):
-        settings = use_causal_mask, return_attention_scores, training
+        settings = use_causal_mask, return_attention_scores, training, positions
         return super().call(inputs, mask, attention_mask, *settings)
 
 

@@ -30,6 +30,8 @@ class DecoderBlock(TransformerBlock):
             mask of `memory` unless given.
         return_attention_scores: Whether to return the scores too.
         training: Whether to apply dropout.
+        positions: Positions of the inputs, as in `EncoderBlock`; cross-attention
+            knows no positions.
 
     Returns:
         The outputs, of the shape of `inputs`, and on request the scores of
@@ -60,6 +62,7 @@ class DecoderBlock(TransformerBlock):
         memory_mask=None,
         return_attention_scores=False,
         training=None,
+        positions=None,
     ):
         settings = {
             "return_attention_scores": return_attention_scores,
@@ -69,6 +72,7 @@ class DecoderBlock(TransformerBlock):
             self._self_attention,
             self._self_attention_residual,
             inputs,
+            positions=positions,
             value_mask=inputs_mask,
             use_causal_mask=True,
             **settings,
@@ -171,10 +175,12 @@ class Decoder(TransformerStack):
         memory_mask=None,
         return_attention_scores=False,
         training=None,
+        positions=None,
     ):
         return self._call_blocks(
             inputs,
             memory,
+            positions=positions,
             inputs_mask=inputs_mask,
             memory_mask=memory_mask,
             return_attention_scores=return_attention_scores,

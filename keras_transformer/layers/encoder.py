@@ -39,14 +39,17 @@ class EncoderBlock(TransformerBlock):
             before them.
         return_attention_scores: Whether to return the scores too.
         training: Whether to apply dropout.
+        positions: Positions of the inputs in any order, for the layer's `positions`:
+            an integer tensor of shape `(length,)` or `(batch, length)`; counted from
+            0 unless given. A causal mask goes by the order of the inputs.
 
     Returns:
         The outputs, of the shape of `inputs`, and on request the scores, of
         shape `(batch, num_heads, length, length)`.
 
     Raises:
-        ValueError: If `num_heads` does not divide `hidden_dim`, or a dropout is no
-            fraction.
+        ValueError: If `num_heads` does not divide `hidden_dim`, a dropout is no
+            fraction, or `positions` are given to a layer without.
 
     Example:
         >>> block = EncoderBlock(num_heads=2, intermediate_dim=32)
@@ -68,11 +71,13 @@ class EncoderBlock(TransformerBlock):
         use_causal_mask=False,
         return_attention_scores=False,
         training=None,
+        positions=None,
     ):
         states, *scores = self._attend(
             self._self_attention,
             self._self_attention_residual,
             inputs,
+            positions=positions,
             value_mask=mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,
@@ -127,9 +132,11 @@ class Encoder(TransformerStack):
         use_causal_mask=False,
         return_attention_scores=False,
         training=None,
+        positions=None,
     ):
         return self._call_blocks(
             inputs,
+            positions=positions,
             mask=mask,
             attention_mask=attention_mask,
             use_causal_mask=use_causal_mask,

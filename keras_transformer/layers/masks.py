@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_transformer.checks import check_integer_ids
+from keras_transformer.checks import check_ids, check_integer_ids
 
 
 def padding_mask(ids, pad_id: int = 0):
@@ -45,6 +45,69 @@ def causal_mask(length):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3
     """
     return _not_after(ops.arange(length), length)[None]
+
+
+def packed_mask(segment_ids):
+    """Lets every position attend to its own segment of a packed row alone.
+
+    Packed rows hold several short sequences, one after the other, instead of padding.
+    The mask is block-diagonal; `packed_positions` are the positions to match.
+
+    Args:
+        segment_ids: Integer tensor of shape `(batch, length)`: 1 at the first sequence
+            of each row, 2 at the second and so on, and 0 at padding.
+
+    Returns:
+        A boolean tensor of shape `(batch, length, length)`: `(batch, query, key)`, for
+        the call argument `attention_mask`. Nothing attends to padding, nor does padding
+        attend to anything.
+
+    Raises:
+        ValueError: If `segment_ids` are not integers of shape `(batch, length)`.
+
+    Example:
+        >>> mask = packed_mask(np.array([[1, 1, 2, 0]]))
+        >>> ops.convert_to_numpy(mask).astype(int)
+        array([[[1, 1, 0, 0],
+                [1, 1, 0, 0],
+                [0, 0, 1, 0],
+                [0, 0, 0, 0]]])
+
+    Reference:
+        [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 3.1.2
+    """
+    check_ids(segment_ids, "segment_ids")
+    queries, keys = segment_ids[:, :, None], segment_ids[:, None, :]
+    return ops.logical_and(ops.equal(queries, keys), ops.not_equal(queries, 0))
+
+
+def packed_positions(segment_ids):
+    """Positions in packed rows, counted from the start of each segment.
+
+    Args:
+        segment_ids: As in `packed_mask`.
+
+    Returns:
+        An int32 tensor of shape `(batch, length)`, for the call argument `positions`; 0
+        at padding.
+
+    Raises:
+        ValueError: If `segment_ids` are not integers of shape `(batch, length)`.
+
+    Example:
+        >>> ops.convert_to_numpy(packed_positions(np.array([[1, 1, 1, 2, 2, 0]])))
+        array([[0, 1, 2, 0, 1, 0]], dtype=int32)
+    """
+    check_ids(segment_ids, "segment_ids")
+    # Not `ops.arange`: the length of a `keras.Input` may be unknown.
+    indices = ops.cumsum(ops.ones_like(segment_ids, "int32"), axis=1) - 1
+    begins = ops.not_equal(segment_ids[:, 1:], segment_ids[:, :-1])
+    begins = ops.pad(ops.cast(begins, "int32"), ((0, 0), (1, 0)), constant_values=1)
+    # The start of the n-th segment is the n-th of the indices at which one begins.
+    starts = ops.sort(ops.where(begins > 0, indices, 2**31 - 1), axis=1)
+    segments = ops.cumsum(begins, axis=1) - 1
+    positions = indices - ops.take_along_axis(starts, segments, axis=1)
+    return ops.where(ops.equal(segment_ids, 0), 0, positions)
 
 
 def combine_masks(*masks):

@@ -8,6 +8,7 @@ from keras_transformer.kernels.layer_norm import LayerNormalization
 from keras_transformer.layers.block import TransformerBlock
 from keras_transformer.layers.positions import (
     acts_on_inputs,
+    merge_positions,
     merge_positions_at,
     position_layer,
 )
@@ -54,10 +55,15 @@ class TransformerStack(TransformerBlock):
             self._norm = LayerNormalization(self.epsilon, name=name, dtype=dtype)
             self._norm.build(inputs_shape)
 
-    def _call_blocks(self, inputs, *memory, return_attention_scores, **settings):
+    def _call_blocks(
+        self, inputs, *memory, positions, return_attention_scores, **settings
+    ):
         """Calls all blocks; scores get the layers as their first axis."""
-        states, all_scores = self._merge_positions(inputs, settings["training"]), []
+        merged = self._merge_positions(inputs, settings["training"], positions)
+        states, all_scores = merged, []
         settings["return_attention_scores"] = return_attention_scores
+        if not self._merges_positions:
+            settings["positions"] = positions
         for block in self.blocks:
             outputs = block(states, *memory, **settings)
             states, *scores = outputs if return_attention_scores else (outputs,)
@@ -67,10 +73,11 @@ class TransformerStack(TransformerBlock):
             return states
         return (states, *map(ops.stack, zip(*all_scores, strict=True)))
 
-    def _merge_positions(self, inputs, training=None):
+    def _merge_positions(self, inputs, training=None, positions=None):
         if not self._merges_positions:
             return inputs
-        return self._dropout(self.positions(inputs), training=training)
+        states = merge_positions(self.positions, inputs, positions)
+        return self._dropout(states, training=training)
 
     def _normalize(self, states):
         return states if self._norm is None else self._norm(states)

@@ -4,11 +4,18 @@ from keras_transformer.layers.positions.encodings import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
     check_position_range,
+    input_positions,
 )
 from keras_transformer.layers.positions.relative import (
     AttentionPositions,
     LinearPositionBias,
     RotaryEmbedding,
+)
+from keras_transformer.layers.positions.rotary_scaling import (
+    LinearRotaryScaling,
+    NTKRotaryScaling,
+    RotaryScaling,
+    YarnRotaryScaling,
 )
 from keras_transformer.layers.positions.schemes import (
     acts_on_inputs,
@@ -22,11 +29,16 @@ __all__ = [
     "AttentionPositions",
     "LearnedPositionalEncoding",
     "LinearPositionBias",
+    "LinearRotaryScaling",
+    "NTKRotaryScaling",
     "RotaryEmbedding",
+    "RotaryScaling",
     "SinusoidalPositionalEncoding",
+    "YarnRotaryScaling",
     "acts_on_inputs",
     "attention_positions",
     "check_position_range",
+    "input_positions",
     "merge_positions",
     "merge_positions_at",
     "position_layer",

@@ -31,13 +31,22 @@ class _PositionalEncoding(keras.layers.Layer):
         self.encoding_dim = encoding_dim
         self.supports_masking = True
 
-    def encoding(self, length, start_index=0):
-        """Float32 table `(length, dim)`; with a batch axis if `start_index` has one."""
+    def encoding(self, positions):
+        """Float32 encodings `(*positions.shape, dim)`."""
         raise NotImplementedError
 
-    def call(self, inputs, start_index=0):
+    def call(self, inputs, start_index=0, positions=None):
         length = ops.shape(inputs)[1]
-        encoding = ops.cast(self.encoding(length, start_index), inputs.dtype)
+        if self.merge == "add" and inputs.shape[-1] != self._dim:
+            raise ValueError(
+                "`inputs` must be as wide as those that the layer was built for. "
+                f"Received: inputs of shape {tuple(inputs.shape)}, for a layer built "
+                f"with hidden_dim={self._dim}."
+            )
+        if positions is None and isinstance(length, int):
+            check_position_range(self, length, start_index)
+        positions = input_positions(length, start_index, positions)
+        encoding = ops.cast(self.encoding(positions), inputs.dtype)
         if self.merge == "add":
             return inputs + encoding
         shape = (ops.shape(inputs)[0], length, self.encoding_dim)
@@ -75,9 +84,16 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
         start_index: Position of the first input: an integer, a scalar integer
             tensor, or one of shape `(batch,)` with an index for each sequence.
+        positions: Positions of the inputs in any order, instead of a `start_index`:
+            an integer tensor of shape `(length,)` or `(batch, length)`.
 
     Returns:
         `inputs` with their positions, wider by `encoding_dim` if concatenated.
+
+    Raises:
+        ValueError: If `inputs` have another width than the layer was built for,
+            `positions` another length than `inputs`, or both `start_index` and
+            `positions` are given.
 
     Example:
         >>> SinusoidalPositionalEncoding()(ops.zeros((2, 5, 16))).shape
@@ -102,9 +118,9 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
             )
         self.max_wavelength = max_wavelength
 
-    def encoding(self, length, start_index=0):
-        positions = _positions(length, start_index)
-        angles = position_angles(positions, self._dim, self.max_wavelength)
+    def encoding(self, positions):
+        frequencies = wave_frequencies(self._dim, self.max_wavelength)
+        angles = position_angles(positions, frequencies)
         waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         return ops.reshape(waves, (*ops.shape(positions), -1))[..., : self._dim]
 
@@ -112,17 +128,19 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         return {**super().get_config(), "max_wavelength": self.max_wavelength}
 
 
-def position_angles(positions, dim: int, max_wavelength: float):
+def wave_frequencies(dim: int, max_wavelength: float):
+    """The frequency of every two columns, a float64 array of radians a position."""
+    return max_wavelength ** -(np.arange(0, dim, 2) / dim)
+
+
+def position_angles(positions, frequencies):
     """The angle of each wave or rotation at each position, in radians modulo `2 pi`.
 
-    Each angle serves two columns of an encoding of width `dim`: the angles are float32,
-    of shape `(*positions.shape, ceil(dim / 2))`.
+    The angles are float32, of shape `(*positions.shape, len(frequencies))`.
     """
     # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
     # integers overflow exactly where the angle is back at zero.
-    exponents = np.arange(0, dim, 2) / dim
-    turns = max_wavelength**-exponents / (2 * math.pi)
-    steps = np.round(turns * 2**32).astype("uint32").view("int32")
+    steps = np.round(frequencies / (2 * math.pi) * 2**32).astype("uint32").view("int32")
     positions = ops.cast(ops.convert_to_tensor(positions), "int32")
     counts = positions[..., None] * ops.convert_to_tensor(steps)
     return ops.cast(counts, "float32") * (2 * math.pi / 2**32)
@@ -133,8 +151,8 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
     """Learns one vector for each position up to `max_length`.
 
     Longer inputs raise an error if their length is known when the layer is called.
-    In a graph of unknown lengths, positions beyond `max_length` are encoded as NaN,
-    and outputs and loss become NaN.
+    In a graph of unknown lengths, and where `positions` are given, positions beyond
+    `max_length` are encoded as NaN, and outputs and loss become NaN.
 
     Args:
         max_length: Number of positions.
@@ -176,10 +194,7 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
         normal = keras.initializers.RandomNormal(stddev=0.02)
         self.table = self.add_weight_with_options("embeddings", shape, normal, "table")
 
-    def encoding(self, length, start_index=0):
-        if isinstance(length, int) and isinstance(start_index, int):
-            check_position_range(self, length, start_index)
-        positions = _positions(length, start_index)
+    def encoding(self, positions):
         # What a gather reads beyond the table differs between devices.
         rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
         is_learned = ops.logical_and(positions >= 0, positions < self.max_length)
@@ -189,16 +204,39 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
         return {**super().get_config(), "max_length": self.max_length}
 
 
-def _positions(length, start_index):
-    """Positions `(length,)`, or `(batch, length)` with several start indices."""
-    start_index = ops.expand_dims(ops.cast(start_index, "int32"), axis=-1)
-    return ops.arange(length, dtype="int32") + start_index
+def input_positions(length, start_index=0, positions=None):
+    """Int32 positions `(length,)` or `(batch, length)`, given or counted.
+
+    Raises:
+        ValueError: If both are given, or `positions` are not as long as the inputs.
+    """
+    if positions is None:
+        start_index = ops.expand_dims(ops.cast(start_index, "int32"), axis=-1)
+        return ops.arange(length, dtype="int32") + start_index
+    if not isinstance(start_index, int) or start_index != 0:
+        raise ValueError(
+            "`start_index` and `positions` must not both be given: add the index to "
+            f"the positions. Received: start_index={start_index}."
+        )
+    positions = ops.cast(ops.convert_to_tensor(positions), "int32")
+    lengths = {x for x in (*positions.shape[-1:], length) if isinstance(x, int)}
+    if len(positions.shape) not in (1, 2) or len(lengths) > 1:
+        raise ValueError(
+            "`positions` must have the shape (length,) or (batch, length). Received: "
+            f"positions of shape {tuple(positions.shape)} for length={length}."
+        )
+    return positions
 
 
-def check_position_range(positions, length: int, start_index: int = 0):
-    """Raises `ValueError` if the inputs are longer than a position layer allows."""
+def check_position_range(positions, length: int, start_index=0):
+    """Raises `ValueError` if the inputs are longer than a position layer allows.
+
+    A `start_index` that is a tensor is not checked.
+    """
     max_length = getattr(positions, "max_length", None)
-    if max_length is not None and start_index + length > max_length:
+    if max_length is None or not isinstance(start_index, int):
+        return
+    if start_index + length > max_length:
         raise ValueError(
             f"Positions end at `max_length`={max_length}: shorten the inputs "
             "or build the layer with a larger one. "

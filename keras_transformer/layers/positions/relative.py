@@ -5,7 +5,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_shape
-from keras_transformer.layers.positions.encodings import position_angles
+from keras_transformer.layers.positions.encodings import (
+    input_positions,
+    position_angles,
+    wave_frequencies,
+)
+from keras_transformer.layers.positions.rotary_scaling import RotaryScaling
+
+_LAYOUTS = ("interleaved", "halves")
 
 
 class AttentionPositions(keras.layers.Layer):
@@ -35,24 +42,31 @@ class AttentionPositions(keras.layers.Layer):
 class RotaryEmbedding(AttentionPositions):
     """Rotates queries and keys by angles proportional to their position (RoPE).
 
-    Columns `2i` and `2i + 1` are the coordinates of a point, rotated by
+    Two columns are the coordinates of a point, the `i`-th of which is rotated by
     `position / max_wavelength ** (2i / dim)`. So the product of a query and a key
     depends only on the distance between their positions. There are no weights and no
     maximum length. The computation is in float32 whatever the dtype policy.
 
     Args:
         max_wavelength: As in `SinusoidalPositionalEncoding`.
+        layout: Which columns are rotated together. `"interleaved"`: columns `2i` and
+            `2i + 1`, as in the paper and in GPT-J. `"halves"`: columns `i` and
+            `dim / 2 + i`, as in GPT-NeoX, Llama and KerasHub. A model needs the
+            layout that it was trained with.
+        scaling: How frequencies change for inputs longer than those of training:
+            `LinearRotaryScaling`, `NTKRotaryScaling` or `YarnRotaryScaling`.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Float tensor of shape `(..., length, dim)`; an even `dim`.
-        start_index: Position of the first input, an integer or a scalar tensor.
+        start_index, positions: As in `SinusoidalPositionalEncoding`.
 
     Returns:
         A tensor of the same shape as `inputs`.
 
     Raises:
-        ValueError: If `dim` is odd or `max_wavelength` is not above 1.
+        ValueError: If `dim` is odd, `max_wavelength` is not above 1, or `layout` or
+            `scaling` is of another kind.
 
     Example:
         >>> queries = keras.random.normal((2, 3, 5, 8))
@@ -63,39 +77,86 @@ class RotaryEmbedding(AttentionPositions):
         [Su et al., 2021](https://arxiv.org/abs/2104.09864), section 3.2.2
     """
 
-    def __init__(self, max_wavelength: float = 10000, **kwargs):
+    def __init__(
+        self,
+        max_wavelength: float = 10000,
+        layout: str = "interleaved",
+        scaling=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if max_wavelength <= 1:
             raise ValueError(
                 "`max_wavelength` must be above 1. "
                 f"Received: max_wavelength={max_wavelength}."
             )
+        if layout not in _LAYOUTS:
+            raise ValueError(
+                f"`layout` must be one of {_LAYOUTS}. Received: layout={layout!r}."
+            )
+        if isinstance(scaling, dict):
+            scaling = keras.saving.deserialize_keras_object(scaling)
+        if not isinstance(scaling, RotaryScaling | None):
+            raise ValueError(
+                "`scaling` must be a scaling such as `LinearRotaryScaling(4)`. "
+                f"Received: scaling={scaling!r}."
+            )
         self.max_wavelength = max_wavelength
+        self.layout = layout
+        self.scaling = scaling
         self.supports_masking = True
 
     def build(self, input_shape):
-        if input_shape[-1] % 2:
-            raise ValueError(
-                "`dim`, the width of queries and keys, must be even: columns are "
-                f"rotated in pairs. Received: dim={input_shape[-1]}."
-            )
+        _check_even(input_shape[-1])
 
-    def call(self, inputs, start_index=0):
-        positions = ops.arange(ops.shape(inputs)[-2], dtype="int32")
-        return self.rotate(inputs, positions + ops.cast(start_index, "int32"))
+    def call(self, inputs, start_index=0, positions=None):
+        length = ops.shape(inputs)[-2]
+        return self.rotate(inputs, input_positions(length, start_index, positions))
 
     def rotate(self, states, positions):
-        angles = position_angles(positions, states.shape[-1], self.max_wavelength)
+        dim = states.shape[-1]
+        _check_even(dim)
+        frequencies = wave_frequencies(dim, self.max_wavelength)
+        if self.scaling is not None:
+            frequencies = self.scaling.scale(frequencies, self.max_wavelength)
+        angles = position_angles(positions, frequencies)
         if len(angles.shape) == 3:
-            angles = angles[:, None]  # the same for all heads
+            for _ in states.shape[1:-2]:
+                angles = angles[:, None]  # the same for all heads
         sines, cosines = ops.sin(angles), ops.cos(angles)
+        if self.scaling is not None:
+            sines = sines * self.scaling.attention_factor
+            cosines = cosines * self.scaling.attention_factor
         points = ops.cast(states, "float32")
-        x, y = points[..., 0::2], points[..., 1::2]
-        rotated = ops.stack([x * cosines - y * sines, y * cosines + x * sines], axis=-1)
-        return ops.cast(ops.reshape(rotated, ops.shape(states)), states.dtype)
+        if self.layout == "interleaved":
+            x, y = points[..., 0::2], points[..., 1::2]
+        else:
+            x, y = points[..., : dim // 2], points[..., dim // 2 :]
+        rotated = x * cosines - y * sines, y * cosines + x * sines
+        if self.layout == "interleaved":
+            rotated = ops.reshape(ops.stack(rotated, axis=-1), ops.shape(states))
+        else:
+            rotated = ops.concatenate(rotated, axis=-1)
+        return ops.cast(rotated, states.dtype)
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        scaling = self.scaling
+        if scaling is not None:
+            scaling = keras.saving.serialize_keras_object(scaling)
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "layout": self.layout,
+            "scaling": scaling,
+        }
+
+
+def _check_even(dim):
+    if dim % 2:
+        raise ValueError(
+            "`dim`, the width of queries and keys, must be even: columns are "
+            f"rotated in pairs. Received: dim={dim}."
+        )
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -107,6 +168,11 @@ class LinearPositionBias(AttentionPositions):
     work on longer ones. Under a causal mask this is the bias of the paper; without
     one, it is symmetric. It is computed in float32 whatever the dtype policy.
 
+    Args:
+        bias_max: The steepest slope of `n` heads is `2 ** (-bias_max / n)`, and that
+            of the `i`-th head its `i`-th power; the paper's 8.
+        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+
     Call arguments:
         inputs: Products of queries and keys, a float tensor of shape
             `(batch, num_heads, query_length, key_length)`.
@@ -117,7 +183,8 @@ class LinearPositionBias(AttentionPositions):
         A tensor of the same shape as `inputs`.
 
     Raises:
-        ValueError: If `inputs` do not have four axes.
+        ValueError: If `inputs` do not have four axes, or another number of heads than
+            the layer was built for, or `bias_max` is not positive.
 
     Example:
         >>> products = ops.zeros((1, 8, 1, 4))
@@ -128,17 +195,28 @@ class LinearPositionBias(AttentionPositions):
         [Press et al., 2021](https://arxiv.org/abs/2108.12409), section 3
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, bias_max: float = 8, **kwargs):
         super().__init__(**kwargs)
+        if bias_max <= 0:
+            raise ValueError(
+                f"`bias_max` must be positive. Received: bias_max={bias_max}."
+            )
+        self.bias_max = bias_max
         self.supports_masking = True
 
     def build(self, input_shape):
         check_shape(
             "inputs", input_shape, "batch", "num_heads", "query_length", "key_length"
         )
-        self._slopes = head_slopes(input_shape[1])
+        self._slopes = head_slopes(input_shape[1], self.bias_max)
 
     def call(self, inputs, start_index=0):
+        if inputs.shape[1] != len(self._slopes):
+            raise ValueError(
+                "`inputs` must have the heads that the layer was built for. Received: "
+                f"inputs of shape {tuple(inputs.shape)}, for a layer built with "
+                f"num_heads={len(self._slopes)}."
+            )
         queries, keys = (ops.arange(x, dtype="int32") for x in ops.shape(inputs)[2:])
         bias = self.bias(queries + ops.cast(start_index, "int32"), keys)
         return ops.cast(ops.cast(inputs, "float32") + bias, inputs.dtype)
@@ -157,15 +235,18 @@ class LinearPositionBias(AttentionPositions):
         slopes = ops.convert_to_tensor(-self._slopes[:, None, None])
         return ops.cast(distances, "float32") * slopes
 
+    def get_config(self):
+        return {**super().get_config(), "bias_max": self.bias_max}
 
-def head_slopes(num_heads: int):
+
+def head_slopes(num_heads: int, bias_max: float = 8):
     """The slope of each head, a float32 array of shape `(num_heads,)`.
 
     If `num_heads` is a power of two: the first `num_heads` powers of
-    `2 ** (-8 / num_heads)`. Otherwise the slopes of the next lower power of two,
+    `2 ** (-bias_max / num_heads)`. Otherwise the slopes of the next lower power of two,
     then every other slope of the next higher one, as in the paper's code.
     """
     lower = 1 << (num_heads.bit_length() - 1)
-    slopes = 2.0 ** (-8 * np.arange(1, lower + 1) / lower)
-    between = 2.0 ** (-4 * np.arange(1, 2 * lower + 1, 2) / lower)
+    slopes = 2.0 ** (-bias_max * np.arange(1, lower + 1) / lower)
+    between = 2.0 ** (-bias_max / 2 * np.arange(1, 2 * lower + 1, 2) / lower)
     return np.append(slopes, between[: num_heads - lower]).astype("float32")

@@ -28,7 +28,8 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
     Returns:
         A new layer named "positions", not built, or None. `AttentionPositions`
         act inside attention; any other layer is called on the inputs, as
-        `layer(inputs)`, and in cached decoding as `layer(inputs, start_index)`.
+        `layer(inputs)`, with `positions=` if these are given, and in cached decoding
+        with `start_index=`.
 
     Raises:
         ValueError: If there is no scheme of that name.
@@ -68,9 +69,14 @@ def acts_on_inputs(layer) -> bool:
     return not isinstance(layer, AttentionPositions | None)
 
 
-def merge_positions(layer, states):
-    """Calls a position layer, if any, on states `(batch, length, hidden_dim)`."""
-    return states if layer is None else layer(states)
+def merge_positions(layer, states, positions=None):
+    """Calls a position layer, if any, on states `(batch, length, hidden_dim)`.
+
+    `positions` are counted from 0 unless given.
+    """
+    if layer is None:
+        return states
+    return layer(states) if positions is None else layer(states, positions=positions)
 
 
 def merge_positions_at(layer, states, index):

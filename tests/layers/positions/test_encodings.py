@@ -129,6 +129,20 @@ def test_start_index_may_be_of_another_integer_dtype(kind):
     np.testing.assert_array_equal(outputs, expected)
 
 
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("layer", ENCODINGS)
+def test_positions_may_be_given_in_any_order(layer, merge):
+    layer = layer(**merge)
+    rows = np.array([[0, 16, 3, 3, 1], [5, 4, 3, 2, 11]])
+    outputs = layer(INPUTS, positions=rows)
+    for i, row in enumerate(rows):
+        shared = layer(INPUTS, positions=row)
+        np.testing.assert_allclose(outputs[i], shared[i], 1e-6, 1e-6)
+        for j, position in enumerate(row):
+            alone = layer(INPUTS[:, j : j + 1], start_index=int(position))
+            np.testing.assert_allclose(outputs[i, j], alone[i, 0], 1e-6, 1e-6)
+
+
 def test_start_index_and_length_may_be_unknown_when_the_model_is_built():
     inputs = keras.Input((None, WIDTH))
     start_index = keras.Input(batch_shape=(), dtype="int32")
@@ -223,3 +237,40 @@ def test_bad_settings_are_refused(layer_class, arguments, message):
 def test_inputs_of_another_rank_are_refused(shape):
     with pytest.raises(ValueError, match="`inputs` must have the shape"):
         SinusoidalPositionalEncoding()(ops.zeros(shape))
+
+
+@pytest.mark.parametrize("layer", ENCODINGS)
+def test_a_start_index_and_positions_exclude_each_other(layer):
+    message = "`start_index` and `positions` must not both .* Received: start_index=3"
+    with pytest.raises(ValueError, match=message):
+        layer()(INPUTS, start_index=3, positions=np.arange(LENGTH))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (LENGTH + 1,), (BATCH, 1), (BATCH, 1, 5)])
+def test_positions_are_as_long_as_the_inputs(shape):
+    message = r"`positions` must have the shape \(length,\) .* for length=5"
+    with pytest.raises(ValueError, match=message):
+        SinusoidalPositionalEncoding()(INPUTS, positions=np.zeros(shape, "int32"))
+
+
+def test_given_positions_beyond_a_learned_table_are_nan_and_leave_others_alone():
+    layer = LearnedPositionalEncoding(max_length=11)
+    positions = np.array([0, 11, 10, -1, 3])
+    outputs = ops.convert_to_numpy(layer(INPUTS, positions=positions))
+    is_outside = np.isnan(outputs).all(axis=(0, 2))
+    np.testing.assert_array_equal(is_outside, [False, True, False, True, False])
+    assert np.isfinite(outputs[:, ~is_outside]).all()
+
+
+# A width of 1 would be broadcast silently.
+@pytest.mark.parametrize(("built", "called"), [(7, 5), (7, 1), (1, 7)])
+@pytest.mark.parametrize("layer", ENCODINGS)
+def test_inputs_of_another_width_than_built_are_refused(layer, built, called):
+    layer = layer()
+    layer.build((None, None, built))
+    message = (
+        "`inputs` must be as wide as those that the layer was built for. "
+        rf"Received: inputs of shape \(2, 5, {called}\).* hidden_dim={built}"
+    )
+    with pytest.raises(ValueError, match=message):
+        layer(ops.zeros((BATCH, LENGTH, called)))

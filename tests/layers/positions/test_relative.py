@@ -12,9 +12,12 @@ from keras_transformer.layers import (
     EncoderBlock,
     LearnedPositionalEncoding,
     LinearPositionBias,
+    LinearRotaryScaling,
     MultiHeadAttention,
+    NTKRotaryScaling,
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
+    YarnRotaryScaling,
 )
 from keras_transformer.layers.positions.relative import head_slopes
 
@@ -52,17 +55,17 @@ def paper_rotation(states, positions, max_wavelength=10000):
     return rotated
 
 
-def paper_slopes(num_heads):
-    """The code that is published with the paper, in float64."""
+def paper_slopes(num_heads, bias_max=8):
+    """The code that is published with the paper, in float64; its 3 is `log2(8)`."""
 
     def of_power_of_two(n):
-        start = 2 ** (-(2 ** -(math.log2(n) - 3)))
+        start = 2 ** (-(2 ** -(math.log2(n) - math.log2(bias_max))))
         return [start * start**i for i in range(n)]
 
     if math.log2(num_heads).is_integer():
         return of_power_of_two(num_heads)
     closest = 2 ** math.floor(math.log2(num_heads))
-    between = paper_slopes(2 * closest)[0::2][: num_heads - closest]
+    between = paper_slopes(2 * closest, bias_max)[0::2][: num_heads - closest]
     return of_power_of_two(closest) + between
 
 
@@ -76,9 +79,14 @@ def paper_bias(num_heads, queries, keys):
     [
         (RotaryEmbedding, {"max_wavelength": 100}, HEADED),
         (RotaryEmbedding, {"max_wavelength": 100}, {"inputs": INPUTS}),
-        (LinearPositionBias, {}, {"inputs": HEADED, "start_index": 3}),
+        (
+            RotaryEmbedding,
+            {"layout": "halves", "scaling": YarnRotaryScaling(3, 512, 16, 2)},
+            {"inputs": INPUTS, "positions": np.arange(10).reshape(2, 5)[::-1]},
+        ),
+        (LinearPositionBias, {"bias_max": 5}, {"inputs": HEADED, "start_index": 3}),
     ],
-    ids=["rotary", "rotary, without heads", "linear bias"],
+    ids=["rotary", "rotary, without heads", "scaled, positions", "linear bias"],
 )
 def test_positions_keep_the_contract_of_layers(layer_class, settings, inputs):
     shape = (inputs["inputs"] if isinstance(inputs, dict) else inputs).shape
@@ -143,6 +151,109 @@ def test_half_precision_rounds_what_is_turned_but_not_the_angles(dtype, rounding
     np.testing.assert_allclose(to_numpy(rotated), expected, rounding, 1e-5)
 
 
+def rotation_of_pairs(states, positions, frequencies, pairs):
+    """Rotates columns of `states` in pairs, as complex numbers."""
+    rotated = np.array(states, "float64")
+    for frequency, (x, y) in zip(frequencies, pairs, strict=True):
+        points = states[..., x] + 1j * states[..., y].astype("float64")
+        points = points * np.exp(1j * positions * frequency)
+        rotated[..., x], rotated[..., y] = points.real, points.imag
+    return rotated
+
+
+def test_halves_are_rotated_as_in_gpt_neox():
+    states = RANDOM.normal(size=(BATCH, HEADS, 13, 6)).astype("float32")
+    outputs = RotaryEmbedding(100, layout="halves")(states, start_index=3)
+    frequencies = [100 ** (-2 * i / 6) for i in range(3)]
+    expected = rotation_of_pairs(
+        states, 3 + np.arange(13), frequencies, [(0, 3), (1, 4), (2, 5)]
+    )
+    np.testing.assert_allclose(to_numpy(outputs), expected, 0, 1e-5)
+
+
+DIM, BASE = 64, 10000
+PLAIN = np.array([BASE ** (-2 * i / DIM) for i in range(DIM // 2)])
+
+
+def yarn_frequencies(factor, length, fast, slow):
+    """As `PLAIN`, scaled by `find_correction_range` and `linear_ramp` of its code."""
+
+    def column(rotations):
+        return DIM * math.log(length / (rotations * 2 * math.pi)) / (2 * math.log(BASE))
+
+    low = max(math.floor(column(fast)), 0)
+    high = min(math.ceil(column(slow)), DIM - 1)
+    gamma = [(high - i) / (high - low) for i in range(DIM // 2)]
+    gamma = np.clip(gamma, 0, 1)
+    return (1 - gamma) * PLAIN / factor + gamma * PLAIN
+
+
+SCALINGS = {
+    "linear": (LinearRotaryScaling(4), PLAIN / 4, 1),
+    "NTK": (
+        NTKRotaryScaling(4),
+        [(BASE * 4 ** (DIM / (DIM - 2))) ** (-2 * i / DIM) for i in range(DIM // 2)],
+        1,
+    ),
+    "YaRN": (
+        YarnRotaryScaling(16, original_length=2048),
+        yarn_frequencies(16, 2048, 32, 1),
+        0.1 * math.log(16) + 1,
+    ),
+    "YaRN from the first column": (
+        YarnRotaryScaling(2, original_length=100),
+        yarn_frequencies(2, 100, 32, 1),
+        0.1 * math.log(2) + 1,
+    ),
+    "YaRN beyond the last column": (
+        YarnRotaryScaling(2, original_length=1_000_000),
+        yarn_frequencies(2, 1_000_000, 32, 1),
+        0.1 * math.log(2) + 1,
+    ),
+    "YaRN of other betas": (
+        YarnRotaryScaling(3, 1000, beta_fast=20, beta_slow=2),
+        yarn_frequencies(3, 1000, 20, 2),
+        0.1 * math.log(3) + 1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scaled_rotations_are_those_of_the_papers(name):
+    scaling, frequencies, attention_factor = SCALINGS[name]
+    states = RANDOM.normal(size=(1, 23, DIM)).astype("float32")
+    positions = np.linspace(0, 10_000, 23).astype("int32")
+    outputs = RotaryEmbedding(BASE, scaling=scaling)(states, positions=positions)
+    pairs = [(2 * i, 2 * i + 1) for i in range(DIM // 2)]
+    rotated = rotation_of_pairs(states, positions, frequencies, pairs)
+    np.testing.assert_allclose(to_numpy(outputs), rotated * attention_factor, 0, 1e-4)
+
+
+def test_the_narrowest_heads_can_be_scaled():
+    states = RANDOM.normal(size=(1, 7, 2)).astype("float32")
+    expected = RotaryEmbedding()(states)
+    outputs = RotaryEmbedding(scaling=NTKRotaryScaling(4))(states)
+    np.testing.assert_allclose(outputs, expected, 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RotaryEmbedding(layout="half"), "`layout` must be one of .*'half'"),
+        (lambda: RotaryEmbedding(scaling=4), "`scaling` must be a scaling .*scaling=4"),
+        (lambda: LinearRotaryScaling(0.5), "`factor` must be at least 1. .*factor=0.5"),
+        (lambda: YarnRotaryScaling(4, 0), "`original_length` must be a positive int"),
+        (
+            lambda: YarnRotaryScaling(4, 512, 1, 2),
+            "`beta_fast` must be above .*=1, .*2",
+        ),
+    ],
+)
+def test_settings_of_rotation_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
 @pytest.mark.parametrize("shift", [1, 1000, 1_000_000])
 def test_the_product_of_turned_vectors_depends_on_their_distance_alone(shift):
     states = np.random.default_rng(1).normal(size=(2, 61, 16)).astype("float32")
@@ -157,11 +268,19 @@ def test_the_product_of_turned_vectors_depends_on_their_distance_alone(shift):
     assert np.abs(at_the_start - states[0] @ states[1].T).max() > 1
 
 
+@pytest.mark.parametrize("bias_max", [8, 5, 0.5])
 @pytest.mark.parametrize("num_heads", [*range(1, 18), 31, 32, 48, 96])
-def test_slopes_are_those_of_the_paper(num_heads):
-    slopes = head_slopes(num_heads)
+def test_slopes_are_those_of_the_paper(num_heads, bias_max):
+    slopes = head_slopes(num_heads, bias_max)
     assert slopes.dtype == "float32"
-    np.testing.assert_allclose(slopes, paper_slopes(num_heads), 1e-6)
+    np.testing.assert_allclose(slopes, paper_slopes(num_heads, bias_max), 1e-6)
+
+
+def test_the_linear_bias_has_the_slopes_of_its_bias_max():
+    bias = to_numpy(LinearPositionBias(bias_max=5)(np.zeros((1, 3, 2, 2), "float32")))
+    np.testing.assert_allclose(-bias[0, :, 0, 1], paper_slopes(3, 5), 1e-6)
+    with pytest.raises(ValueError, match="`bias_max` must be positive. .*bias_max=0"):
+        LinearPositionBias(bias_max=0)
 
 
 def test_eight_heads_have_the_slopes_that_the_paper_spells_out():
@@ -341,6 +460,10 @@ def test_columns_are_turned_in_pairs():
         RotaryEmbedding()(ops.zeros((2, 5, 3)))
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(HEADS, 3, positions="rotary")(INPUTS, INPUTS)
+    layer = RotaryEmbedding()
+    layer(ops.zeros((2, 5, 4)))
+    with pytest.raises(ValueError, match=message):
+        layer(ops.zeros((2, 5, 3)))
 
 
 def test_wavelengths_must_be_above_one():
@@ -353,3 +476,11 @@ def test_products_of_another_rank_are_refused():
     message = r"must have the shape \(batch, num_heads, query_length, key_length\)"
     with pytest.raises(ValueError, match=message):
         LinearPositionBias()(INPUTS)
+
+
+def test_products_of_other_heads_than_built_are_refused():
+    layer = LinearPositionBias()
+    layer(HEADED)
+    message = r"`inputs` must have the heads .*shape \(2, 1, 5, 4\).* num_heads=3"
+    with pytest.raises(ValueError, match=message):
+        layer(HEADED[:, :1])
