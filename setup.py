@@ -8,6 +8,15 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 
 
+# What Keras exports with, and what then runs the models.
+EXPORT = [
+    "ai-edge-litert>=2.1",
+    "onnxruntime>=1.23",
+    "openvino>=2025.4",
+    "tf2onnx>=1.17",
+]
+
+
 def read_version() -> str:
     """Reads `__version__` without importing the package, which needs Keras."""
     source = (ROOT / "keras_transformer" / "version.py").read_text("utf-8")
@@ -61,7 +70,9 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21"],
+        "export": EXPORT,
         "dev": [
+            *EXPORT,
             "hypothesis>=6.100",
             "import-linter>=2.3",
             "pre-commit>=4",

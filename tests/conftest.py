@@ -16,6 +16,7 @@ SLOWEST_FILES = [
     "test_distribution.py",
     "test_multi_worker.py",
     "test_tutorials.py",
+    "test_exports.py",
     "test_older_files.py",
     "test_readme.py",
     "test_saved_model.py",

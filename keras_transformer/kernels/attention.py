@@ -53,6 +53,8 @@ def attend(queries, keys, values, masks, bias_of=None):
     is_long = (num_queries / limit) * (num_keys / limit) > 1
     if target.is_jax() and not isinstance(is_long, bool):
         is_long = False  # Keras only asks for the output's shape, by symbolic lengths.
+    if target.traces_portable_graph():
+        is_long = False  # Converters fail on the condition and on the loop over blocks.
     if is_long is False:
         whole_bias = bias()
         if _suits_fused_kernel(queries, values, whole_bias):

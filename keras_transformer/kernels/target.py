@@ -1,6 +1,11 @@
-"""Which backend, compiler and devices the code runs on."""
+"""Which backend, compiler, devices and runtime the code is for."""
+
+import contextlib
+import contextvars
 
 import keras
+
+_portable = contextvars.ContextVar("portable", default=False)
 
 
 def is_tensorflow() -> bool:
@@ -51,3 +56,25 @@ def xla_compiles_for_cpu() -> bool:
     # TensorFlow has no public question for this; test_target.py tells when it changes.
     graph = tf.compat.v1.get_default_graph()
     return control_flow_util.GraphOrParentsInXlaContext(graph)
+
+
+@contextlib.contextmanager
+def portable_graphs():
+    """Traces graphs that are to be converted for another runtime, such as ONNX Runtime.
+
+    Entered by `models.export`, and nowhere else.
+    """
+    token = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(token)
+
+
+def traces_portable_graph() -> bool:
+    """Tells whether the graph being traced will be converted for another runtime.
+
+    Converters know fewer operations than TensorFlow, and other runtimes plan their
+    memory themselves.
+    """
+    return _portable.get()

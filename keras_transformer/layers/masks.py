@@ -121,7 +121,7 @@ def zero_masked(states, mask):
 
     The mask, `(batch, ..., length)` or None, broadcasts to the axes before the last.
     """
-    return states if mask is None else ops.where(mask[..., None], states, 0)
+    return states if mask is None else ops.where(ops.expand_dims(mask, -1), states, 0)
 
 
 class AttentionMasks(NamedTuple):
@@ -168,11 +168,12 @@ class AttentionMasks(NamedTuple):
 
         query_mask, key_mask, attention_mask, causal, window = self
         if query_mask is not None:
-            query_mask = query_mask[:, None, :, None]
+            # LiteRT adds axes to booleans so, but not by an index such as `[:, None]`.
+            query_mask = ops.expand_dims(query_mask, (1, 3))
         if key_mask is not None:
-            key_mask = key_mask[:, None, None, :]
+            key_mask = ops.expand_dims(key_mask, (1, 2))
         if attention_mask is not None and len(attention_mask.shape) == 3:
-            attention_mask = attention_mask[:, None]
+            attention_mask = ops.expand_dims(attention_mask, 1)
         positions = ops.arange(query_length) if rows is None else rows
         return combine_masks(
             at_rows(query_mask),
@@ -184,7 +185,8 @@ class AttentionMasks(NamedTuple):
 
     def zero_masked(self, *states):
         """Zeroes masked keys and values, `(batch, heads, length, dim)`."""
-        mask = None if self.key_mask is None else self.key_mask[:, None]
+        mask = self.key_mask
+        mask = None if mask is None else ops.expand_dims(mask, 1)
         return [zero_masked(x, mask) for x in states]
 
 

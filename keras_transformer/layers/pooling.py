@@ -67,7 +67,7 @@ class AttentionPooling(WeightOptionsLayer):
         if mask is not None:
             mask = ops.cast(mask, "bool")
             inputs = zero_masked(inputs, mask)
-            mask = mask[:, None, None, :]
+            mask = ops.expand_dims(mask, (1, 2))
         states = split_heads(inputs, self.num_heads)
         # (batch, heads, 1, dim) and (batch, heads, 1, length)
         outputs, scores = scaled_dot_product_attention(

@@ -1,5 +1,6 @@
 """Whole networks, each a functional Keras model."""
 
+from keras_transformer.models.exports import export
 from keras_transformer.models.language_model import LanguageModel
 from keras_transformer.models.masked_language_model import MaskedLanguageModel
 from keras_transformer.models.text_classifier import TextClassifier
@@ -14,4 +15,5 @@ __all__ = [
     "TextEncoder",
     "Transformer",
     "VisionTransformer",
+    "export",
 ]

@@ -5,6 +5,7 @@ import keras
 from keras_transformer.checks import check_ids
 from keras_transformer.kernels.batch_slices import BatchSlicesMixin
 from keras_transformer.layers.weight_options import WeightOptions
+from keras_transformer.models.exports import export
 
 
 class SettingsModel(BatchSlicesMixin, keras.Model):
@@ -58,6 +59,19 @@ class SettingsModel(BatchSlicesMixin, keras.Model):
             **self._settings,
             **self.weight_options.get_config(),
         }
+
+    def export(
+        self,
+        filepath,
+        format="tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ):
+        """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
+        # For ONNX, Keras finds the inputs only of models that have been called.
+        kwargs["input_signature"] = input_signature or [self.input]
+        export(self, filepath, format, verbose=verbose, **kwargs)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -228,8 +228,9 @@ class LinearPositionBias(AttentionPositions):
 
         query_positions = as_integers(query_positions)
         key_positions = as_integers(key_positions)
-        # (..., query, 1) - (..., 1, key)
-        distances = ops.abs(query_positions[..., :, None] - key_positions[..., None, :])
+        # (..., query, 1) - (..., 1, key), not by an index: ONNX exports need its shape.
+        queries = ops.expand_dims(query_positions, -1)
+        distances = ops.abs(queries - ops.expand_dims(key_positions, -2))
         if len(distances.shape) == 3:
             distances = distances[:, None]  # the same for all heads
         slopes = ops.convert_to_tensor(-self._slopes[:, None, None])

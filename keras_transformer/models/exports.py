@@ -1,0 +1,35 @@
+"""Exports of models to other runtimes."""
+
+import contextlib
+
+import keras
+
+from keras_transformer.kernels import onnx_operations, target
+
+
+def export(model, filepath, format: str, **kwargs) -> None:
+    """Exports any Keras model with layers of this package, as `keras.Model.export`.
+
+    The models of this package do so in their own `export`; this is for a model of
+    your own around the layers. For formats other than `"tf_saved_model"`, attention
+    computes all pairs of a query and a key at once, without the blocks that save
+    memory in long inputs: converters cannot convert these.
+
+    Args:
+        model: A `keras.Model`.
+        filepath: Path to write to.
+        format: `"onnx"`, `"litert"`, `"openvino"`, or another one of Keras.
+        **kwargs: The other arguments of `keras.Model.export`.
+
+    Example:
+        >>> inputs = keras.Input((None, 16))
+        >>> layer = kt.layers.EncoderBlock(num_heads=2, intermediate_dim=32)
+        >>> model = keras.Model(inputs, layer(inputs))
+        >>> kt.models.export(model, "model.onnx", format="onnx")  # doctest: +SKIP
+    """
+    if format == "onnx" and target.is_tensorflow():
+        onnx_operations.add_missing_operations()
+    is_portable = format != "tf_saved_model"
+    with target.portable_graphs() if is_portable else contextlib.nullcontext():
+        # Some formats take a path only as a string.
+        keras.Model.export(model, str(filepath), format=format, **kwargs)
