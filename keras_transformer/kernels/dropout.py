@@ -4,18 +4,20 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_fractions
+from keras_transformer.kernels.rematerialization import RematerializedMixin
 
 LEVELS = 256  # of a byte
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Dropout(keras.layers.Dropout):
+class Dropout(RematerializedMixin, keras.layers.Dropout):
     """`keras.layers.Dropout` with a quarter of the random numbers.
 
     On a CPU, dropout spends its time on random numbers. Here a random 32-bit integer
     decides on four elements. So `rate` is rounded to a multiple of 1/256, at least
     1/256 if above zero. Kept elements are scaled by the rounded rate, so that the
-    expectation of every element is unchanged.
+    expectation of every element is unchanged. With a `noise_shape`, Keras's own kernel
+    is used.
 
     Example:
         >>> layer = Dropout(0.25, seed=7)
@@ -27,14 +29,18 @@ class Dropout(keras.layers.Dropout):
         [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs):
+    def __init__(
+        self, rate: float, seed: int | None = None, noise_shape=None, **kwargs
+    ):
         check_fractions(rate=rate)
-        super().__init__(rate, seed=seed, **kwargs)
+        super().__init__(rate, noise_shape, seed, **kwargs)
         self._dropped_levels = max(1, round(rate * LEVELS)) if rate else 0
 
     def call(self, inputs, training=False):
         if not training or not self.rate:
             return inputs
+        if self.noise_shape is not None:
+            return super().call(inputs, training)
         if self._dropped_levels == LEVELS:
             return ops.zeros_like(inputs)
         keep = self._random_bytes(inputs) >= self._dropped_levels
@@ -48,7 +54,3 @@ class Dropout(keras.layers.Dropout):
         words = keras.random.randint(shape, -(2**31), 2**31 - 1, "int32", seed=seed)
         bytes_ = ops.reshape(ops.view(words, "uint8"), (-1,))
         return ops.reshape(bytes_[:size], ops.shape(inputs))
-
-    def get_config(self):
-        base = keras.layers.Layer.get_config(self)
-        return {**base, "rate": self.rate, "seed": self.seed}

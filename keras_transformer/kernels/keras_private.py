@@ -4,6 +4,11 @@ Each function says what it needs and why no public interface gives it;
 `tests/kernels/test_keras_private.py` fails when Keras changes.
 """
 
+import keras
+from keras.src.backend import set_keras_mask
+from keras.src.backend.common.stateless_scope import get_stateless_scope
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
 
 def variable_index(optimizer, variable) -> int:
     """Returns the place of a model's variable among those of its optimizer.
@@ -23,3 +28,48 @@ def adam_moments(optimizer, variable):
     """
     index = variable_index(optimizer, variable)
     return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def set_mask(tensor, mask) -> None:
+    """Gives a tensor its Keras mask.
+
+    Publicly only `compute_mask` does so, which does not know the arguments of `call`.
+    """
+    set_keras_mask(tensor, mask)
+
+
+def asks_for_shapes() -> bool:
+    """Tells whether `call` is traced only to learn shapes, as when Keras builds models.
+
+    Inputs are float32 then, whatever they will be. Keras has the scope in public, not
+    the question whether it is entered.
+    """
+    return in_symbolic_scope()
+
+
+def scope_with(values):
+    """Returns a function that makes a `keras.StatelessScope` with these values.
+
+    Args:
+        values: Pairs of a `keras.Variable` and its value.
+
+    Other variables have the values that they have now. Keras has no public way to make
+    a scope that inherits those of the scope around it.
+    """
+    outer = get_stateless_scope()
+    inherited = dict(outer.state_mapping) if outer else {}
+
+    def scope():
+        inner = keras.StatelessScope(values)
+        inner.state_mapping = {**inherited, **inner.state_mapping}
+        return inner
+
+    return scope
+
+
+def all_layers(layer):
+    """Returns a layer and all layers inside of it, at any depth.
+
+    `keras.Model.layers` are those of the first level, and layers have no such list.
+    """
+    return list(layer._flatten_layers())

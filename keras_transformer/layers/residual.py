@@ -5,10 +5,11 @@ import keras
 from keras_transformer.checks import check_fractions
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.layer_norm import LayerNormalization
+from keras_transformer.kernels.rematerialization import RematerializedMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Residual(keras.layers.Layer):
+class Residual(RematerializedMixin, keras.layers.Layer):
     """Adds a sub-layer's outputs to its inputs, and normalises.
 
     As in the paper ("post-norm"):
@@ -84,6 +85,9 @@ class Residual(keras.layers.Layer):
         outputs, *others = outputs if isinstance(outputs, tuple) else (outputs,)
         outputs = self.add(inputs, outputs, training)
         return (outputs, *others) if others else outputs
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
 
     def compute_output_spec(self, inputs, sublayer, training=None):
         # On JAX, Keras would trace `call` with `sublayer` as if it were an array.

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from layer_contract import ReadMask
 
 import keras_transformer
 from keras_transformer.kernels import keras_private
@@ -45,6 +46,49 @@ def test_the_moments_of_adam_are_those_that_it_updates(variables):
             )
 
 
+def test_a_mask_that_is_set_reaches_the_next_layer():
+    probe = ReadMask()
+    states, mask = ops.ones((2, 3)), ops.array([True, False])
+    keras_private.set_mask(states, mask)
+    probe(states)
+    assert probe.mask is mask
+
+
+def test_keras_asks_for_shapes_before_it_computes():
+    asked = []
+
+    class Spy(keras.layers.Layer):
+        def call(self, inputs):
+            asked.append(keras_private.asks_for_shapes())
+            return inputs
+
+    layer = Spy()
+    layer(keras.KerasTensor((2, 3)))
+    layer(ops.ones((2, 3)))
+    assert asked == [True, False]
+
+
+def test_a_scope_inherits_the_values_around_it(variables):
+    first, second, third = variables
+    values = [(first, ops.zeros(2)), (second, ops.zeros(3))]
+    with keras.StatelessScope(values):
+        make = keras_private.scope_with([(second, ops.full((3,), 2.0))])
+    with make():
+        found = [float(ops.convert_to_numpy(x.value)[0]) for x in variables]
+        second.assign(ops.full((3,), 5.0))
+    assert found == [0, 2, 1]
+    with make():  # begins anew
+        assert float(ops.convert_to_numpy(second.value)[0]) == 2
+
+
+def test_all_layers_are_those_at_any_depth():
+    inner = keras.Sequential([keras.layers.Dense(2), keras.layers.Dense(3)])
+    outer = keras.Sequential([inner, keras.layers.Dense(5)])
+    outer.build((None, 7))
+    found = {id(layer) for layer in keras_private.all_layers(outer)}
+    assert {id(x) for x in (outer, inner, *inner.layers, *outer.layers)} <= found
+
+
 def test_nothing_else_in_the_package_uses_private_names_of_keras():
     """Every private attribute that is read is one that the package itself defines."""
     # Those of named tuples and of the module `os`.
@@ -69,6 +113,7 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
                 used.setdefault(name, set()).add(path.relative_to(PACKAGE).as_posix())
     foreign = {name: used[name] for name in used.keys() - defined}
     home = {"kernels/keras_private.py"}
-    assert foreign == dict.fromkeys(
-        ("_get_variable_index", "_momentums", "_velocities"), home
-    )
+    names = "_get_variable_index", "_momentums", "_velocities", "_flatten_layers"
+    modules = "keras.src.backend", "keras.src.backend.common.stateless_scope"
+    modules += ("keras.src.backend.common.symbolic_scope",)
+    assert foreign == dict.fromkeys((*names, *modules), home)

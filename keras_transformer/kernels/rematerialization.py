@@ -1,0 +1,66 @@
+"""Layers that may be called in a `keras.RematScope`."""
+
+import contextlib
+import contextvars
+
+from keras import ops, tree
+
+from keras_transformer.kernels.keras_private import scope_with
+from keras_transformer.kernels.target import is_jax
+
+_is_inside = contextvars.ContextVar("is_inside", default=False)
+
+
+class RematerializedMixin:
+    """Lets a layer be rematerialised whose calls take settings or random numbers.
+
+    The plain form is Keras's own `rematerialized_call`. It fails on JAX, and in graphs
+    of TensorFlow, if `training` or another setting is passed, since it takes all
+    arguments for arrays. The second time it draws other random numbers. And it computes
+    a layer inside of another one three times.
+    """
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        rematerialized_call = super().rematerialized_call
+
+        def call(*args, **kwargs):
+            leaves = tree.flatten((args, kwargs))
+            is_tensor = [ops.is_tensor(x) for x in leaves]
+            seeds = _seeds(self)
+            scope = scope_with([(seed, ops.copy(seed)) for seed in seeds])
+
+            def call_with(*tensors):
+                tensors = iter(tensors)
+                given = [
+                    next(tensors) if is_one else x
+                    for x, is_one in zip(leaves, is_tensor, strict=True)
+                ]
+                args_, kwargs_ = tree.pack_sequence_as((args, kwargs), given)
+                with _inside(scope):
+                    outputs = layer_call(*args_, **kwargs_)
+                    return outputs, [seed.value for seed in seeds]
+
+            tensors = [x for x, is_one in zip(leaves, is_tensor, strict=True) if is_one]
+            outputs, after = rematerialized_call(call_with, *tensors)(*tensors)
+            for seed, value in zip(seeds, after, strict=True):
+                seed.assign(value)
+            return outputs
+
+        return layer_call if _is_inside.get() else call
+
+
+@contextlib.contextmanager
+def _inside(scope):
+    token = _is_inside.set(True)
+    try:
+        # JAX repeats what it traced; the others call the function again.
+        with contextlib.nullcontext() if is_jax() else scope():
+            yield
+    finally:
+        _is_inside.reset(token)
+
+
+def _seeds(layer):
+    """The states of the random number generators in a layer."""
+    weights = {id(weight) for weight in layer.weights}
+    return [x for x in layer.non_trainable_variables if id(x) not in weights]
