@@ -60,7 +60,8 @@ def check_integer_ids(ids, name: str = "ids") -> None:
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if "int" not in dtype:
         raise ValueError(
-            f"`{name}` must be integers, as tokenizers return them. "
+            f"`{name}` must be integers, as tokenizers return them; `Sequential` "
+            "passes them on after `keras.Input((None,), dtype='int32')`. "
             f"Received: {name} of dtype {dtype}."
         )
 

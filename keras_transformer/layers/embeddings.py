@@ -6,13 +6,15 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_integer_ids
+from keras_transformer.kernels.keras_private import set_mask
+from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.kernels.tied_logits import tied_logits, transposed_once
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.weight_options import WeightOptions
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TokenEmbedding(keras.layers.ReversibleEmbedding):
+class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
     """Embeds tokens, and computes logits with the same table.
 
     Vectors are multiplied by the square root of `hidden_dim`, as in the paper. The
@@ -28,7 +30,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     Call arguments:
         inputs: Integer tensor of shape `(batch, length)`; with `reverse`,
-            float tensor of shape `(batch, length, hidden_dim)`.
+            float tensor of shape `(batch, length, hidden_dim)`. Ids may be float32,
+            which is what `keras.Sequential` makes of them without a `keras.Input`.
         reverse: Whether to compute logits rather than to embed tokens.
 
     Returns:
@@ -37,7 +40,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         layer's compute dtype.
 
     Raises:
-        ValueError: If the ids are not integers.
+        ValueError: If the ids are booleans, or floats too short to hold them.
 
     Example:
         >>> embedding = TokenEmbedding(vocabulary_size=11, hidden_dim=4)
@@ -68,8 +71,24 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
             # Inside a model, Keras would multiply in the dtype of the table.
             table = ops.cast(self.embeddings, self.compute_dtype)
             return ops.cast(tied_logits(inputs, table), "float32")
-        check_integer_ids(inputs)
-        return super().call(inputs) * math.sqrt(self.hidden_dim)
+        ids = _integer_ids(inputs)
+        return self._scaled(super().call(ids), ids)
+
+    def quantized_call(self, inputs, reverse=False):
+        if reverse:
+            return ops.cast(super().quantized_call(inputs, reverse=True), "float32")
+        ids = _integer_ids(inputs)
+        return self._scaled(super().quantized_call(ids), ids)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        # Keras quantises subclasses only without its check of the type.
+        super().quantize(mode, type_check=False, config=config)
+
+    def _scaled(self, vectors, ids):
+        vectors = vectors * math.sqrt(self.hidden_dim)
+        # `compute_mask` cannot tell ids that are floats from states.
+        set_mask(vectors, padding_mask(ids, self.pad_id))
+        return vectors
 
     def logits_function(self):
         """Returns a call with `reverse=True` as a function, fast for few states."""
@@ -97,3 +116,12 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,
         }
+
+
+def _integer_ids(ids):
+    """Ids as integers; Keras builds layers by float32, and `Sequential` calls so."""
+    dtype = keras.backend.standardize_dtype(ids.dtype)
+    if dtype in ("float32", "float64"):
+        return ops.cast(ids, "int32")
+    check_integer_ids(ids)
+    return ids

@@ -5,7 +5,8 @@ from gradients import gradients
 from keras import ops
 from layer_contract import ReadMask, check_layer
 
-from keras_transformer.layers import TokenEmbedding
+from keras_transformer.layers import EncoderBlock, TokenEmbedding
+from keras_transformer.models import TextEncoder
 
 BATCH, LENGTH, VOCABULARY, WIDTH = 2, 5, 11, 3
 IDS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, LENGTH)).astype("int32")
@@ -95,10 +96,59 @@ def test_the_mask_travels_on_through_the_scores():
     np.testing.assert_array_equal(mask_of(layer(layer(ids), reverse=True)), ids != 0)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
-def test_ids_that_are_not_integers_are_refused(dtype):
-    with pytest.raises(ValueError, match="`ids` must be integers"):
+@pytest.mark.parametrize("dtype", ["float16", "bool"])
+def test_ids_that_cannot_be_told_are_refused(dtype):
+    with pytest.raises(ValueError, match="`ids` must be integers.* `keras.Input"):
         TokenEmbedding(VOCABULARY, WIDTH)(IDS.astype(dtype))
+
+
+def test_a_sequential_model_begins_with_an_embedding():
+    layer = TokenEmbedding(**SETTINGS)
+    ids = np.array([[5, 7, 3], [7, 1, 7]])
+    vectors = keras.Sequential([layer])(ids)  # which calls the layer with floats
+    np.testing.assert_array_equal(mask_of(vectors), ids != 7)
+    vectors = ops.convert_to_numpy(vectors)
+    np.testing.assert_array_equal(vectors, ops.convert_to_numpy(layer(ids)))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer_tests")
+class Subclassed(keras.Model):
+    """Is built by Keras when it is loaded, by calls with float32."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding = TokenEmbedding(VOCABULARY, 8)
+        self.block = EncoderBlock(2, 16)
+        self.encoder = TextEncoder(VOCABULARY, 1, 8, 2, 16)
+        self.head = keras.layers.Dense(3)
+
+    def call(self, ids):
+        return self.head(self.block(self.embedding(ids)) + self.encoder(ids))
+
+
+@pytest.mark.filterwarnings("error:Model .* had a build config")
+def test_a_subclassed_model_is_loaded_with_its_weights(tmp_path):
+    model = Subclassed()
+    expected = ops.convert_to_numpy(model(IDS))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(ops.convert_to_numpy(loaded(IDS)), expected)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantised_table_embeds_and_scores_nearly_as_before(mode):
+    layer = TokenEmbedding(**SETTINGS)
+    outputs = []
+    for quantize in (layer.build, lambda: layer.quantize(mode)):
+        quantize()
+        states = layer(IDS), layer(STATES, reverse=True)
+        outputs.append([ops.convert_to_numpy(x) for x in states])
+        assert keras.backend.standardize_dtype(states[1].dtype) == "float32"
+        np.testing.assert_array_equal(mask_of(states[0]), IDS != 7)
+    largest = {"int8": 0.02, "int4": 0.3}[mode]
+    for before, after in zip(*outputs, strict=True):
+        error = np.max(np.abs(after - before)) / np.max(np.abs(before))
+        assert 0 < error < largest
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
