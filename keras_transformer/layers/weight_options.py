@@ -4,6 +4,9 @@ import zlib
 
 import keras
 
+from keras_transformer.kernels.rematerialization import RematerializedMixin
+from keras_transformer.layers.quantization import QuantizedInsideMixin
+
 _OPTIONS = {
     "initializer": keras.initializers,
     "regularizer": keras.regularizers,
@@ -70,7 +73,7 @@ def _copied(value, name):
     return type(value).from_config(config)
 
 
-class WeightOptionsLayer(keras.layers.Layer):
+class WeightOptionsLayer(RematerializedMixin, QuantizedInsideMixin, keras.layers.Layer):
     """Base class of layers whose weights take the options of `keras.layers.Dense`.
 
     The options are keyword arguments of the constructor: `kernel_initializer`,

@@ -4,16 +4,24 @@ import keras
 
 from keras_transformer.checks import check_ids
 from keras_transformer.kernels.batch_slices import BatchSlicesMixin
+from keras_transformer.kernels.keras_private import asks_for_shapes
+from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.weight_options import WeightOptions
 from keras_transformer.models.exports import export
+from keras_transformer.models.layer_paths import (
+    frozen_layers,
+    layer_at,
+    quantized_layers,
+)
 
 
-class SettingsModel(BatchSlicesMixin, keras.Model):
+class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
     """Base of functional models that keep their constructor's arguments.
 
     `get_config` returns these arguments, and `from_config` passes them to the
     constructor, so that a saved model is loaded as an object of its own class.
-    Frozen layers are loaded frozen.
+    Frozen layers are loaded frozen, blocks and layers inside of them too, and quantised
+    layers quantised.
 
     Args:
         inputs: Inputs of the functional model.
@@ -55,7 +63,8 @@ class SettingsModel(BatchSlicesMixin, keras.Model):
         return {
             "name": self.name,
             "trainable": self.trainable,
-            "frozen_layers": list(_frozen_layers(self)),
+            "frozen_layers": frozen_layers(self),
+            "quantized_layers": quantized_layers(self),
             **self._settings,
             **self.weight_options.get_config(),
         }
@@ -76,13 +85,14 @@ class SettingsModel(BatchSlicesMixin, keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        frozen_layers = config.pop("frozen_layers", ())
+        frozen = config.pop("frozen_layers", ())
+        quantized = config.pop("quantized_layers", ())
         model = cls(**config)
-        for path in frozen_layers:
-            layer = model
-            for index in path:
-                layer = layer.layers[index]
-            layer.trainable = False
+        for path in frozen:
+            layer_at(model, path).trainable = False
+        for path, policy in quantized:
+            policy = keras.dtype_policies.deserialize(policy)
+            layer_at(model, path).dtype_policy = policy
         return model
 
 
@@ -96,15 +106,6 @@ class TokenModel(SettingsModel):
     def call(self, inputs, training=None, mask=None):
         check_called_with_ids(inputs, "ids")
         return super().call(inputs, training=training, mask=mask)
-
-
-def _frozen_layers(model):
-    """Yields the path of each frozen layer: its index, after those of its models."""
-    for index, layer in enumerate(model.layers):
-        if not layer.trainable:
-            yield [index]
-        elif isinstance(layer, keras.Model):
-            yield from ([index, *path] for path in _frozen_layers(layer))
 
 
 def constructor_settings(arguments: dict) -> dict:
@@ -153,5 +154,5 @@ def check_called_with_ids(inputs, name):
     is_mean = not hasattr(inputs, "numpy") and (
         getattr(inputs, "dtype", None) == "float64"
     )
-    if not is_mean:
+    if not is_mean and not asks_for_shapes():
         check_ids(inputs, name)

@@ -301,7 +301,7 @@ def test_half_precision_training_scales_its_loss():
         ({"hidden_dim": 0}, "`hidden_dim` must be a positive .* hidden_dim=0"),
         ({"num_layers": 0}, "`num_layers` must be a positive .* num_layers=0"),
         ({"num_heads": 3}, "`num_heads` must divide .* num_heads=3, hidden_dim=8"),
-        ({"dropout": 1.5}, "between 0 and 1. Received: rate=1.5"),
+        ({"dropout": 1.5}, "`dropout` must be .* 0 to 1. Received: dropout=1.5"),
         ({"pad_id": 17}, "`pad_id` must lie in the vocabulary of 17 .*=17"),
         ({"end_id": 0}, "`end_id` must differ from `pad_id`"),
         ({"positions": "rotari"}, "`positions` must be one of .*=.rotari."),
