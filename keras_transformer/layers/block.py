@@ -134,10 +134,11 @@ class TransformerBlock(WeightOptionsLayer):
         # Keras would trace `call`, which takes a second for every few blocks.
         given = inspect.signature(self.call).bind(inputs, *args, **kwargs).arguments
         if given.get("return_attention_scores"):
-            return super().compute_output_spec(inputs, *args, **kwargs)
-        return keras.KerasTensor(self._output_shape(inputs.shape), self.compute_dtype)
+            return keras.Operation.compute_output_spec(self, inputs, *args, **kwargs)
+        shape = self.compute_output_shape(inputs.shape)
+        return keras.KerasTensor(shape, self.compute_dtype)
 
-    def _output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape, memory_shape=None):
         return inputs_shape
 
     def get_config(self):

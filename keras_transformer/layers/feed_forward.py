@@ -76,6 +76,9 @@ class FeedForward(WeightOptionsLayer):
         states = self._dropout(dense(self._widen, inputs), training=training)
         return dense(self._narrow, states)
 
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
     def get_config(self):
         return {
             **super().get_config(),

@@ -78,6 +78,17 @@ class AttentionPooling(WeightOptionsLayer):
             return outputs, ops.mean(scores, axis=(1, 2))
         return outputs
 
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[-1])
+
+    def compute_output_spec(self, inputs, mask=None, return_attention_scores=False):
+        outputs = keras.KerasTensor(
+            self.compute_output_shape(inputs.shape), self.compute_dtype
+        )
+        if return_attention_scores:
+            return outputs, keras.KerasTensor(inputs.shape[:2], self.compute_dtype)
+        return outputs
+
     def compute_mask(self, inputs, previous_mask=None):
         return None
 

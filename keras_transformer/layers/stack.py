@@ -94,7 +94,7 @@ class TransformerStack(TransformerBlock):
             new_cache.append(cache)
         return self._normalize(states), new_cache
 
-    def _output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape, memory_shape=None):
         if not self._merges_positions:
             return inputs_shape
         return self.positions.compute_output_shape(inputs_shape)

@@ -1,5 +1,7 @@
 """Every public layer passes the checks that Keras puts its own layers to."""
 
+import keras
+import numpy as np
 import pytest
 from layer_cases import CASES, ELSEWHERE, PUBLIC, WITHOUT_MASKS
 from layer_contract import check_layer
@@ -44,3 +46,33 @@ def test_a_layer_passes_the_checks_of_keras(name):
         supports_masking=supports_masking,
         **how,
     )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_shape_of_the_outputs_is_known_without_a_call(name):
+    settings, inputs, expected = CASES[name]
+    layer = getattr(layers, name)(**settings)
+    shapes = {f"{key}_shape": (None, *x.shape[1:]) for key, x in inputs.items()}
+    if len(shapes) == 1:
+        shape = layer.compute_output_shape(*shapes.values())
+    else:
+        shape = layer.compute_output_shape(**shapes)
+    assert tuple(shape) == (None, *expected[1:])
+
+
+def test_documents_are_read_sentence_by_sentence():
+    """`TimeDistributed` asks for shapes, and passes masks on."""
+    ids = keras.Input((None, None), dtype="int32")
+    embedding = layers.TokenEmbedding(11, 8)
+    encoder = layers.Encoder(1, 2, 16, positions="rotary")
+    pooling = layers.AttentionPooling()
+    states = keras.layers.TimeDistributed(encoder)(embedding(ids))
+    sentences = keras.layers.TimeDistributed(pooling)(states)
+    model = keras.Model(ids, sentences)
+    assert model.output_shape == (None, None, 8)
+    document = np.array([[[3, 5, 7, 2], [4, 6, 0, 0], [9, 0, 0, 0]]])
+    found = keras.ops.convert_to_numpy(model(document))
+    for sentence, vector in zip(document[0], found[0], strict=True):
+        alone = pooling(encoder(embedding(sentence[None, sentence > 0])))
+        alone = keras.ops.convert_to_numpy(alone)[0]
+        np.testing.assert_allclose(vector, alone, 1e-5, 1e-6)

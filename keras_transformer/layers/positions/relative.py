@@ -33,6 +33,9 @@ class AttentionPositions(keras.layers.Layer):
         A float32 tensor that broadcasts to that shape; None for nothing.
         """
 
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
     def get_config(self):
         # Without this, Keras refuses subclasses that receive a dtype policy.
         return super().get_config()
