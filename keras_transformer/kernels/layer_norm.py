@@ -6,10 +6,11 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """`keras.layers.LayerNormalization` over the last axis, in fewer passes.
+    """`keras.layers.LayerNormalization` in fewer passes, with an epsilon of 1e-6.
 
     The numbers are the same. The gradient is written out: it reads and writes arrays
-    of the size of the states less often than one that a backend derives.
+    of the size of the states less often than one that a backend derives. Over other
+    axes than the last, and without `center` or `scale`, Keras's own kernel is used.
 
     Reference:
         [Ba et al., 2016](https://arxiv.org/abs/1607.06450)
@@ -19,12 +20,11 @@ class LayerNormalization(keras.layers.LayerNormalization):
         super().__init__(epsilon=epsilon, **kwargs)
 
     def call(self, inputs):
+        is_last = self.axis in ([-1], [len(inputs.shape) - 1])
+        if not is_last or self.gamma is None or self.beta is None:
+            return super().call(inputs)
         tensors = [ops.cast(x, "float32") for x in (inputs, self.gamma, self.beta)]
         return ops.cast(normalize(*tensors, self.epsilon), self.compute_dtype)
-
-    def get_config(self):
-        base = keras.layers.Layer.get_config(self)
-        return {**base, "epsilon": self.epsilon}
 
 
 def normalize(inputs, gamma, beta, epsilon):

@@ -108,7 +108,7 @@ class ServedTranslator(tf.Module):
             "score": (self.score, text, target),
         }
         return {
-            name: tf.function(function, specs, autograph=False)
+            name: tf.function(_checked(function, specs), specs, autograph=False)
             for name, (function, *specs) in signatures.items()
         }
 
@@ -209,6 +209,17 @@ class ServedTranslator(tf.Module):
         shape = [tf.shape(source_ids)[0], self._search.num_hypotheses]
         ids = tf.zeros([*shape, self._max_target_length], tf.int32)
         return Hypotheses(ids, tf.zeros(shape))
+
+
+def _checked(function, specs):
+    """`function`, with an error that names the tensor whose shape is not `specs`."""
+
+    # TensorFlow calls a signature with tensors of any shape.
+    def call(*tensors):
+        pairs = zip(tensors, specs, strict=True)
+        return function(*(tf.ensure_shape(x, spec.shape) for x, spec in pairs))
+
+    return call
 
 
 def compile_search(find, num_slots: int):
