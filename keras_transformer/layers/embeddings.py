@@ -25,6 +25,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         vocabulary_size: Number of tokens.
         hidden_dim: Width of the vectors.
         pad_id: Id of the padding, masked in the outputs.
+        scale: Whether vectors are multiplied by the square root of `hidden_dim`.
         **kwargs: Base `Layer` arguments, and weight options of the table such as
             `embeddings_initializer`; see `WeightOptionsLayer`.
 
@@ -53,7 +54,12 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
     """
 
     def __init__(
-        self, vocabulary_size: int, hidden_dim: int, pad_id: int = 0, **kwargs
+        self,
+        vocabulary_size: int,
+        hidden_dim: int,
+        pad_id: int = 0,
+        scale: bool = True,
+        **kwargs,
     ):
         options = WeightOptions(kwargs, kinds=("embeddings",))
         # Unit variance, after the multiplication in `call`.
@@ -64,6 +70,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.pad_id = pad_id
+        self.scale = scale
         self.supports_masking = True
 
     def call(self, inputs, reverse=False):
@@ -85,7 +92,8 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         super().quantize(mode, type_check=False, config=config)
 
     def _scaled(self, vectors, ids):
-        vectors = vectors * math.sqrt(self.hidden_dim)
+        if self.scale:
+            vectors = vectors * math.sqrt(self.hidden_dim)
         # `compute_mask` cannot tell ids that are floats from states.
         set_mask(vectors, padding_mask(ids, self.pad_id))
         return vectors
@@ -115,6 +123,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,
+            "scale": self.scale,
         }
 
 

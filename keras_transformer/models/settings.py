@@ -133,17 +133,22 @@ def policy_of(dtype):
 
 def check_special_ids(vocabulary_size, pad_id, **others):
     """Raises `ValueError` unless all ids are in the vocabulary and not `pad_id`."""
-    for name, special_id in {"pad_id": pad_id, **others}.items():
-        if not 0 <= special_id < vocabulary_size:
-            raise ValueError(
-                f"`{name}` must lie in the vocabulary of {vocabulary_size} tokens. "
-                f"Received: {name}={special_id}."
-            )
+    check_in_vocabulary(vocabulary_size, pad_id=pad_id, **others)
     for name, special_id in others.items():
         if special_id == pad_id:
             raise ValueError(
                 f"`{name}` must differ from `pad_id`, which is never attended to. "
                 f"Received: {name}={special_id}, pad_id={pad_id}."
+            )
+
+
+def check_in_vocabulary(vocabulary_size, **ids):
+    """Raises `ValueError` unless all ids are in the vocabulary."""
+    for name, special_id in ids.items():
+        if not 0 <= special_id < vocabulary_size:
+            raise ValueError(
+                f"`{name}` must lie in the vocabulary of {vocabulary_size} tokens. "
+                f"Received: {name}={special_id}."
             )
 
 

@@ -1,6 +1,7 @@
 """Embedding, positions and dropout: what comes before a model's first block."""
 
 import keras
+from keras import ops
 
 from keras_transformer.checks import check_fractions
 from keras_transformer.kernels.dropout import Dropout
@@ -56,13 +57,12 @@ class PlacedPositions:
         self.dtype = dtype
 
     def token_embedding(
-        self, vocabulary_size: int, pad_id: int, options, name="embedding"
+        self, vocabulary_size: int, pad_id: int, options, name="embedding", scale=True
     ):
         """Makes an embedding of the width that the positions leave."""
+        sizes = vocabulary_size, self.embedding_dim
         settings = {"dtype": self.dtype, **options.of("embeddings")}
-        return TokenEmbedding(
-            vocabulary_size, self.embedding_dim, pad_id, name=name, **settings
-        )
+        return TokenEmbedding(*sizes, pad_id, scale, name=name, **settings)
 
     def narrow_layer(self, options):
         """Makes the linear map from states to embeddings; None if equally wide."""
@@ -84,13 +84,26 @@ class Stem:
             training.
         seed: Seed of the model, from which that of the dropout is derived.
         name: Name of the dropout layer.
+        begins_with_padding: Whether inputs begin with a symbol that has the id of the
+            padding.
     """
 
     def __init__(
-        self, embed, placed, dropout: float, seed: int | None, name: str = "dropout"
+        self,
+        embed,
+        placed,
+        dropout: float,
+        seed: int | None,
+        name: str = "dropout",
+        begins_with_padding: bool = False,
     ):
         check_fractions(dropout=dropout)
         self._embed = embed
+        self._unmask = (
+            UnmaskFirst(name=f"{name}_unmask", dtype=placed.dtype)
+            if begins_with_padding
+            else None
+        )
         self._positions = placed.on_inputs
         self._dropout = Dropout(
             dropout, sub_seed(seed, name), name=name, dtype=placed.dtype
@@ -98,7 +111,10 @@ class Stem:
 
     def __call__(self, inputs):
         """Returns the states `(batch, length, hidden_dim)` of whole inputs."""
-        return self._dropout(merge_positions(self._positions, self._embed(inputs)))
+        states = self._embed(inputs)
+        if self._unmask is not None:
+            states = self._unmask(states)
+        return self._dropout(merge_positions(self._positions, states))
 
     def at(self, token_ids, index):
         """Returns the states of one decoding step.
@@ -112,3 +128,40 @@ class Stem:
             A float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
         """
         return merge_positions_at(self._positions, self._embed(token_ids), index)
+
+
+class UnmaskFirst(keras.layers.Layer):
+    """Passes states on as they are, with a mask that is True at the first position."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs):
+        return ops.copy(inputs)  # Keras keeps the mask of a tensor that has one.
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def compute_mask(self, inputs, previous_mask=None):
+        if previous_mask is None:
+            return None
+        first = ops.ones_like(previous_mask[:, :1])
+        return ops.concatenate([first, previous_mask[:, 1:]], axis=1)
+
+
+class LogitBias(keras.layers.Layer):
+    """Adds a learned bias to logits."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.bias = self.add_weight(input_shape[-1:], "zeros", name="bias")
+
+    def call(self, inputs):
+        return inputs + self.bias
+
+    def compute_output_shape(self, input_shape):
+        return input_shape

@@ -15,12 +15,13 @@ from keras_transformer.models.presets import PRESETS
 from keras_transformer.models.settings import (
     SettingsModel,
     check_called_with_ids,
+    check_in_vocabulary,
     check_special_ids,
     constructor_settings,
     model_weight_options,
     policy_of,
 )
-from keras_transformer.models.stem import PlacedPositions, Stem
+from keras_transformer.models.stem import LogitBias, PlacedPositions, Stem
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -37,7 +38,8 @@ class Transformer(GenerationMixin, SettingsModel):
         source_vocabulary_size: Number of source tokens.
         target_vocabulary_size: Number of target tokens. None: source and target
             share one vocabulary and one embedding.
-        num_layers: Number of blocks in the encoder, and again in the decoder.
+        num_layers: Number of blocks in the encoder, and in the decoder too unless
+            `num_decoder_layers` is given.
         hidden_dim: Width of the states.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
@@ -47,7 +49,8 @@ class Transformer(GenerationMixin, SettingsModel):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         pad_id: Id of the padding.
-        start_id: Id that begins every target.
+        start_id: Id that begins every target. It may be `pad_id`: the first symbol of
+            a target is never taken for padding then.
         end_id: Id that ends every source and every target.
         positions: The scheme of positions: `"sinusoidal"`, `"rotary"`,
             `"linear_bias"`, or a layer to copy, such as
@@ -62,6 +65,11 @@ class Transformer(GenerationMixin, SettingsModel):
             feed-forward networks in training.
         seed: Seed of all dropout. None: random numbers that
             `keras.utils.set_random_seed` repeats.
+        num_decoder_layers: Number of blocks in the decoder.
+        epsilon: Added to the variance in every normalisation.
+        scale_embeddings: Whether embeddings are multiplied by the square root of their
+            width.
+        output_bias: Whether a learned bias is added to the logits.
         **kwargs: Base `Model` arguments, such as `name`; and weight options, such as
             `kernel_initializer` and `bias_regularizer` for all dense layers (see
             `WeightOptionsLayer`), and `embeddings_initializer`,
@@ -108,6 +116,10 @@ class Transformer(GenerationMixin, SettingsModel):
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         seed: int | None = None,
+        num_decoder_layers: int | None = None,
+        epsilon: float = 1e-6,
+        scale_embeddings: bool = True,
+        output_bias: bool = False,
         **kwargs,
     ):
         settings = constructor_settings(locals())
@@ -119,11 +131,11 @@ class Transformer(GenerationMixin, SettingsModel):
             target_vocabulary_size=target_size,
             hidden_dim=hidden_dim,
         )
-        check_special_ids(target_size, pad_id, start_id=start_id, end_id=end_id)
+        check_special_ids(target_size, pad_id, end_id=end_id)
+        check_in_vocabulary(target_size, start_id=start_id)
         policy = policy_of(dtype)
         placed = PlacedPositions(positions, hidden_dim, policy)
         stack_settings = {
-            "num_layers": num_layers,
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
             "dropout": dropout,
@@ -133,38 +145,53 @@ class Transformer(GenerationMixin, SettingsModel):
             "dtype": policy,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
+            "epsilon": epsilon,
         }
+        embed = functools.partial(
+            placed.token_embedding,
+            pad_id=pad_id,
+            options=options,
+            scale=scale_embeddings,
+        )
         if is_shared:
-            embedding = placed.token_embedding(target_size, pad_id, options)
-            source_embedding = target_embedding = embedding
+            source_embedding = target_embedding = embed(target_size)
         else:
-            target_embedding = placed.token_embedding(
-                target_size, pad_id, options, name="target_embedding"
-            )
-            source_embedding = placed.token_embedding(
-                source_vocabulary_size, pad_id, options, name="source_embedding"
-            )
+            target_embedding = embed(target_size, name="target_embedding")
+            source_embedding = embed(source_vocabulary_size, name="source_embedding")
         narrow = placed.narrow_layer(options)
         source_stem = Stem(source_embedding, placed, dropout, seed, "source_dropout")
-        target_stem = Stem(target_embedding, placed, dropout, seed, "target_dropout")
+        target_stem = Stem(
+            target_embedding,
+            placed,
+            dropout,
+            seed,
+            "target_dropout",
+            begins_with_padding=start_id == pad_id,
+        )
         encoder, decoder = (
             stack_class(
+                depth,
                 **stack_settings,
                 **options.of("kernel", "bias"),
                 seed=sub_seed(seed, name),
                 name=name,
             )
-            for stack_class, name in ((Encoder, "encoder"), (Decoder, "decoder"))
+            for stack_class, depth, name in (
+                (Encoder, num_layers, "encoder"),
+                (Decoder, num_decoder_layers or num_layers, "decoder"),
+            )
         )
+        bias = LogitBias(name="output_bias", dtype="float32") if output_bias else None
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
         source = source_stem(source_ids)
         states = decoder(target_stem(target_ids), encoder(source))
         states = states if narrow is None else narrow(states)
+        logits = target_embedding(states, reverse=True)
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
-            outputs=target_embedding(states, reverse=True),
+            outputs=logits if bias is None else bias(logits),
             settings={**settings, "positions": placed.setting},
             dtype=policy,
             weight_options=options,
@@ -175,6 +202,7 @@ class Transformer(GenerationMixin, SettingsModel):
         self.positions = placed.on_inputs
         self.encoder = encoder
         self.decoder = decoder
+        self.output_bias = bias
         self._narrow = narrow
         self._source_stem = source_stem
         self._target_stem = target_stem
@@ -276,7 +304,8 @@ class Transformer(GenerationMixin, SettingsModel):
         states = states if self._narrow is None else self._narrow(states)
         if logits_of is None:
             logits_of = functools.partial(self.target_embedding, reverse=True)
-        return logits_of(states), cache
+        logits = logits_of(states)
+        return (logits if self.output_bias is None else self.output_bias(logits)), cache
 
     def prepared_step(self):
         """Returns `step`, with the embedding table transposed once for all steps."""

@@ -108,7 +108,7 @@ def set_word_vectors(embedding, vectors, trainable: bool = True) -> None:
             f"vectors of shape {vectors.shape} for a table of {tuple(table.shape)}. "
             "Create the layer with this vocabulary and width."
         )
-    if isinstance(embedding, TokenEmbedding):
+    if isinstance(embedding, TokenEmbedding) and embedding.scale:
         vectors = vectors / math.sqrt(embedding.hidden_dim)  # its call multiplies
     known = vectors.any(axis=1, keepdims=True)
     table.assign(np.where(known, vectors, keras.ops.convert_to_numpy(table)))

@@ -262,7 +262,9 @@ def test_signatures_have_the_names_types_and_ranks_that_are_promised(signatures)
 def test_texts_of_another_rank_are_refused_by_name(served, name):
     texts = tf.constant([["a dog", "a cat"]])
     arguments = {"text": texts, **({"target": texts} if name == "score" else {})}
-    message = r"Shape of tensor (text|target) \[1,2\] is not compatible with expected shape"
+    message = (
+        r"Shape of tensor (text|target) \[1,2\] is not compatible with expected shape"
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         served[name](**arguments)
 

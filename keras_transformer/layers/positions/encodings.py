@@ -10,6 +10,7 @@ from keras_transformer.checks import check_positive_integers, check_shape
 from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 _MERGES = ("add", "concatenate")
+LAYOUTS = ("interleaved", "halves")
 
 
 class _PositionalEncoding(keras.layers.Layer):
@@ -78,6 +79,11 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
             them by `encoding_dim`.
         encoding_dim: Width of the encoding, for `merge="concatenate"`.
+        layout: `"interleaved"`: sines in the even columns and cosines in the odd ones,
+            as in the paper. `"halves"`: all sines, then all cosines, as in Marian and
+            in tensor2tensor. A model needs the layout that it was trained with.
+        first_position: Position of the first input, as this layer counts them; 2 in
+            M2M100.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -108,24 +114,40 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         max_wavelength: float = 10000,
         merge: str = "add",
         encoding_dim: int | None = None,
+        layout: str = "interleaved",
+        first_position: int = 0,
         **kwargs,
     ):
         super().__init__(merge, encoding_dim, **kwargs)
+        if layout not in LAYOUTS:
+            raise ValueError(
+                f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}."
+            )
         if max_wavelength <= 1:
             raise ValueError(
                 "`max_wavelength` must be above 1. "
                 f"Received: max_wavelength={max_wavelength}."
             )
         self.max_wavelength = max_wavelength
+        self.layout = layout
+        self.first_position = first_position
 
     def encoding(self, positions):
         frequencies = wave_frequencies(self._dim, self.max_wavelength)
-        angles = position_angles(positions, frequencies)
-        waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+        angles = position_angles(positions + self.first_position, frequencies)
+        waves = ops.sin(angles), ops.cos(angles)
+        if self.layout == "halves":
+            return ops.concatenate(waves, axis=-1)[..., : self._dim]
+        waves = ops.stack(waves, axis=-1)
         return ops.reshape(waves, (*ops.shape(positions), -1))[..., : self._dim]
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "layout": self.layout,
+            "first_position": self.first_position,
+        }
 
 
 def wave_frequencies(dim: int, max_wavelength: float):

@@ -6,13 +6,12 @@ from keras import ops
 
 from keras_transformer.checks import check_shape
 from keras_transformer.layers.positions.encodings import (
+    LAYOUTS,
     input_positions,
     position_angles,
     wave_frequencies,
 )
 from keras_transformer.layers.positions.rotary_scaling import RotaryScaling
-
-_LAYOUTS = ("interleaved", "halves")
 
 
 class AttentionPositions(keras.layers.Layer):
@@ -93,9 +92,9 @@ class RotaryEmbedding(AttentionPositions):
                 "`max_wavelength` must be above 1. "
                 f"Received: max_wavelength={max_wavelength}."
             )
-        if layout not in _LAYOUTS:
+        if layout not in LAYOUTS:
             raise ValueError(
-                f"`layout` must be one of {_LAYOUTS}. Received: layout={layout!r}."
+                f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}."
             )
         if isinstance(scaling, dict):
             scaling = keras.saving.deserialize_keras_object(scaling)
