@@ -3,19 +3,16 @@
 import functools
 import inspect
 from dataclasses import dataclass
-from pathlib import Path
 
 from keras_transformer.cli.options import option
-from keras_transformer.runs import Recipe
-from keras_transformer.runs.settings import DecodingSettings
 
 BeamWidth = option(
-    int | None, "Beam width; 1 is greedy search. [default: the run's, else 4]", min=1
+    int | None, "Beam width; 1 is greedy search. [default: the translator's]", min=1
 )
 LengthPenalty = option(
     float | None,
     "Exponent of the length penalty; larger values favour longer translations. "
-    "[default: the run's, else 0.6]",
+    "[default: the translator's]",
     min=0,
 )
 
@@ -59,15 +56,11 @@ class DecodingOptions:
         metavar="TEXT",
     ) = None
 
-    def search(self, folder: Path, tokenizer=None):
-        """Returns a search; the recipe of the run in `folder` gives the defaults.
-
-        Call `load_tensorflow` first. Stop strings need the target `tokenizer`.
-        """
+    def search(self, translator):
+        """Returns the search of a `Translator`, changed by the options given."""
         from keras_transformer import decoding
 
-        path = folder / "settings.yaml"
-        defaults = Recipe.load(path).decoding if path.is_file() else DecodingSettings()
+        search = translator.search
         options = {
             decoding.MinimumLength: self.min_length,
             decoding.MaximumLength: self.max_length_ratio,
@@ -75,16 +68,25 @@ class DecodingOptions:
             decoding.RepetitionPenalty: self.repetition_penalty,
         }
         given = {kind: value for kind, value in options.items() if value is not None}
-        processors = [kind(value) for kind, value in given.items()]
-        stops = tokenizer.stop_strings(self.stop_string) if self.stop_string else None
-        settings = {"processors": processors, "stop_strings": stops}
-        beam_width = self.beam_width or defaults.beam_width
+        kept = [one for one in search.processors if type(one) not in given]
+        settings = {name: getattr(search, name) for name in search.get_config()}
+        settings["processors"] = [*kept, *(kind(x) for kind, x in given.items())]
+        if self.stop_string:
+            tokenizer = translator.target_tokenizer
+            settings["stop_strings"] = tokenizer.stop_strings(self.stop_string)
+        if self.beam_width is None and self.length_penalty is None:
+            return type(search)(**settings)
+        shared = ("processors", "stop_strings", "end_ids")
+        settings = {name: settings[name] for name in shared}
+        beam_width = self.beam_width or search.num_slots
         if beam_width == 1:
             return decoding.GreedySearch(**settings)
-        length_penalty = self.length_penalty
-        if length_penalty is None:
-            length_penalty = defaults.length_penalty
-        return decoding.BeamSearch(beam_width, length_penalty, **settings)
+        penalty = getattr(search, "length_penalty", 0.6)
+        if self.length_penalty is not None:
+            is_exponent = isinstance(penalty, int | float)
+            kind = float if is_exponent else type(penalty)
+            penalty = kind(self.length_penalty)
+        return decoding.BeamSearch(beam_width, penalty, **settings)
 
 
 def takes_decoding_options(command):

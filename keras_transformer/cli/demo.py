@@ -6,7 +6,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keras_transformer.cli.decoding import DecodingOptions
 from keras_transformer.cli.export import export_next_version
 from keras_transformer.cli.options import Settings, option
 from keras_transformer.cli.train import parse_settings, train_recipe
@@ -48,9 +47,8 @@ def demo(
             path = data / f"{name}.{language}"
             path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     translator = train_recipe(recipe, run).translator()
-    search = DecodingOptions().search(run)
-    _show(splits.test, translator.translate(splits.test.source, search))
-    path = export_next_version(translator, folder, search)
+    _show(splits.test, translator.translate(splits.test.source))
+    path = export_next_version(translator, folder)
     typer.echo(f"The SavedModel is in {path}, for TensorFlow Serving.")
 
 

@@ -58,7 +58,7 @@ def evaluate(
     sources = text.paths(split.value, "source")
     references = text.paths(split.value, "target")
     translator = load_translator(model)
-    search = decoding.search(model, translator.target_tokenizer)
+    search = decoding.search(translator)
     from keras_transformer.text import check_parallel_files, read_lines
     from keras_transformer.training import cased_bleu, paper_protocol_bleu
 

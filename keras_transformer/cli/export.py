@@ -35,14 +35,14 @@ def export(
     Example: `keras-transformer export runs/en-de saved_models/en-de`
     """
     translator = load_translator(model)
-    search = decoding.search(model, translator.target_tokenizer)
+    search = decoding.search(translator)
     path = export_next_version(
         translator, folder, search, decoding.max_length, jit_compile
     )
     typer.echo(f"The SavedModel is in {path}.")
 
 
-def export_next_version(translator, folder: Path, search, *options) -> Path:
+def export_next_version(translator, folder: Path, search=None, *options) -> Path:
     """Exports a `Translator` as the next version in `folder`, and returns its path.
 
     `options` are the further arguments of `Translator.export`.

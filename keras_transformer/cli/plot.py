@@ -37,7 +37,7 @@ def attention(
     """
     check_picture(output, page=True)
     translator = load_translator(model)
-    search = DecodingOptions(beam_width, length_penalty).search(model)
+    search = DecodingOptions(beam_width, length_penalty).search(translator)
     write_attention(translator, text, search, output)
 
 

@@ -74,7 +74,7 @@ def translate(
     total = None if text is None else sum(1 for _ in read_lines(text))
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
     chunk_size = 1 if line_by_line else _BATCHES_PER_CHUNK * batch_size
-    search = decoding.search(model, translator.target_tokenizer)
+    search = decoding.search(translator)
     settings = search, batch_size, decoding.max_length
     translated = _translated(translator, lines, name, chunk_size, *settings)
     # On one terminal, the bar and the translations would overwrite each other.

@@ -1,13 +1,18 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
 Reading order: `search`, `next_symbols`, `cache`, `endings`, `stop_strings`,
-`independent`, `greedy`, `sampling`, `beam`; the controls, `processors` first; then
-`runner` and `halves`, which search many sentences through few compiled programs.
+`independent`, `greedy`, `sampling`, `length_penalty`, `beam`; the controls,
+`processors` first; then `runner` and `halves`, which search many sentences through few
+compiled programs.
 """
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.forced_prefix import ForcedPrefix
 from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.length_penalty import (
+    PowerLengthPenalty,
+    WuLengthPenalty,
+)
 from keras_transformer.decoding.lengths import MaximumLength, MinimumLength
 from keras_transformer.decoding.processors import BannedIds, Processor
 from keras_transformer.decoding.repetition import NoRepeatNgram, RepetitionPenalty
@@ -25,9 +30,11 @@ __all__ = [
     "MaximumLength",
     "MinimumLength",
     "NoRepeatNgram",
+    "PowerLengthPenalty",
     "Processor",
     "RepetitionPenalty",
     "Sampling",
     "Search",
     "StopStrings",
+    "WuLengthPenalty",
 ]

@@ -13,6 +13,7 @@ from keras_transformer.decoding.cache import (
     own_lineage,
     write_position,
 )
+from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
 from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
 from keras_transformer.kernels.gather import take_rows
 from keras_transformer.kernels.top_k import top_k
@@ -99,8 +100,9 @@ class BeamSearch(Search):
 
     Args:
         beam_width: Number of live hypotheses of each sentence.
-        length_penalty: Exponent: the larger it is, the longer the results. 0
-            leaves log-probabilities unchanged.
+        length_penalty: Exponent of the formula: the larger it is, the longer the
+            results. 0 leaves log-probabilities unchanged. Or another penalty, such as
+            `PowerLengthPenalty(1.0)`.
         num_hypotheses: Number of hypotheses to return, at most `beam_width`.
         processors: `Processor`s, applied to the logits in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
@@ -120,7 +122,7 @@ class BeamSearch(Search):
     def __init__(
         self,
         beam_width: int,
-        length_penalty: float = 0.6,
+        length_penalty: float | LengthPenalty = 0.6,
         num_hypotheses: int = 1,
         processors=(),
         end_ids=None,
@@ -128,9 +130,10 @@ class BeamSearch(Search):
     ):
         super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
-        if not np.isfinite(length_penalty):
+        is_penalty = isinstance(length_penalty, LengthPenalty)
+        if not is_penalty and not np.isfinite(length_penalty):
             raise ValueError(
-                "`length_penalty` must be a finite number. "
+                "`length_penalty` must be a finite number, or a `LengthPenalty`. "
                 f"Received: length_penalty={length_penalty}."
             )
         if num_hypotheses > beam_width:
@@ -166,7 +169,7 @@ class BeamSearch(Search):
 
     def is_active(self, index, hypotheses):
         live, finished = hypotheses
-        divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
+        divisors = self._divisors(live)
         # A score is negative, so the largest divisor still to come gives the best
         # score, whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
@@ -181,7 +184,7 @@ class BeamSearch(Search):
             live.token_ids, live.ids, live.lineage, index, cache
         )
         extensions = extend(model, live, symbols, self.num_endings)
-        divisors = length_divisors(live.ids.shape[-1], self.length_penalty)
+        divisors = self._divisors(live)
         divisor = ops.take(divisors, index)
         finished = finish(finished, live, extensions, index, divisor)
         live = survive(live, extensions, index)
@@ -193,9 +196,20 @@ class BeamSearch(Search):
 
     def best(self, hypotheses):
         live, finished = hypotheses
-        divisor = length_divisors(live.ids.shape[-1], self.length_penalty)[-1]
+        divisor = self._divisors(live)[-1]
         unfinished = FinishedHypotheses(live.ids, live.scores / divisor)
         return Hypotheses(*best_of(finished, unfinished, self.num_hypotheses))
+
+    def _divisors(self, live):
+        penalty = length_penalty_of(self.length_penalty)
+        return penalty.divisors(live.ids.shape[-1])
+
+    def get_config(self):
+        config = super().get_config()
+        if isinstance(self.length_penalty, LengthPenalty):
+            penalty = keras.saving.serialize_keras_object(self.length_penalty)
+            config["length_penalty"] = penalty
+        return config
 
 
 def begin(model, batch_size, beam_width: int, max_length: int):
@@ -277,9 +291,3 @@ def best_of(some, others, count: int):
     scores = ops.concatenate([some.scores, others.scores], axis=1)
     scores, places = top_k(scores, count)
     return FinishedHypotheses(take_rows(ids, places), scores)
-
-
-def length_divisors(max_length: int, length_penalty: float):
-    """Returns the divisors of log-probabilities of lengths 1 to `max_length`."""
-    lengths = np.arange(1, max_length + 1)
-    return (((5 + lengths) / 6) ** length_penalty).astype("float32")

@@ -283,9 +283,12 @@ class Search(Configurable):
 
     @classmethod
     def from_config(cls, config):
-        names = {"processors", "stop_strings"} & config.keys()
-        deserialize = keras.saving.deserialize_keras_object
-        return cls(**{**config, **{name: deserialize(config[name]) for name in names}})
+        objects = {
+            name: keras.saving.deserialize_keras_object(value)
+            for name, value in config.items()
+            if name == "processors" or isinstance(value, dict)
+        }
+        return cls(**{**config, **objects})
 
 
 def cache_lengths(model, max_length: int, num_hypotheses: int) -> list[int]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from keras_transformer.decoding import Search
 from keras_transformer.plots.attention import attention_map
-from keras_transformer.translator import DEFAULT_SEARCH, Translator
+from keras_transformer.translator import Translator
 from keras_transformer.translator.batching import BatchingPolicy
 
 
@@ -29,7 +29,7 @@ class AttendedTranslation(NamedTuple):
 
 
 def translation_attention(
-    translator: Translator, text: str, search: Search = DEFAULT_SEARCH
+    translator: Translator, text: str, search: Search | None = None
 ) -> Figure:
     """Translates a text and draws which source subwords each new one attended to.
 
@@ -39,7 +39,8 @@ def translation_attention(
     Args:
         translator: A `Translator`.
         text: What to translate.
-        search: A search of `keras_transformer.decoding`.
+        search: A search of `keras_transformer.decoding`; the translator's own unless
+            given.
 
     Returns:
         A `matplotlib.figure.Figure`, as `attention_map` returns it.
@@ -56,16 +57,17 @@ def translation_attention(
 
 
 def translate_with_attention(
-    translator: Translator, text: str, search: Search = DEFAULT_SEARCH
+    translator: Translator, text: str, search: Search | None = None
 ) -> AttendedTranslation:
     """Translates as `translator.translate` does, and keeps the attention weights.
 
     Arguments and errors are those of `translation_attention`.
     """
     model, target_tokenizer = translator.model, translator.target_tokenizer
+    search = search or translator.search
     encoded = text.encode("utf-8", "replace") if isinstance(text, str) else b""
     source_ids, is_cut = translator.encode([encoded])
-    if not source_ids.numpy().any():
+    if (source_ids.numpy() == model.pad_id).all():
         raise ValueError(f"`text` must be a str with a word. Received: text={text!r}.")
     if is_cut[0]:
         warnings.warn(

@@ -56,13 +56,19 @@ class Run:
         return tuple(SubwordTokenizer.load(self.tokenizer_path(name)) for name in names)
 
     def translator(self) -> Translator:
-        """Returns the translator; raises `FileNotFoundError` if there is none yet."""
+        """Returns the translator, with the search that the settings name now.
+
+        Raises:
+            FileNotFoundError: If there is none yet.
+        """
         if not self.translator_path.is_dir():
             raise FileNotFoundError(
                 f"{self.folder} holds no translator yet. Finish the training, or "
                 "average the checkpoints that it has saved."
             )
-        return Translator.load(self.translator_path)
+        translator = Translator.load(self.translator_path)
+        translator.search = self.recipe().decoding.search()
+        return translator
 
     def has_trained(self) -> bool:
         """Returns whether the folder holds a checkpoint or a translator."""

@@ -172,3 +172,11 @@ class DecodingSettings:
     beam_width: int = setting(4, least=1, fixed=False)
     length_penalty: float = setting(0.6, least=0, fixed=False)
     average: int = setting(5, least=1, fixed=False)
+
+    def search(self):
+        """Returns the search with these settings."""
+        from keras_transformer.decoding import BeamSearch, GreedySearch
+
+        if self.beam_width == 1:
+            return GreedySearch()
+        return BeamSearch(self.beam_width, self.length_penalty)

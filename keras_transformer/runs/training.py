@@ -177,7 +177,8 @@ def _writers(recipe, run, model, tokenizers):
 
 def _translator(recipe, model, tokenizers):
     # A source longer than those trained on translates better whole than cut.
-    return Translator(model, *tokenizers, 2 * recipe.training.max_length)
+    longest, search = 2 * recipe.training.max_length, recipe.decoding.search()
+    return Translator(model, *tokenizers, longest, search)
 
 
 def _first_lines(paths, count):

@@ -14,7 +14,11 @@ SETTINGS = "translator.json"  # Sorted last, so it appears last and marks a tran
 
 def save_translator(translator, folder: str | os.PathLike) -> None:
     """Writes a translator to a folder; see `Translator.save`."""
-    settings = {"format": 1, "max_source_length": translator.max_source_length}
+    settings = {
+        "format": 1,
+        "max_source_length": translator.max_source_length,
+        "search": keras.saving.serialize_keras_object(translator.search),
+    }
     source, target = translator.source_tokenizer, translator.target_tokenizer
     is_shared = source.model_proto == target.model_proto
     with replace_files(folder) as unfinished:
@@ -30,7 +34,7 @@ def save_translator(translator, folder: str | os.PathLike) -> None:
 
 
 def read_translator(folder: str | os.PathLike):
-    """Reads the arguments of a `Translator`; see `Translator.load`."""
+    """Reads the arguments of a `Translator` by name; see `Translator.load`."""
     folder = Path(folder)
     path = folder / SETTINGS
     if not path.is_file():
@@ -42,12 +46,20 @@ def read_translator(folder: str | os.PathLike):
         settings = json.loads(path.read_text(encoding="utf-8"))
         max_source_length = settings["max_source_length"]
         names = [settings[f"{side}_tokenizer"] for side in ("source", "target")]
+        # Older files hold none.
+        search = keras.saving.deserialize_keras_object(settings.get("search"))
     except (ValueError, KeyError, TypeError) as error:
         message = f"{path} is damaged ({error!r}). Save the translator again."
         raise ValueError(message) from None
     tokenizers = {name: SubwordTokenizer.load(folder / name) for name in names}
-    model = _load_model(folder / "model.keras")
-    return model, *(tokenizers[name] for name in names), max_source_length
+    source, target = (tokenizers[name] for name in names)
+    arguments = {
+        "model": _load_model(folder / "model.keras"),
+        "source_tokenizer": source,
+        "target_tokenizer": target,
+        "max_source_length": max_source_length,
+    }
+    return {**arguments, "search": search} if search else arguments
 
 
 def _load_model(path):

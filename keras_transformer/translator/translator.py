@@ -49,6 +49,8 @@ class Translator:
             same one.
         max_source_length: The most subwords of a text that are read, end symbol
             included; longer texts are cut.
+        search: The search that is used unless a call names another. It is saved with
+            the translator.
 
     Raises:
         ValueError: If a tokenizer does not fit the model, or `max_source_length` is
@@ -71,6 +73,7 @@ class Translator:
         source_tokenizer: SubwordTokenizer,
         target_tokenizer: SubwordTokenizer | None = None,
         max_source_length: int = 128,
+        search: Search = DEFAULT_SEARCH,
     ):
         target_tokenizer = target_tokenizer or source_tokenizer
         check_max_source_length(max_source_length)
@@ -79,11 +82,12 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
+        self.search = search
 
     def translate(
         self,
         texts: Sequence[str],
-        search: Search = DEFAULT_SEARCH,
+        search: Search | None = None,
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[str]:
@@ -96,7 +100,8 @@ class Translator:
 
         Args:
             texts: What to translate, a list of str.
-            search: A search of `keras_transformer.decoding`.
+            search: A search of `keras_transformer.decoding`; the translator's own
+                unless given.
             batch_size: Number of texts that are translated at once.
             max_length: The most subwords of a translation, end symbol included; by
                 default twice the padded length of its source.
@@ -114,7 +119,7 @@ class Translator:
     def translate_n_best(
         self,
         texts: Sequence[str],
-        search: Search = DEFAULT_SEARCH,
+        search: Search | None = None,
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[list[Translation]]:
@@ -126,6 +131,7 @@ class Translator:
             For each text a list of `Translation`, best first. A score of minus infinity
             means that the search found fewer hypotheses; a blank text scores 0.
         """
+        search = search or self.search
         check_serves_any_text(search)
         check_positive_integers(batch_size=batch_size)
         texts = list_of_texts(texts)
@@ -157,7 +163,7 @@ class Translator:
     def translate_stream(
         self,
         lines: Iterable[str],
-        search: Search = DEFAULT_SEARCH,
+        search: Search | None = None,
         batch_size: int = 32,
         max_length: int | None = None,
         chunk_size: int = 1024,
@@ -177,7 +183,7 @@ class Translator:
     def export(
         self,
         path: str | os.PathLike,
-        search: Search = DEFAULT_SEARCH,
+        search: Search | None = None,
         max_length: int | None = None,
         jit_compile: bool = False,
         format: str = "saved_model",
@@ -223,6 +229,7 @@ class Translator:
                 forces a different prefix for each text.
         """
         exporter = find_format(format)
+        search = search or self.search
         return exporter(self, path, search, max_length, jit_compile=jit_compile)
 
     def encode(self, texts):
@@ -273,7 +280,8 @@ class Translator:
         """Writes the translator to a folder, which may exist.
 
         The folder then holds `model.keras`, without optimizer state; `source.model`
-        and `target.model`, or one `shared.model`; and `translator.json`. They appear
+        and `target.model`, or one `shared.model`; and `translator.json`, with the
+        search. They appear
         together, once all are written. Other files in the folder stay.
         """
         save_translator(self, folder)
@@ -288,6 +296,6 @@ class Translator:
         """
         arguments = read_translator(folder)
         try:
-            return cls(*arguments)
+            return cls(**arguments)
         except ValueError as error:
             raise ValueError(f"{folder} cannot be loaded. {error}") from None

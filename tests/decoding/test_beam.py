@@ -1,4 +1,5 @@
 import itertools
+import json
 
 import keras
 import numpy as np
@@ -16,7 +17,12 @@ from toy_decoding import (
     step_by_step,
 )
 
-from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.decoding import (
+    BeamSearch,
+    GreedySearch,
+    PowerLengthPenalty,
+    WuLengthPenalty,
+)
 
 SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
 PENALTIES = [0, 0.6, 1, 2, -1]
@@ -236,3 +242,39 @@ def test_arguments_out_of_range_are_refused(settings, message):
 def test_a_length_out_of_range_is_refused(max_length):
     with pytest.raises(ValueError, match=f"Received: max_length={max_length}"):
         BeamSearch(2)(ToyModel(5, 3), SOURCES, max_length)
+
+
+def test_length_penalties_divide_by_their_formulas():
+    lengths = np.arange(1, 8)
+    for penalty, expected in (
+        (WuLengthPenalty(0.7), ((5 + lengths) / 6) ** 0.7),
+        (PowerLengthPenalty(), lengths),
+        (PowerLengthPenalty(-0.5), lengths**-0.5),
+    ):
+        np.testing.assert_allclose(penalty.divisors(7), expected, 1e-6)
+    with pytest.raises(ValueError, match="`exponent` .* finite number.*=nan"):
+        PowerLengthPenalty(float("nan"))
+
+
+def test_an_exponent_is_that_of_wu():
+    model = ToyModel(5, 4, seed=3)
+    exponent, penalty = (
+        BeamSearch(3, x, num_hypotheses=3)(model, SOURCES, 4)
+        for x in (0.7, WuLengthPenalty(0.7))
+    )
+    np.testing.assert_array_equal(exponent.scores, penalty.scores)
+
+
+def test_another_length_penalty_ranks_by_its_own_scores():
+    """Unlike Wu et al.'s, whose divisors of these lengths are closer together."""
+    model = ToyModel(4, 4, seed=11, end_bias=-1)
+    width = len(ranked(model, SOURCES[0], 4, 0))
+    search = BeamSearch(width, PowerLengthPenalty(1.0), num_hypotheses=7)
+    found = search(model, SOURCES, 4)
+    plain = BeamSearch(width, 0, num_hypotheses=width)(model, SOURCES, 4)
+    lengths = np.sum(np.array(plain.ids) != PAD, axis=-1)
+    expected = np.sort(np.array(plain.scores) / lengths, axis=1)[:, ::-1][:, :7]
+    np.testing.assert_allclose(found.scores, expected, 1e-5)
+    twin = BeamSearch.from_config(search.get_config())
+    assert twin == search
+    assert json.loads(json.dumps(search.get_config())) == search.get_config()

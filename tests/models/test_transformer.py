@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
 
+from keras_transformer.kernels.keras_private import all_layers
 from keras_transformer.layers import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
@@ -50,6 +51,14 @@ VARIANTS = {
         "positions": SinusoidalPositionalEncoding(merge="concatenate", encoding_dim=2)
     },
 }
+AS_MARIAN = {
+    "num_decoder_layers": 1,
+    "epsilon": 1e-3,
+    "output_bias": True,
+    "scale_embeddings": False,
+    "positions": SinusoidalPositionalEncoding(layout="halves", first_position=2),
+}
+VARIANTS["as Marian"] = AS_MARIAN
 # What rounding may change, as a share of the largest logit.
 TOLERANCES = {"mixed_float16": 0.01, "mixed_bfloat16": 0.1}
 
@@ -344,10 +353,55 @@ def test_bad_settings_are_refused_in_one_line(arguments, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["start_id", "end_id"])
-def test_special_ids_must_differ_from_the_padding(name):
-    with pytest.raises(ValueError, match=f"`{name}` must .* `pad_id`"):
-        Transformer(VOCABULARY, **SETTINGS, **{name: 0})
+def test_the_end_differs_from_the_padding():
+    with pytest.raises(ValueError, match="`end_id` must .* `pad_id`"):
+        Transformer(VOCABULARY, **SETTINGS, end_id=0)
+
+
+def test_the_start_may_be_the_symbol_of_the_padding():
+    model = transformer(**AS_MARIAN, pad_id=16, start_id=16, end_id=0)
+    twin = transformer(**AS_MARIAN, pad_id=16, start_id=15, end_id=0)
+    table = model.target_embedding.get_weights()[0]
+    table[15] = table[16]
+    for each in (model, twin):
+        each.target_embedding.set_weights([table])
+    source, target = padded_with(model, SOURCE), padded_with(model, TARGET)
+    target[:, 0] = 16
+    twin_target = target.copy()
+    twin_target[:, 0] = 15
+    real = twin_target != 16
+    logits, twin_logits = (
+        logits_of(each, source, ids)[real][:, :15]
+        for each, ids in ((model, target), (twin, twin_target))
+    )
+    np.testing.assert_allclose(logits, twin_logits, 1e-5, 1e-6)
+    found = model.generate(source, max_length=7)
+    ids = found.ids[:, 0]
+    inputs = np.insert(ids[:, :-1], 0, 16, axis=1)
+    probabilities = keras.ops.log_softmax(logits_of(model, source, inputs))
+    gains = np.take_along_axis(
+        ops.convert_to_numpy(probabilities), ids[..., None], axis=-1
+    )[..., 0]
+    expected = np.sum(np.where(ids == 16, 0, gains), axis=1)
+    np.testing.assert_allclose(found.scores[:, 0], expected, 1e-4)
+
+
+def test_what_other_systems_have_is_computed_by_their_formulas():
+    model = transformer(**AS_MARIAN)
+    embedded = ops.convert_to_numpy(model.target_embedding(TARGET))
+    table = model.target_embedding.get_weights()[0]
+    np.testing.assert_allclose(embedded, table[TARGET], 1e-6)  # not scaled
+    assert [len(x.blocks) for x in (model.encoder, model.decoder)] == [2, 1]
+    logits = logits_of(model)
+    (bias,) = model.output_bias.get_weights()
+    model.output_bias.set_weights([bias + np.arange(17)])
+    np.testing.assert_allclose(logits_of(model), logits + np.arange(17), 1e-4, 1e-5)
+    norms = [
+        layer.epsilon
+        for layer in all_layers(model)
+        if isinstance(layer, keras.layers.LayerNormalization)
+    ]
+    assert set(norms) == {1e-3}
 
 
 @pytest.mark.parametrize("name", ["source_ids", "target_ids"])

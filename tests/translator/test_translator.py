@@ -246,6 +246,30 @@ def test_a_translator_reloads_as_it_was(translator, saved):
         assert scores == pytest.approx([one.score for one in others], abs=1e-5)
 
 
+def test_a_translator_carries_its_search(translator, tmp_path):
+    penalty = kt.decoding.PowerLengthPenalty(0.3)
+    search = kt.decoding.BeamSearch(3, penalty, num_hypotheses=2)
+    parts = translator.source_tokenizer, translator.target_tokenizer
+    mine = kt.Translator(translator.model, *parts, search=search)
+    expected = translator.translate_n_best(TEXTS, search)
+    assert mine.translate_n_best(TEXTS) == expected
+    assert mine.translate(TEXTS, GREEDY) == translator.translate(TEXTS, GREEDY)
+    mine.save(tmp_path / "translator")
+    loaded = kt.Translator.load(tmp_path / "translator")
+    assert loaded.search == search
+    path = loaded.export(tmp_path / "export")
+    settings = json.loads((path / "assets.extra" / "translator.json").read_text())
+    assert settings["search"]["beam_width"] == 3
+
+
+def test_older_folders_hold_no_search(copied):
+    path = copied / "translator.json"
+    settings = json.loads(path.read_text())
+    del settings["search"]
+    path.write_text(json.dumps(settings))
+    assert kt.Translator.load(copied).search == kt.decoding.BeamSearch(4)
+
+
 def test_a_folder_holds_model_and_tokenizers_and_no_optimizer(translator, saved):
     names = {"model.keras", "source.model", "target.model", "translator.json"}
     assert {path.name for path in saved.iterdir()} == names
