@@ -15,6 +15,15 @@ def variable_index(optimizer, variable) -> int:
     return optimizer._get_variable_index(variable)
 
 
+def trainable_variables(optimizer):
+    """Returns the model's variables that an optimizer was built with, in their order.
+
+    `Optimizer.apply` may be called with gradients alone, as `stateless_apply` does, and
+    then updates these. Publicly an optimizer has only `variables`, which are its own.
+    """
+    return optimizer._trainable_variables
+
+
 def adam_moments(optimizer, variable):
     """Returns the two moments that `keras.optimizers.Adam` keeps of a variable.
 

@@ -31,6 +31,13 @@ def test_an_optimizer_knows_the_place_of_its_variables(variables):
         keras_private.variable_index(optimizer, keras.Variable(np.ones(2)))
 
 
+def test_an_optimizer_knows_the_variables_it_was_built_with(variables):
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(variables)
+    found = keras_private.trainable_variables(optimizer)
+    assert [id(x) for x in found] == [id(x) for x in variables]
+
+
 def test_the_moments_of_adam_are_those_that_it_updates(variables):
     optimizer = keras.optimizers.Adam(beta_1=0.9, beta_2=0.75)
     gradients = [ops.full(variable.shape, 2.0) for variable in variables]
@@ -70,5 +77,6 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
     foreign = {name: used[name] for name in used.keys() - defined}
     home = {"kernels/keras_private.py"}
     assert foreign == dict.fromkeys(
-        ("_get_variable_index", "_momentums", "_velocities"), home
+        ("_get_variable_index", "_momentums", "_trainable_variables", "_velocities"),
+        home,
     )
