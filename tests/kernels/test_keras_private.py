@@ -27,7 +27,7 @@ def test_an_optimizer_knows_the_place_of_its_variables(variables):
         if keras.backend.backend() == "tensorflow":
             # As `update_step` receives it.
             assert keras_private.variable_index(optimizer, variable.value) == index
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="built for other variables"):
         keras_private.variable_index(optimizer, keras.Variable(np.ones(2)))
 
 
