@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.kernels import target
+from keras_transformer.kernels import replicas, target
 from keras_transformer.kernels.keras_private import adam_moments
 
 
@@ -12,20 +12,18 @@ def adam_update(optimizer, gradient, variable, learning_rate):
 
     On TensorFlow one operation reads and writes the variable and its moments once,
     where Keras takes twelve operations. This saves time where XLA does not compile
-    the training step. Other backends and sparse gradients take the update of Keras.
+    the training step. Other backends, sparse gradients and `amsgrad` take the update
+    of Keras.
 
     Args:
-        optimizer: A `keras.optimizers.Adam` without `amsgrad`.
+        optimizer: A `keras.optimizers.Adam`.
         gradient: The gradient, a tensor or `tf.IndexedSlices`.
         variable: The variable to update, as `update_step` receives it.
         learning_rate: The learning rate, a tensor of no dimensions.
     """
-    if target.is_tensorflow():
-        import tensorflow as tf
-
-        if not isinstance(gradient, tf.IndexedSlices):
-            _update_in_one_pass(optimizer, gradient, variable, learning_rate)
-            return
+    if target.is_tensorflow() and not (optimizer.amsgrad or _is_sparse(gradient)):
+        _update_in_one_pass(optimizer, gradient, variable, learning_rate)
+        return
     keras.optimizers.Adam.update_step(optimizer, gradient, variable, learning_rate)
 
 
@@ -52,11 +50,26 @@ def _update_in_one_pass(optimizer, gradient, variable, learning_rate):
     )
 
 
+def dense_gradient(gradient):
+    """Returns a gradient as a tensor, where it may be `tf.IndexedSlices` or None."""
+    if target.is_tensorflow() and _is_sparse(gradient):
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(gradient)
+    return gradient
+
+
+def _is_sparse(gradient):
+    import tensorflow as tf
+
+    return isinstance(gradient, tf.IndexedSlices)
+
+
 def update_if(condition, update, variables):
     """Calls `update` if `condition` holds, which may be known only when it runs.
 
-    It is `ops.cond(condition, update, lambda: None)`, which JAX does not allow to
-    assign to variables: there `update` always runs, and is undone.
+    It is `replicas.call_if(condition, update)`, a condition that JAX does not allow
+    to assign to variables: there `update` always runs, and is undone.
 
     Args:
         condition: Boolean tensor of no dimensions.
@@ -64,7 +77,7 @@ def update_if(condition, update, variables):
         variables: All variables that `update` assigns to.
     """
     if not target.is_jax():
-        ops.cond(condition, update, lambda: None)
+        replicas.call_if(condition, update)
         return
     before = [ops.convert_to_tensor(variable) for variable in variables]
     update()

@@ -17,7 +17,22 @@ def variable_index(optimizer, variable) -> int:
     that one replica holds. Only the optimizer can tell which variable that is, by
     `_get_variable_index`, which the update steps of Keras's own optimizers call.
     """
-    return optimizer._get_variable_index(variable)
+    try:
+        return optimizer._get_variable_index(variable)
+    except KeyError:
+        raise ValueError(
+            "The optimizer was built for other variables; compile the model again with "
+            f"a new one. Received: variable={variable.name}."
+        ) from None
+
+
+def trainable_variables(optimizer):
+    """Returns the model's variables that an optimizer was built with, in their order.
+
+    `Optimizer.apply` may be called with gradients alone, as `stateless_apply` does, and
+    then updates these. Publicly an optimizer has only `variables`, which are its own.
+    """
+    return optimizer._trainable_variables
 
 
 def adam_moments(optimizer, variable):

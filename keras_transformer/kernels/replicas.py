@@ -11,6 +11,57 @@ def num_replicas() -> int:
     return 1 if context is None else context.num_replicas_in_sync
 
 
+def num_replicas_of_strategy() -> int:
+    """Returns the number of replicas of the strategy in scope, 1 without a strategy."""
+    if not target.is_tensorflow():
+        return 1
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def sum_gradients(gradients):
+    """Sums gradients over all replicas, in one exchange.
+
+    Args:
+        gradients: Those of the calling replica: tensors, `tf.IndexedSlices`, or None.
+
+    Returns:
+        A list with the sum of each, the same on every replica.
+    """
+    if num_replicas() == 1:
+        return list(gradients)
+    given = [gradient for gradient in gradients if gradient is not None]
+    sums = iter(_replica_context().all_reduce("SUM", given))
+    return [None if gradient is None else next(sums) for gradient in gradients]
+
+
+def call_if(condition, function):
+    """Calls a function on every replica if a condition holds, without replicas too.
+
+    It is `ops.cond(condition, function, lambda: None)`, in which the replicas of a
+    `MirroredStrategy` could not wait for each other: there the condition stands
+    outside of the replicas.
+
+    Args:
+        condition: Boolean tensor of no dimensions, the same on every replica.
+        function: Function of no arguments and results.
+    """
+    if num_replicas() > 1:
+        import tensorflow as tf
+
+        distribute = tf.__internal__.distribute
+        if not distribute.strategy_supports_no_merge_call():
+
+            def on_all_replicas(strategy, conditions):
+                first = strategy.experimental_local_results(conditions)[0]
+                ops.cond(first, lambda: strategy.run(function), lambda: None)
+
+            _replica_context().merge_call(on_all_replicas, args=(condition,))
+            return
+    ops.cond(condition, function, lambda: None)
+
+
 def sum_over_replicas(*values):
     """Sums float32 numbers over all replicas, in one exchange.
 

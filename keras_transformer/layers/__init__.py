@@ -1,13 +1,14 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
 Reading order: `masks`, `weight_options`, `positions`, `embeddings`, `attention`,
-`score_functions`, `multi_head`, `feed_forward`, `residual`, `block`, `stack`,
-`encoder`, `cache`, `decoder`, `causal_decoder`, `pooling`, `patches`. What is written
-for speed alone is in `keras_transformer.kernels`.
+`attention_layer`, `score_functions`, `multi_head`, `feed_forward`, `residual`, `block`,
+`stack`, `encoder`, `cache`, `decoder`, `causal_decoder`, `pooling`, `patches`. What is
+written for speed alone is in `keras_transformer.kernels`.
 """
 
 from keras_transformer.kernels.softmax import masked_softmax
 from keras_transformer.layers.attention import scaled_dot_product_attention
+from keras_transformer.layers.attention_layer import Attention
 from keras_transformer.layers.causal_decoder import CausalBlock, CausalDecoder
 from keras_transformer.layers.decoder import Decoder, DecoderBlock
 from keras_transformer.layers.embeddings import TokenEmbedding
@@ -36,7 +37,6 @@ from keras_transformer.layers.positions import (
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.score_functions import (
     AdditiveAttention,
-    Attention,
     DotProductAttention,
     MultiplicativeAttention,
 )

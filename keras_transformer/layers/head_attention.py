@@ -17,9 +17,9 @@ from keras_transformer.layers.attention_axes import (
     as_tuple,
     check_attention_shapes,
 )
+from keras_transformer.layers.attention_layer import Attention
 from keras_transformer.layers.layer_arguments import copy_layer, layer_config
 from keras_transformer.layers.positions import attention_positions
-from keras_transformer.layers.score_functions import Attention
 from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 

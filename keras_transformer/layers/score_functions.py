@@ -5,89 +5,8 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers, check_shape
-from keras_transformer.layers.attention import attend_by_products
-from keras_transformer.layers.masks import AttentionMasks, combine_masks, zero_masked
-from keras_transformer.layers.weight_options import WeightOptionsLayer
-
-
-class Attention(WeightOptionsLayer):
-    """Base class of attention layers without heads.
-
-    Subclasses compute in `score` how well each key matches each query. A softmax
-    over the keys turns that into the weights of the values. Keras masks of `query`,
-    `value` and `key` are applied automatically. Each layer can also be the `score`
-    of `MultiHeadAttention`.
-
-    Call arguments:
-        query: Float tensor of shape `(batch, query_length, query_dim)`.
-        value: Float tensor of shape `(batch, key_length, value_dim)`.
-        key: Float tensor of shape `(batch, key_length, key_dim)`; `value`
-            unless given.
-        query_mask, value_mask, key_mask, attention_mask, use_causal_mask,
-        return_attention_scores: As in `MultiHeadAttention`, without heads.
-
-    Returns:
-        The outputs, of shape `(batch, query_length, value_dim)`, zeros for a query
-        that may attend to nothing; and on request the scores after the softmax, of
-        shape `(batch, query_length, key_length)`.
-
-    Raises:
-        ValueError: If an input does not have three axes.
-    """
-
-    weight_kinds = ()
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
-    def build(self, query_shape, value_shape, key_shape=None):
-        key_shape = value_shape if key_shape is None else key_shape
-        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
-        for name, shape in shapes.items():
-            check_shape(name, shape, "batch", "length", "hidden_dim")
-        self.build_score(query_shape[-1], key_shape[-1])
-
-    def build_score(self, query_dim: int, key_dim: int):
-        """Creates the weights of `score`, if it has any."""
-
-    def score(self, query, key):
-        """Computes how well each key matches each query: the higher the better.
-
-        Args:
-            query: Float tensor of shape `(..., query_length, query_dim)`.
-            key: Float tensor of shape `(..., key_length, key_dim)`.
-
-        Returns:
-            A tensor of shape `(..., query_length, key_length)`.
-        """
-        raise NotImplementedError
-
-    def call(
-        self,
-        query,
-        value,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        use_causal_mask=False,
-        return_attention_scores=False,
-    ):
-        key = value if key is None else key
-        value_mask = combine_masks(value_mask, key_mask)
-        key, value = zero_masked(key, value_mask), zero_masked(value, value_mask)
-        masks = AttentionMasks(query_mask, value_mask, attention_mask, use_causal_mask)
-        mask = masks.combined(ops.shape(query)[1], ops.shape(value)[1])
-        mask = None if mask is None else mask[:, 0]  # there are no heads
-        outputs, scores = attend_by_products(self.score(query, key), value, mask)
-        return (outputs, scores) if return_attention_scores else outputs
-
-    def get_config(self):
-        # Without this Keras refuses subclasses that are given a dtype policy.
-        return super().get_config()
+from keras_transformer.checks import check_positive_integers
+from keras_transformer.layers.attention_layer import Attention
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -99,7 +18,8 @@ class DotProductAttention(Attention):
 
     Args:
         scaled: Whether to divide by the square root of `key_dim`.
-        **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
+        **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, such as
+            `name` and `dtype`.
 
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` are the same.
@@ -144,8 +64,8 @@ class MultiplicativeAttention(Attention):
     """Scores a key by `query W key^T`, with a learned matrix between the two.
 
     Args:
-        **kwargs: Base `Layer` arguments, and weight options such as
-            `kernel_initializer`; see `WeightOptionsLayer`.
+        **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, and
+            weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` may differ.
@@ -181,8 +101,8 @@ class AdditiveAttention(Attention):
 
     Args:
         units: Width of the hidden layer.
-        **kwargs: Base `Layer` arguments, and weight options such as
-            `kernel_initializer`; see `WeightOptionsLayer`.
+        **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, and
+            weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
         As in `Attention`; `query_dim` and `key_dim` may differ.

@@ -4,36 +4,55 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.adam import adam_update, update_if
-from keras_transformer.kernels.keras_private import adam_moments, variable_index
+from keras_transformer.kernels.adam import adam_update, dense_gradient, update_if
+from keras_transformer.kernels.keras_private import (
+    trainable_variables,
+    variable_index,
+)
+from keras_transformer.kernels.replicas import (
+    num_replicas,
+    num_replicas_of_strategy,
+    sum_gradients,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Adam(keras.optimizers.Adam):
-    """Adam with the paper's settings as defaults, and gradient accumulation.
+    """`keras.optimizers.Adam` with the paper's settings, and gradient accumulation.
 
-    It makes the updates of `keras.optimizers.Adam`, with two differences:
+    It takes every option of `keras.optimizers.Adam`, such as `weight_decay`,
+    `global_clipnorm` and `use_ema`, and makes the same updates, with these differences:
 
     - On TensorFlow an update is one operation; see `kernels.adam`.
     - `gradient_accumulation_steps` makes one update of the mean gradient of several
       batches, so that a large batch fits into little memory. Unlike the argument of
-      Keras it works under `MirroredStrategy`, since each variable is updated after the
-      replicas' gradients have been summed. As in Keras, `iterations` counts updates.
+      Keras it works under `MirroredStrategy`, and everything counts updates instead of
+      batches: `iterations`, the moving average of `use_ema` and its
+      `ema_overwrite_frequency`. As in Keras, the mean gradient is what is clipped,
+      weight decay is applied once per update, and a schedule counts batches.
+    - Under `MirroredStrategy` the gradients are clipped after they have been summed
+      over the replicas, so that several replicas make the update of one.
 
     Args:
         learning_rate: A float, or a schedule.
         beta_1: Decay rate of the mean gradient.
         beta_2: Decay rate of the mean squared gradient.
         epsilon: Added to the square root of the mean squared gradient.
-        gradient_accumulation_steps: Number of batches per update.
+        gradient_accumulation_steps: Number of batches per update; None means 1.
         name: Name of the optimizer.
+        **kwargs: Further options of `keras.optimizers.Adam`: `amsgrad`,
+            `weight_decay`, `clipnorm`, `clipvalue`, `global_clipnorm`, `use_ema`,
+            `ema_momentum`, `ema_overwrite_frequency` and `loss_scale_factor`.
 
     Raises:
-        ValueError: If `gradient_accumulation_steps` is not a positive integer.
+        ValueError: If `gradient_accumulation_steps` is not a positive integer, for
+            options that Keras refuses, and in training on several replicas with
+            `ema_overwrite_frequency`.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
-        >>> model.compile(Adam(1e-3, gradient_accumulation_steps=4), "mse")
+        >>> optimizer = Adam(1e-3, gradient_accumulation_steps=4, global_clipnorm=1.0)
+        >>> model.compile(optimizer, "mse")
 
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.3;
@@ -46,14 +65,20 @@ class Adam(keras.optimizers.Adam):
         beta_1: float = 0.9,
         beta_2: float = 0.98,
         epsilon: float = 1e-9,
-        gradient_accumulation_steps: int = 1,
+        gradient_accumulation_steps: int | None = 1,
         name: str = "adam",
+        **kwargs,
     ):
-        check_positive_integers(gradient_accumulation_steps=gradient_accumulation_steps)
-        super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name)
-        self.batches_per_update = gradient_accumulation_steps
+        steps = (
+            1 if gradient_accumulation_steps is None else gradient_accumulation_steps
+        )
+        check_positive_integers(gradient_accumulation_steps=steps)
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
+        self.batches_per_update = steps
 
     def build(self, variables):
+        if self.built:
+            return
         super().build(variables)
         if self.batches_per_update > 1:
             self._sums = self.add_optimizer_variables(variables, "gradient_sum")
@@ -65,26 +90,66 @@ class Adam(keras.optimizers.Adam):
             return batches
         return ops.floor_divide(batches, self.batches_per_update)
 
-    def update_step(self, gradient, variable, learning_rate):
-        if self.batches_per_update == 1:
-            adam_update(self, gradient, variable, learning_rate)
-            return
-        gradient_sum = self._sums[variable_index(self, variable)]
-        self.assign_add(gradient_sum, gradient)
+    def apply(self, grads, trainable_variables=None):
+        if self.ema_overwrite_frequency and num_replicas() > 1:
+            raise ValueError(
+                "`ema_overwrite_frequency` must be None on several replicas; without "
+                "it `fit` ends with the moving averages. Received: "
+                f"ema_overwrite_frequency={self.ema_overwrite_frequency}."
+            )
+        if self.loss_scale_factor is not None:
+            # Keras divides gradients by it, which sparse ones do not allow.
+            grads = [dense_gradient(gradient) for gradient in grads]
+        if self._sums_over_replicas:
+            grads = sum_gradients(grads)
+        if self.batches_per_update == 1 or not grads:
+            super().apply(grads, trainable_variables)
+        else:
+            self._apply_mean(grads, trainable_variables)
+
+    @property
+    def _sums_over_replicas(self):
+        """Whether the replicas' gradients are summed before Keras sums them again."""
+        is_clipped = self.clipnorm or self.clipvalue or self.global_clipnorm
+        return bool(is_clipped or self.batches_per_update > 1)
+
+    def _apply_mean(self, gradients, variables):
+        variables = trainable_variables(self) if variables is None else variables
+        variables = list(variables)
+        self.build(variables)
+        sums = [
+            None if gradient is None else self._sums[variable_index(self, variable)]
+            for gradient, variable in zip(gradients, variables, strict=True)
+        ]
+        for gradient_sum, gradient in zip(sums, gradients, strict=True):
+            if gradient_sum is not None:
+                self.assign_add(gradient_sum, gradient)
+        counter, apply = super().iterations, super().apply
+        batches = counter + 1
 
         def update():
-            mean = gradient_sum / self.batches_per_update
-            adam_update(self, mean, variable, learning_rate)
-            self.assign(gradient_sum, ops.zeros(gradient_sum.shape, gradient_sum.dtype))
+            # Those without a sum are None, or what Keras overwrites a variable with.
+            means = [
+                gradient
+                if gradient_sum is None
+                else gradient_sum / self.batches_per_update
+                for gradient_sum, gradient in zip(sums, gradients, strict=True)
+            ]
+            apply(means, variables)
+            for gradient_sum in sums:
+                if gradient_sum is not None:
+                    zeros = ops.zeros(gradient_sum.shape, gradient_sum.dtype)
+                    self.assign(gradient_sum, zeros)
 
-        is_complete = (super().iterations + 1) % self.batches_per_update == 0
-        changed = [variable, gradient_sum, *adam_moments(self, variable)]
-        update_if(is_complete, update, changed)
+        is_complete = batches % self.batches_per_update == 0
+        update_if(is_complete, update, [*trainable_variables(self), *self.variables])
+        counter.assign(batches)
+
+    def update_step(self, gradient, variable, learning_rate):
+        if self._sums_over_replicas and (replicas := num_replicas_of_strategy()) > 1:
+            gradient = ops.divide(gradient, replicas)
+        adam_update(self, gradient, variable, learning_rate)
 
     def get_config(self):
-        names = ("learning_rate", "beta_1", "beta_2", "epsilon", "name")
-        config = super().get_config()
-        return {
-            **{name: config[name] for name in names},
-            "gradient_accumulation_steps": self.batches_per_update,
-        }
+        steps = self.batches_per_update
+        return {**super().get_config(), "gradient_accumulation_steps": steps}

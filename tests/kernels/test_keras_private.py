@@ -28,8 +28,15 @@ def test_an_optimizer_knows_the_place_of_its_variables(variables):
         if keras.backend.backend() == "tensorflow":
             # As `update_step` receives it.
             assert keras_private.variable_index(optimizer, variable.value) == index
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="built for other variables"):
         keras_private.variable_index(optimizer, keras.Variable(np.ones(2)))
+
+
+def test_an_optimizer_knows_the_variables_it_was_built_with(variables):
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(variables)
+    found = keras_private.trainable_variables(optimizer)
+    assert [id(x) for x in found] == [id(x) for x in variables]
 
 
 def test_the_moments_of_adam_are_those_that_it_updates(variables):
@@ -114,6 +121,7 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
     foreign = {name: used[name] for name in used.keys() - defined}
     home = {"kernels/keras_private.py"}
     names = "_get_variable_index", "_momentums", "_velocities", "_flatten_layers"
+    names += ("_trainable_variables",)
     modules = "keras.src.backend", "keras.src.backend.common.stateless_scope"
     modules += ("keras.src.backend.common.symbolic_scope",)
     assert foreign == dict.fromkeys((*names, *modules), home)

@@ -229,7 +229,8 @@ def test_attention_scores_say_what_was_looked_at(name):
     assert set(scores) == set(masks)
     tolerance = {"mixed_float16": 2e-3, "mixed_bfloat16": 2e-2}.get(name, 1e-5)
     for kind, (real, mask) in masks.items():
-        shape = (2, 2, 2, real.shape[1], mask.shape[-1])
+        num_layers = len((model.encoder if kind == "encoder" else model.decoder).blocks)
+        shape = (num_layers, 2, 2, real.shape[1], mask.shape[-1])
         assert scores[kind].shape == shape
         # (layers, batch, heads, query, key) -> (batch, query, key, layers, heads)
         rows = np.transpose(scores[kind], (1, 3, 4, 0, 2))

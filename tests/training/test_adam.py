@@ -39,17 +39,25 @@ def test_it_makes_the_updates_of_keras(rate, jit_compile):
     np.testing.assert_allclose(kernel(ours), kernel(theirs), rtol=1e-5)
 
 
-def test_rows_of_an_embedding_that_were_not_read_move_as_in_keras():
-    def rows(optimizer):
-        keras.utils.set_random_seed(7)
-        model = keras.Sequential([keras.layers.Embedding(5, 2)])
-        model.compile(optimizer, "mse")
-        ids = np.array([[1, 3], [3, 1], [2, 1]])
-        model.fit(ids, np.ones((3, 2, 2)), batch_size=1, shuffle=False, verbose=0)
-        return model.get_weights()[0]
+def embedding_rows(optimizer):
+    keras.utils.set_random_seed(7)
+    model = keras.Sequential([keras.layers.Embedding(5, 2)])
+    model.compile(optimizer, "mse")
+    ids = np.array([[1, 3], [3, 1], [2, 1]])
+    model.fit(ids, np.ones((3, 2, 2)), batch_size=1, shuffle=False, verbose=0)
+    return model.get_weights()[0]
 
-    ours, theirs = rows(Adam(0.1)), rows(keras.optimizers.Adam(0.1, **PAPER))
+
+def test_rows_of_an_embedding_that_were_not_read_move_as_in_keras():
+    ours = embedding_rows(Adam(0.1))
+    theirs = embedding_rows(keras.optimizers.Adam(0.1, **PAPER))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_scaled_loss_trains_embeddings():  # in Keras it raises a TypeError
+    ours = embedding_rows(Adam(0.1, loss_scale_factor=64.0))
+    theirs = embedding_rows(keras.optimizers.Adam(0.1, **PAPER))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
 
 
 def test_several_batches_make_the_update_of_one_that_holds_them_all():
@@ -91,3 +99,171 @@ def test_an_update_needs_a_batch(steps):
         ValueError, match="must be a positive integer. Received.*=-?[01]"
     ):
         Adam(gradient_accumulation_steps=steps)
+
+
+# The options of `keras.optimizers.Adam`, which the base class applies.
+
+OPTIONS = {
+    "amsgrad": {"amsgrad": True},
+    "weight decay": {"weight_decay": 0.3},
+    "clipnorm": {"clipnorm": 0.02},
+    "clipvalue": {"clipvalue": 0.005},
+    "global clipnorm": {"global_clipnorm": 0.02},
+    "average": {"use_ema": True, "ema_momentum": 0.7, "ema_overwrite_frequency": 2},
+    "loss scale": {"loss_scale_factor": 64.0},
+    "all": {
+        "amsgrad": True,
+        "weight_decay": 0.3,
+        "global_clipnorm": 0.02,
+        "use_ema": True,
+        "ema_momentum": 0.7,
+        "ema_overwrite_frequency": 2,
+        "loss_scale_factor": 64.0,
+    },
+}
+IDS = RANDOM.integers(0, 11, (4 * STEPS * ROWS, 3))
+LABELS = RANDOM.normal(size=(4 * STEPS * ROWS, 3, 2))
+
+
+def trained(optimizer, batch_size=ROWS, embeds=True, **compile_options):
+    """Weights after each update of a model with dense and embedding gradients."""
+    keras.utils.set_random_seed(7)
+    embedding = keras.layers.Embedding(11, 5) if embeds else keras.layers.Dense(5)
+    model = keras.Sequential([embedding, keras.layers.Dense(2)])
+    model.compile(optimizer, "mse", **compile_options)
+    inputs = IDS if embeds else np.sin(IDS)[..., None] * [1.0, 2.0]
+    weights = []
+    for start in range(0, len(IDS), batch_size):
+        rows = slice(start, start + batch_size)
+        model.train_on_batch(inputs[rows], LABELS[rows])
+        weights.append(model.get_weights())
+    return model, weights[STEPS * ROWS // batch_size - 1 :: STEPS * ROWS // batch_size]
+
+
+def assert_same_steps(ours, theirs):
+    assert len(ours) == len(theirs) == 4
+    for found, expected in zip(ours, theirs, strict=True):
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("how", [{"run_eagerly": True}, {"jit_compile": False}])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_makes_the_updates_of_keras(name, how):
+    # Keras divides no sparse gradient by `loss_scale_factor`.
+    embeds = "loss_scale_factor" not in OPTIONS[name]
+    options = {**PAPER, **OPTIONS[name]}
+    ours, found = trained(Adam(0.1, **options), embeds=embeds, **how)
+    theirs, expected = trained(
+        keras.optimizers.Adam(0.1, **options), embeds=embeds, **how
+    )
+    assert_same_steps(found, expected)
+    _, plain = trained(keras.optimizers.Adam(0.1, **PAPER), embeds=embeds, **how)
+    differs = not np.allclose(plain[-1][0], expected[-1][0], 1e-3)
+    assert differs == (name != "loss scale"), "the option changes nothing"
+    for optimizer, model in ((ours.optimizer, ours), (theirs.optimizer, theirs)):
+        optimizer.finalize_variable_values(model.trainable_variables)
+    assert_same_steps([ours.get_weights()] * 4, [theirs.get_weights()] * 4)
+
+
+@pytest.mark.parametrize("how", [{"run_eagerly": True}, {"jit_compile": False}])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_apply_to_the_mean_gradient_once_per_update(name, how):
+    options = {**PAPER, **OPTIONS[name]}
+    ours, found = trained(
+        Adam(0.1, gradient_accumulation_steps=STEPS, **options), embeds=False, **how
+    )
+    theirs, expected = trained(
+        keras.optimizers.Adam(0.1, **options), STEPS * ROWS, embeds=False, **how
+    )
+    assert_same_steps(found, expected)
+    assert int(ours.optimizer.iterations) == int(theirs.optimizer.iterations) == 4
+    for model in (ours, theirs):
+        model.optimizer.finalize_variable_values(model.trainable_variables)
+    assert_same_steps([ours.get_weights()] * 4, [theirs.get_weights()] * 4)
+
+
+def test_the_mean_gradient_of_an_embedding_is_clipped_as_in_keras():
+    options = {**PAPER, "global_clipnorm": 0.02, "gradient_accumulation_steps": STEPS}
+    _, found = trained(Adam(0.1, **options))
+    _, expected = trained(keras.optimizers.Adam(0.1, **options))
+    assert_same_steps(found, expected)
+
+
+@pytest.mark.parametrize("steps", [1, STEPS])
+def test_variables_of_half_precision_are_updated_as_in_keras(steps):
+    gradients = [keras.ops.full((3, 2), x, "float32") for x in (0.5, -2.0, 1.0)]
+    results = []
+    for adam in (Adam, keras.optimizers.Adam):
+        variable = keras.Variable(np.ones((3, 2)), dtype="bfloat16")
+        options = {**PAPER, "clipnorm": 1.0, "weight_decay": 0.1}
+        accumulation = steps if steps > 1 else None
+        optimizer = adam(0.1, gradient_accumulation_steps=accumulation, **options)
+        for gradient in gradients:
+            optimizer.apply([keras.ops.cast(gradient, "bfloat16")], [variable])
+        results.append(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")))
+    np.testing.assert_allclose(*results, 0.02)
+    assert np.all(np.abs(results[0] - 1) > 0.05)
+
+
+def test_decay_leaves_out_what_is_excluded():
+    kernels = []
+    for adam in (Adam, keras.optimizers.Adam):
+        optimizer = adam(0.1, **PAPER, weight_decay=0.3)
+        optimizer.exclude_from_weight_decay(var_names=["kernel"])
+        kernels.append(trained(optimizer, embeds=False)[1])
+    assert_same_steps(*kernels)
+
+
+def test_a_gradient_that_is_missing_is_left_out():
+    first, second = keras.Variable(np.ones(2)), keras.Variable(np.ones(3))
+    optimizer, gradients = accumulating(), [keras.ops.ones(2), None]
+    for _ in range(STEPS - 1):
+        optimizer.apply(gradients, [first, second])
+    with pytest.warns(UserWarning, match="Gradients do not exist"):
+        optimizer.apply(gradients, [first, second])
+    first, second = map(keras.ops.convert_to_numpy, (first, second))
+    np.testing.assert_allclose(first, [0.9, 0.9], 1e-5)
+    np.testing.assert_array_equal(second, [1, 1, 1])
+
+
+def test_the_config_holds_every_option(tmp_path):
+    options = {**OPTIONS["all"], "name": "ours", "gradient_accumulation_steps": 5}
+    optimizer = Adam(0.25, 0.8, 0.9, 1e-3, **options)
+    config = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(optimizer)
+    ).get_config()
+    assert config == optimizer.get_config()
+    assert options.items() <= config.items()
+    assert set(keras.optimizers.Adam().get_config()) == set(config)
+
+
+def test_a_config_of_an_older_release_loads():
+    config = {
+        "learning_rate": 0.25,
+        "beta_1": 0.8,
+        "beta_2": 0.9,
+        "epsilon": 1e-3,
+        "name": "ours",
+        "gradient_accumulation_steps": 5,
+    }
+    assert config.items() <= Adam.from_config(dict(config)).get_config().items()
+
+
+def test_options_that_are_not_used_add_no_variables():
+    variables = [keras.Variable(np.ones(2), name="v")]
+    names = []
+    for steps in (1, 2):
+        optimizer = Adam(gradient_accumulation_steps=steps, clipnorm=1.0)
+        for _ in range(2):  # Keras may build it twice
+            optimizer.build(variables)
+        names.append([x.name.removeprefix("v_") for x in optimizer.variables])
+    plain = ["iteration", "learning_rate", "momentum", "velocity"]
+    assert names == [plain, [*plain, "gradient_sum"]]
+
+
+def test_keras_says_which_options_exclude_each_other():
+    with pytest.raises(ValueError, match="Only one of `clipnorm`"):
+        Adam(clipnorm=1.0, clipvalue=1.0)
+    with pytest.raises(ValueError, match="not recognized: {'clip'"):
+        Adam(clip=1.0)

@@ -59,6 +59,16 @@ OPTIMIZERS = {
     "accumulating": lambda: Adam(
         0.01, epsilon=1e-4, gradient_accumulation_steps=2
     ),
+    "clipping": lambda: Adam(0.01, epsilon=1e-4, global_clipnorm=0.1),
+    "accumulating options": lambda: Adam(
+        0.01,
+        epsilon=1e-4,
+        gradient_accumulation_steps=2,
+        clipnorm=0.05,
+        weight_decay=0.1,
+        use_ema=True,
+        ema_momentum=0.7,
+    ),
     # Above the rounding errors of float16.
     "accumulating half": lambda: Adam(
         0.1, epsilon=0.1, gradient_accumulation_steps=2
@@ -132,6 +142,8 @@ CASES = [
     ("transformer", "adam", 6),
     ("bigrams", "accumulating", 6),
     ("bigrams", "sgd", 5),
+    ("bigrams", "clipping", 6),
+    ("transformer", "accumulating options", 6),
 ]
 # With Keras's scaling of the loss; sums over float16 are rounded as they are split.
 HALF = [("half", "slow", 6), ("half", "accumulating half", 6)]
