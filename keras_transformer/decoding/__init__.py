@@ -7,6 +7,7 @@ compiled programs.
 """
 
 from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.cached_model import CachedModel
 from keras_transformer.decoding.forced_prefix import ForcedPrefix
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.length_penalty import (
@@ -17,7 +18,7 @@ from keras_transformer.decoding.lengths import MaximumLength, MinimumLength
 from keras_transformer.decoding.processors import BannedIds, Processor
 from keras_transformer.decoding.repetition import NoRepeatNgram, RepetitionPenalty
 from keras_transformer.decoding.sampling import Sampling
-from keras_transformer.decoding.search import CachedModel, Hypotheses, Search
+from keras_transformer.decoding.search import Hypotheses, Search
 from keras_transformer.decoding.stop_strings import StopStrings
 
 __all__ = [

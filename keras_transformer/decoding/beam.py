@@ -13,8 +13,9 @@ from keras_transformer.decoding.cache import (
     own_lineage,
     write_position,
 )
+from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
-from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
+from keras_transformer.decoding.search import Hypotheses, Search
 from keras_transformer.kernels.gather import take_rows
 from keras_transformer.kernels.top_k import top_k
 

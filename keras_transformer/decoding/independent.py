@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cache import own_lineage, write_position
-from keras_transformer.decoding.search import Hypotheses, Search, batch_size_of
+from keras_transformer.decoding.cached_model import batch_size_of
+from keras_transformer.decoding.search import Hypotheses, Search
 from keras_transformer.kernels.gather import take_rows
 from keras_transformer.kernels.top_k import top_k
 

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding.cached_model import batch_size_of, cache_lengths
 from keras_transformer.decoding.halves import search_in_threads, worth_halving
-from keras_transformer.decoding.search import batch_size_of, cache_lengths
 from keras_transformer.kernels.compiled import CompiledFunction
 
 # The fractions of a batch to which it may shrink, the largest first.

@@ -5,9 +5,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import forbid, vocabulary_of
-from keras_transformer.decoding.search import batch_size_of
 from keras_transformer.kernels.gather import take_one
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
 from keras_transformer.kernels.top_p import in_nucleus

@@ -1,12 +1,13 @@
-"""What all searches share: the contract with a model, the loop and the result."""
+"""What all searches share: the loop and the result."""
 
 import copy
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding.cached_model import CachedModel, cache_lengths
 from keras_transformer.decoding.configurable import Configurable
 from keras_transformer.decoding.endings import SearchedModel, check_end_ids
 from keras_transformer.decoding.next_symbols import next_symbols_function
@@ -25,59 +26,6 @@ class Hypotheses(NamedTuple):
 
     ids: object
     scores: object
-
-
-class CachedModel(Protocol):
-    """What a model must offer to be searched.
-
-    All hypotheses of a sentence take a step together, as the queries of one
-    attention over everything that they have written into the cache so far.
-
-    Three methods are optional. `prepared_step()` does the work that all steps
-    share and returns a function like `step`; it is called once, before a loop.
-    `cache_lengths(max_length, num_hypotheses)` returns the lengths that the cache
-    grows through, so that no step reads a cache that is mostly empty;
-    `lengthen(cache, length)` returns the cache with that many positions.
-    """
-
-    start_id: int
-    end_id: int
-    pad_id: int
-
-    def start(self, inputs, num_hypotheses: int, max_length: int):
-        """Reads the inputs once.
-
-        Args:
-            inputs: The model's inputs: a tensor or a nested structure of tensors,
-                with the batch first.
-            num_hypotheses: Hypotheses of each sentence.
-            max_length: Positions that the cache must hold at first.
-
-        Returns:
-            `(memory, cache)`, nested structures of tensors with the batch
-            first. Steps read the memory, and read and write the cache, which
-            keeps its shapes.
-        """
-
-    def step(self, token_ids, memory, cache, index, visible):
-        """Reads one symbol of each hypothesis and scores those that may follow.
-
-        Args:
-            token_ids: Int32 tensor of shape `(batch, hypotheses)`: the last
-                symbol of each hypothesis, `start_id` at first.
-            memory: As `start` returned it.
-            cache: As `start` or the last `step` returned it.
-            index: Scalar int32 position of `token_ids`.
-            visible: Boolean tensor of shape
-                `(batch, hypotheses, positions, hypotheses)`, with as many
-                positions as the cache holds: `visible[b, i, t, j]` says whether
-                hypothesis `i` may see what slot `j` wrote at position `t`, the
-                present one included.
-
-        Returns:
-            `(logits, cache)`: float32 logits of shape
-            `(batch, hypotheses, vocabulary)`, and the cache with this step in.
-        """
 
 
 class SearchState(NamedTuple):
@@ -289,15 +237,3 @@ class Search(Configurable):
             if name == "processors" or isinstance(value, dict)
         }
         return cls(**{**config, **objects})
-
-
-def cache_lengths(model, max_length: int, num_hypotheses: int) -> list[int]:
-    """Returns the lengths that a model's cache grows through, `max_length` last."""
-    if hasattr(model, "cache_lengths"):
-        return model.cache_lengths(max_length, num_hypotheses)
-    return [max_length]
-
-
-def batch_size_of(inputs):
-    """Returns the number of sentences, an integer or a scalar tensor."""
-    return ops.shape(keras.tree.flatten(inputs)[0])[0]

@@ -25,3 +25,30 @@ PRESETS = {
         "dropout": 0.3,
     },
 }
+
+
+class PresetMixin:
+    """Gives a Transformer `from_preset`."""
+
+    @classmethod
+    def from_preset(cls, preset: str, source_vocabulary_size: int, **kwargs):
+        """Builds a model of a published size, with fresh weights.
+
+        Args:
+            preset: `"tiny"`, `"base"` or `"big"`.
+            source_vocabulary_size: Number of source tokens.
+            **kwargs: Any other constructor argument; those of the preset can be
+                overridden.
+
+        Returns:
+            A `Transformer`.
+
+        Raises:
+            ValueError: If there is no such preset.
+        """
+        if preset not in PRESETS:
+            raise ValueError(
+                f"`preset` must be one of {tuple(PRESETS)}. "
+                f"Received: preset={preset!r}."
+            )
+        return cls(source_vocabulary_size, **{**PRESETS[preset], **kwargs})

@@ -130,6 +130,7 @@ class Stem:
         return merge_positions_at(self._positions, self._embed(token_ids), index)
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer")
 class UnmaskFirst(keras.layers.Layer):
     """Passes states on as they are, with a mask that is True at the first position."""
 
@@ -150,6 +151,7 @@ class UnmaskFirst(keras.layers.Layer):
         return ops.concatenate([first, previous_mask[:, 1:]], axis=1)
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer")
 class LogitBias(keras.layers.Layer):
     """Adds a learned bias to logits."""
 

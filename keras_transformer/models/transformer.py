@@ -11,7 +11,7 @@ from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.generation import GenerationMixin
-from keras_transformer.models.presets import PRESETS
+from keras_transformer.models.presets import PresetMixin
 from keras_transformer.models.settings import (
     SettingsModel,
     check_called_with_ids,
@@ -25,7 +25,7 @@ from keras_transformer.models.stem import LogitBias, PlacedPositions, Stem
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(GenerationMixin, SettingsModel):
+class Transformer(PresetMixin, GenerationMixin, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -206,29 +206,6 @@ class Transformer(GenerationMixin, SettingsModel):
         self._narrow = narrow
         self._source_stem = source_stem
         self._target_stem = target_stem
-
-    @classmethod
-    def from_preset(cls, preset: str, source_vocabulary_size: int, **kwargs):
-        """Builds a model of a published size, with fresh weights.
-
-        Args:
-            preset: `"tiny"`, `"base"` or `"big"`.
-            source_vocabulary_size: Number of source tokens.
-            **kwargs: Any other constructor argument; those of the preset can be
-                overridden.
-
-        Returns:
-            A `Transformer`.
-
-        Raises:
-            ValueError: If there is no such preset.
-        """
-        if preset not in PRESETS:
-            raise ValueError(
-                f"`preset` must be one of {tuple(PRESETS)}. "
-                f"Received: preset={preset!r}."
-            )
-        return cls(source_vocabulary_size, **{**PRESETS[preset], **kwargs})
 
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):

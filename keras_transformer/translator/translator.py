@@ -281,8 +281,7 @@ class Translator:
 
         The folder then holds `model.keras`, without optimizer state; `source.model`
         and `target.model`, or one `shared.model`; and `translator.json`, with the
-        search. They appear
-        together, once all are written. Other files in the folder stay.
+        search. They appear together, once all are written. Other files stay.
         """
         save_translator(self, folder)
 
