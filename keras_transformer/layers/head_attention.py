@@ -204,7 +204,8 @@ class HeadAttention(WeightOptionsLayer):
             keys: Keys from `project`.
             values: Values from `project`.
             mask: Boolean tensor that broadcasts to
-                `(batch, num_heads, query_length, key_length)`.
+                `(batch, num_heads, query_length, key_length)`. It alone counts: what
+                lies outside of a `sliding_window` must be False in it.
             training: Whether to apply dropout.
             query_positions: Positions of the queries, as in `project`.
             key_positions: Positions of the keys, likewise.
