@@ -177,7 +177,7 @@ class SubwordTokenizer(tf.Module):
         def sample_rows(texts, seed):
             with _random_generator_lock:
                 sentencepiece.set_random_generator_seed(int(seed) % (1 << 31))
-                rows = self._encode_sampled(texts.tolist(), alpha)
+                rows = [*self._encode_sampled(texts.tolist(), alpha)]
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
             return ids, lengths
