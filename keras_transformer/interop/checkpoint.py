@@ -48,8 +48,10 @@ def _weight_files(folder) -> Iterator[list[Path]]:
             yield [folder / name]
         index = folder / f"{name}.index.json"
         if index.is_file():
-            names = sorted(set(read_json(index)["weight_map"].values()))
-            yield [folder / shard for shard in names]
+            shard_of_name = read_json(index).get("weight_map")
+            if not isinstance(shard_of_name, dict):
+                raise ValueError(f"{index} is damaged: it has no weight_map.")
+            yield [folder / shard for shard in sorted({*shard_of_name.values()})]
 
 
 def _read_file(path):

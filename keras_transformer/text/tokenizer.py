@@ -218,7 +218,10 @@ class SubwordTokenizer(tf.Module):
         ids = _batch_of_ids(ids, self.pad_id)
         shape = tf.shape(ids)
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
-        is_before_end = tf.cumsum(tf.cast(rows == self.end_id, tf.int32), axis=1) == 0
+        is_end = rows == self.end_id
+        if self.start_id == self.end_id:  # the first one is the start symbol
+            is_end &= tf.range(shape[-1]) > 0
+        is_before_end = tf.cumsum(tf.cast(is_end, tf.int32), axis=1) == 0
         is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
         rows = tf.ragged.boolean_mask(rows, is_text)
         return tf.reshape(self._decode(rows), shape[:-1])

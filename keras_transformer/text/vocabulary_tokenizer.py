@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import tensorflow as tf
@@ -21,14 +22,19 @@ class VocabularyTokenizer(SubwordTokenizer):
     Subwords that the table lacks are unknown. Everything else is as in
     `SubwordTokenizer`: TensorFlow ops, which a SavedModel holds.
 
+    Special and control symbols are never read from text, and left out when ids become
+    text again; so are unknown subwords, and spaces around the text.
+
     Args:
         model_proto: A SentencePiece model as bytes.
         vocabulary: Id of every subword, a dictionary from str to int.
         pad: The subword of the padding.
         unknown: The subword of unknown characters.
-        start: The subword that begins every target.
+        start: The subword that begins every target. It may be that of the padding or
+            of the end.
         end: The subword that ends every source and every target.
         prefix: Subwords that begin every text, such as its language.
+        control: Other symbols that stand for no text, such as all languages.
         reads_language_codes: Whether a code such as `">>fra<<"` at the beginning of a
             text is a subword of its own.
 
@@ -48,12 +54,13 @@ class VocabularyTokenizer(SubwordTokenizer):
         unknown: str = "<unk>",
         start: str = "<pad>",
         end: str = "</s>",
-        prefix: tuple[str, ...] = (),
+        prefix: Sequence[str] = (),
+        control: Sequence[str] = (),
         reads_language_codes: bool = False,
     ):
         tf.Module.__init__(self, name="vocabulary_tokenizer")
         special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
-        for piece in (*special.values(), *prefix):
+        for piece in (*special.values(), *prefix, *control):
             if piece not in vocabulary:
                 raise ValueError(
                     "`vocabulary` must have an id for every special subword. "
@@ -62,43 +69,52 @@ class VocabularyTokenizer(SubwordTokenizer):
         self._load_model(model_proto)
         self._settings = {
             **special,
-            "prefix": list(prefix),
+            "prefix": [*prefix],
+            "control": [*control],
             "reads_language_codes": reads_language_codes,
         }
         self._vocabulary = dict(vocabulary)
         self.vocabulary_size = max(self._vocabulary.values()) + 1
         for name, piece in special.items():
             setattr(self, f"{name}_id", self._vocabulary[piece])
+        self._prefix_ids = [self._vocabulary[piece] for piece in prefix]
         self._piece_of_id = [unknown] * self.vocabulary_size
         for piece, index in self._vocabulary.items():
             self._piece_of_id[index] = piece
-        self._id_of_piece = tf.lookup.StaticHashTable(
+        textless = {*special.values(), *prefix, *control}
+        self._is_text = [piece not in textless for piece in self._piece_of_id]
+        self._id_of_text = {
+            piece: index
+            for piece, index in self._vocabulary.items()
+            if piece not in textless
+        }
+        self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                [*self._vocabulary], [*self._vocabulary.values()], tf.string, tf.int32
+                [*self._id_of_text], [*self._id_of_text.values()], tf.string, tf.int32
             ),
             default_value=self.unknown_id,
         )
 
     def _encode(self, texts):
-        prefix = self._settings["prefix"]
-        parts = [tf.repeat(tf.constant([prefix], tf.string), tf.size(texts), axis=0)]
+        prefix = tf.constant([self._prefix_ids], tf.int32)
+        parts = [tf.repeat(prefix, tf.size(texts), axis=0)]
         if self._settings["reads_language_codes"]:
             rest = tf.strings.regex_replace(texts, _LANGUAGE_CODE, "", False)
             num_bytes = tf.strings.length(texts) - tf.strings.length(rest)
             codes = tf.strings.substr(texts, tf.zeros_like(num_bytes), num_bytes)
-            parts.append(tf.ragged.boolean_mask(codes[:, None], num_bytes[:, None] > 0))
+            has_code = num_bytes[:, None] > 0
+            codes = tf.ragged.boolean_mask(codes[:, None], has_code)
+            parts.append(self._table.lookup(codes))
             texts = rest
-        pieces = tf.concat([*parts, self._resource.tokenize(texts, tf.string)], axis=1)
-        return self._id_of_piece.lookup(pieces)
+        pieces = self._resource.tokenize(texts, tf.string)
+        return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
 
     def _encode_sampled(self, texts, alpha, **settings):
-        prefix = [self._vocabulary[piece] for piece in self._settings["prefix"]]
         for text in texts:
-            text = tf.compat.as_text(text)
-            code, text = self._split_language_code(text)
+            code, text = self._split_language_code(tf.compat.as_text(text))
             pieces = super()._encode_sampled(text, alpha, out_type=str, **settings)
-            ids = (self._vocabulary.get(x, self.unknown_id) for x in (*code, *pieces))
-            yield [*prefix, *ids]
+            ids = (self._id_of_text.get(x, self.unknown_id) for x in (*code, *pieces))
+            yield [*self._prefix_ids, *ids]
 
     def _split_language_code(self, text):
         found = re.match(_LANGUAGE_CODE, text)
@@ -107,8 +123,12 @@ class VocabularyTokenizer(SubwordTokenizer):
         return [found[0]], text[found.end() :]
 
     def _decode(self, ids):
-        pieces = tf.ragged.map_flat_values(tf.gather, self._piece_of_id, ids)
-        return self._resource.detokenize(pieces)
+        is_text = tf.ragged.map_flat_values(partial(tf.gather, self._is_text), ids)
+        ids = tf.ragged.boolean_mask(ids, is_text)
+        pieces = tf.ragged.map_flat_values(partial(tf.gather, self._piece_of_id), ids)
+        texts = self._resource.detokenize(pieces)
+        # SentencePiece keeps the mark of a space in subwords that it does not know.
+        return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))
 
     def pieces(self, ids) -> list[str]:
         return [self._piece_of_id[int(index)] for index in ids]
