@@ -31,20 +31,23 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self):
         return _ops.sentencepiece_op(model=self._model_proto, shared_name=self._name)
 
-    def tokenize(self, texts):
-        """Returns int32 ids, ragged `(batch, None)`, of texts of shape `(batch,)`."""
+    def tokenize(self, texts, out_type=tf.int32):
+        """Returns ids, or subwords with `tf.string`, of texts of shape `(batch,)`.
+
+        The result is ragged, of shape `(batch, None)`.
+        """
         ids, row_splits = _ops.sentencepiece_tokenize_op(
             self.resource_handle,
             texts,
             nbest_size=0,  # no sampling
             alpha=1.0,
-            out_type=tf.int32,
+            out_type=out_type,
             **_NO_SYMBOLS,
         )
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def detokenize(self, ids):
-        """Returns texts of shape `(batch,)` of int32 ids, ragged `(batch, None)`."""
+        """Returns texts `(batch,)` of ids or subwords, ragged `(batch, None)`."""
         return _ops.sentencepiece_detokenize_op(
             self.resource_handle, ids.values, ids.row_splits, **_NO_SYMBOLS
         )

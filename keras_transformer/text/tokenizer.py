@@ -59,6 +59,19 @@ class SubwordTokenizer(tf.Module):
 
     def __init__(self, model_proto: bytes):
         super().__init__(name="subword_tokenizer")
+        self._load_model(model_proto)
+        model = self._python_model
+        ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
+        if ids != (0, 1, 2, 3):
+            raise ValueError(
+                "`model_proto` must give padding, unknown, start and end the ids 0, 1, "
+                f"2 and 3. Received: {', '.join(map(str, ids))}. Train it with "
+                "`SubwordTokenizer.train`, or with spm_train --pad_id=0 --unk_id=1 "
+                "--bos_id=2 --eos_id=3."
+            )
+        self.vocabulary_size = model.vocab_size()
+
+    def _load_model(self, model_proto):
         try:
             if not model_proto:
                 raise RuntimeError("SentencePiece accepts empty bytes as a model.")
@@ -68,16 +81,7 @@ class SubwordTokenizer(tf.Module):
                 "`model_proto` must be a SentencePiece model. Received: "
                 f"{len(model_proto)} bytes that are not one."
             ) from None
-        ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
-        if ids != (0, 1, 2, 3):
-            raise ValueError(
-                "`model_proto` must give padding, unknown, start and end the ids 0, 1, "
-                f"2 and 3. Received: {', '.join(map(str, ids))}. Train it with "
-                "`SubwordTokenizer.train`, or with spm_train --pad_id=0 --unk_id=1 "
-                "--bos_id=2 --eos_id=3."
-            )
         self.model_proto = model_proto
-        self.vocabulary_size = model.vocab_size()
         self._python_model = model
         self._resource = SentencePieceModel(model_proto)
 
@@ -134,7 +138,13 @@ class SubwordTokenizer(tf.Module):
         )
 
     def __call__(self, texts):
-        return self._resource.tokenize(_batch_of_texts(texts))
+        return self._encode(_batch_of_texts(texts))
+
+    def _encode(self, texts):
+        return self._resource.tokenize(texts)
+
+    def _decode(self, ids):
+        return self._resource.detokenize(ids)
 
     def sample(self, texts, alpha: float = 0.1, seed=0):
         """Segments texts into randomly sampled subwords, which regularizes training.
@@ -168,13 +178,7 @@ class SubwordTokenizer(tf.Module):
         def sample_rows(texts, seed):
             with _random_generator_lock:
                 sentencepiece.set_random_generator_seed(int(seed) % (1 << 31))
-                rows = self._python_model.encode(
-                    texts.tolist(),
-                    enable_sampling=True,
-                    alpha=alpha,
-                    nbest_size=-1,
-                    num_threads=1,
-                )
+                rows = [*self._encode_sampled(texts.tolist(), alpha)]
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
             return ids, lengths
@@ -185,6 +189,16 @@ class SubwordTokenizer(tf.Module):
         )
         ids, lengths = tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
         return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
+
+    def _encode_sampled(self, texts, alpha, **settings):
+        return self._python_model.encode(
+            texts,
+            enable_sampling=True,
+            alpha=alpha,
+            nbest_size=-1,
+            num_threads=1,
+            **settings,
+        )
 
     def detokenize(self, ids):
         """Joins subwords to text, up to the first end symbol of each row.
@@ -205,10 +219,13 @@ class SubwordTokenizer(tf.Module):
         ids = _batch_of_ids(ids, self.pad_id)
         shape = tf.shape(ids)
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
-        is_before_end = tf.cumsum(tf.cast(rows == self.end_id, tf.int32), axis=1) == 0
+        is_end = rows == self.end_id
+        if self.start_id == self.end_id:  # the first one is the start symbol
+            is_end &= tf.range(shape[-1]) > 0
+        is_before_end = tf.cumsum(tf.cast(is_end, tf.int32), axis=1) == 0
         is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
         rows = tf.ragged.boolean_mask(rows, is_text)
-        return tf.reshape(self._resource.detokenize(rows), shape[:-1])
+        return tf.reshape(self._decode(rows), shape[:-1])
 
     def pieces(self, ids) -> list[str]:
         """Returns the text of each subword, for example to label an attention map.

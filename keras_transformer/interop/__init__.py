@@ -1,0 +1,1 @@
+"""Other systems' models: read from their files, and written to them."""

@@ -1,0 +1,100 @@
+"""The weights of checkpoints in Hugging Face's layout, as NumPy arrays."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from keras_transformer.interop.torch_pickle import read_torch_file
+
+_FILES = ("model.safetensors", "pytorch_model.bin")
+
+
+def read_weights(folder: Path) -> dict[str, np.ndarray]:
+    """Reads all weights of a checkpoint in Hugging Face's layout.
+
+    Reads `model.safetensors` or `pytorch_model.bin`, in one file or in the shards that
+    their index lists; safetensors if there are both.
+
+    Returns:
+        Arrays by name: floats as float32, other dtypes as they are.
+
+    Raises:
+        FileNotFoundError: If there is no such file, or a shard is missing.
+        ValueError: If a file is damaged or cannot be read without running code.
+    """
+    folder = Path(folder)
+    for path in _weight_files(folder):
+        weights = {}
+        for shard in path:
+            if not shard.is_file():
+                raise FileNotFoundError(
+                    f"{shard} is missing, which the index of the weights lists. "
+                    "Download the checkpoint again."
+                )
+            weights.update(_read_file(shard))
+        return weights
+    found = sorted(x.name for x in folder.iterdir()) if folder.is_dir() else []
+    raise FileNotFoundError(
+        f"{folder} holds no weights: there is no {' or '.join(_FILES)}, nor an index "
+        f"of shards. It holds: {', '.join(found) or 'nothing'}."
+    )
+
+
+def _weight_files(folder) -> Iterator[list[Path]]:
+    for name in _FILES:
+        if (folder / name).is_file():
+            yield [folder / name]
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            shard_of_name = read_json(index).get("weight_map")
+            if not isinstance(shard_of_name, dict):
+                raise ValueError(f"{index} is damaged: it has no weight_map.")
+            yield [folder / shard for shard in sorted({*shard_of_name.values()})]
+
+
+def _read_file(path):
+    is_safe = path.suffix == ".safetensors"
+    arrays = _read_safetensors(path) if is_safe else read_torch_file(path)
+    return {name: _as_float32(array) for name, array in arrays.items()}
+
+
+def _read_safetensors(path):
+    import ml_dtypes  # noqa: F401  lets NumPy know bfloat16
+
+    try:
+        import safetensors
+        from safetensors.numpy import load_file
+    except ImportError:
+        raise ImportError(
+            "Reading safetensors needs the package safetensors. Install it with: "
+            "pip install 'keras-transformer[hub]'"
+        ) from None
+    try:
+        return load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({error}). Download it again.") from None
+
+
+def _as_float32(array):
+    is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return array
+
+
+def read_json(path: Path) -> dict:
+    """Reads a file that holds a JSON object.
+
+    Raises:
+        FileNotFoundError: If it is missing.
+        ValueError: If it holds something else.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. Download the checkpoint again.")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object. It holds: {type(values)}.")
+    return values

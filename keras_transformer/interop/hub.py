@@ -1,0 +1,79 @@
+"""Where a preset lies: a folder, or a model on the Hugging Face Hub."""
+
+import os
+from pathlib import Path
+
+_PREFIX = "hf://"
+
+
+def preset_folder(where: str | os.PathLike) -> Path:
+    """Returns the folder of a preset, downloaded if it is on the Hugging Face Hub.
+
+    Downloads are resumed, and read from the cache of `huggingface_hub` when offline.
+
+    Args:
+        where: A folder, or `"hf://user/model"`, with a branch, tag or commit after
+            "@" if need be.
+
+    Raises:
+        FileNotFoundError: If there is no such folder or model.
+        PermissionError: If the model is gated or private.
+        ConnectionError: If the Hub cannot be reached and the cache has no copy.
+        ImportError: If `huggingface_hub` is not installed.
+    """
+    where = os.fspath(where)
+    if where.startswith(_PREFIX):
+        return _download(where)
+    if not Path(where).is_dir():
+        raise FileNotFoundError(
+            f"{where} is not a folder. Pass a folder that holds config.json, or "
+            '"hf://user/model" for a model on the Hugging Face Hub.'
+        )
+    return Path(where)
+
+
+def _download(where) -> Path:
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ImportError:
+        raise ImportError(
+            f"{where} is downloaded with the package huggingface_hub. Install it with: "
+            "pip install 'keras-transformer[hub]'"
+        ) from None
+    name, _, revision = where.removeprefix(_PREFIX).partition("@")
+
+    def download(patterns, skipped=()):
+        return Path(
+            huggingface_hub.snapshot_download(
+                name,
+                revision=revision or None,
+                allow_patterns=patterns,
+                ignore_patterns=skipped,
+            )
+        )
+
+    texts = ["*.json", "*.spm", "*.model", "*.txt", "*.yml"]
+    try:
+        folder = download([*texts, "*.safetensors"])
+        has_safetensors = any(folder.glob("*.safetensors"))
+        return folder if has_safetensors else download([*texts, "*.bin", "*.npz"])
+    except errors.GatedRepoError:
+        raise PermissionError(
+            f"{where} is gated. Accept its terms on https://huggingface.co/{name}, "
+            "then run `hf auth login`."
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise FileNotFoundError(
+            f"{where} does not exist, or is private. Check its name; for a private "
+            "model run `hf auth login`."
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise FileNotFoundError(f"{where} has no revision {revision!r}.") from None
+    except errors.HFValidationError as error:
+        raise ValueError(f"{where} is not hf://user/model: {error}") from None
+    except (errors.LocalEntryNotFoundError, ConnectionError, OSError) as error:
+        raise ConnectionError(
+            f"{where} could not be downloaded, and the cache has no copy of it "
+            f"({type(error).__name__}). Check the connection, and try again."
+        ) from None

@@ -1,0 +1,1 @@
+"""Models in the layout of Hugging Face's transformers, a file for each family."""

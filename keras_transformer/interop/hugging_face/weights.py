@@ -1,0 +1,99 @@
+"""Weights of Marian, Pegasus and M2M100, whose checkpoints share one naming."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+# Our path -> name in a checkpoint, applied one after the other.
+_RENAMES = (
+    (r"^(encoder|decoder)/block_(\d+)/", r"model.\1.layers.\2."),
+    (r"^(encoder|decoder)/final_norm/", r"model.\1.layer_norm."),
+    (r"^embedding/embeddings$", "model.shared.weight"),
+    (r"^source_embedding/embeddings$", "model.encoder.embed_tokens.weight"),
+    (r"^target_embedding/embeddings$", "model.decoder.embed_tokens.weight"),
+    (r"^output_bias/bias$", "final_logits_bias"),
+    (r"self_attention_residual/norm/", "self_attn_layer_norm."),
+    (r"cross_attention_residual/norm/", "encoder_attn_layer_norm."),
+    (r"feed_forward_residual/norm/", "final_layer_norm."),
+    (r"self_attention/", "self_attn."),
+    (r"cross_attention/", "encoder_attn."),
+    (r"(query|key|value|output)/", lambda found: f"{_PROJECTIONS[found[1]]}."),
+    (r"feed_forward/widen/", "fc1."),
+    (r"feed_forward/narrow/", "fc2."),
+    (r"(kernel|gamma)$", "weight"),
+    (r"beta$", "bias"),
+)
+_PROJECTIONS = {
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "output": "out_proj",
+}
+
+
+def checkpoint_name(path: str) -> str:
+    """Returns the name that a weight has in a checkpoint, from its path in our model.
+
+    Example:
+        >>> checkpoint_name("decoder/block_0/cross_attention/key/kernel")
+        'model.decoder.layers.0.encoder_attn.k_proj.weight'
+    """
+    for pattern, replacement in _RENAMES:
+        path = re.sub(pattern, replacement, path)
+    return path
+
+
+def weights_of(model) -> dict[str, np.ndarray]:
+    """Returns the weights of a `Transformer` under their names in a checkpoint."""
+    weights = {}
+    for weight in model.weights:
+        name, array = checkpoint_name(weight.path), np.asarray(weight)
+        # PyTorch keeps the kernels of linear layers transposed, and this bias 2-D.
+        array = array.T if weight.path.endswith("/kernel") else array
+        weights[name] = array[None] if name == "final_logits_bias" else array
+    return weights
+
+
+def set_weights(model, weights: Mapping[str, np.ndarray], duplicates=()) -> None:
+    """Sets all weights of a `Transformer` from those of a checkpoint.
+
+    Args:
+        model: A `Transformer` of the checkpoint's sizes.
+        weights: Arrays by name.
+        duplicates: Pairs of a name in the checkpoint and the array that it must equal,
+            for what a checkpoint stores twice or what our model computes.
+
+    Raises:
+        ValueError: If a weight is missing, has another shape, is not one of the
+            model's, or differs from the array that it must equal.
+    """
+    remaining = dict(weights)
+    values = []
+    for name, current in weights_of(model).items():
+        if name not in remaining:
+            raise ValueError(f"The checkpoint has no weight {name!r}.")
+        array = remaining.pop(name)
+        if array.shape != current.shape:
+            raise ValueError(
+                f"The checkpoint's weight {name!r} must have the shape "
+                f"{current.shape}, as config.json says. Received: {array.shape}."
+            )
+        values.append(array)
+    for name, expected in duplicates:
+        array = remaining.pop(name, None)
+        is_equal = array is None or (
+            array.shape == expected.shape and np.allclose(array, expected, atol=1e-5)
+        )
+        if not is_equal:
+            raise ValueError(
+                f"The checkpoint's weight {name!r} differs from the one that it is "
+                "tied to, or from the positions of its family."
+            )
+    if remaining:
+        raise ValueError(
+            f"The checkpoint has weights that are not understood: {sorted(remaining)}."
+        )
+    for weight, array in zip(model.weights, values, strict=True):
+        array = array.T if weight.path.endswith("/kernel") else array
+        weight.assign(array.reshape(weight.shape))

@@ -1,0 +1,175 @@
+"""Subwords of SentencePiece with ids from a table, as OPUS-MT and M2M100 have them."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_transformer.storage import replace_files, write_text
+from keras_transformer.text.tokenizer import SubwordTokenizer
+
+# A text may begin with a target language, as ">>fra<<" (OPUS-MT).
+_LANGUAGE_CODE = r"^(?s:>>.*?<<)"
+
+
+class VocabularyTokenizer(SubwordTokenizer):
+    """Splits text by a SentencePiece model, with ids from a table of subwords.
+
+    Subwords that the table lacks are unknown. Everything else is as in
+    `SubwordTokenizer`: TensorFlow ops, which a SavedModel holds.
+
+    Special and control symbols are never read from text, and left out when ids become
+    text again; so are unknown subwords, and spaces around the text.
+
+    Args:
+        model_proto: A SentencePiece model as bytes.
+        vocabulary: Id of every subword, a dictionary from str to int.
+        pad: The subword of the padding.
+        unknown: The subword of unknown characters.
+        start: The subword that begins every target. It may be that of the padding or
+            of the end.
+        end: The subword that ends every source and every target.
+        prefix: Subwords that begin every text, such as its language.
+        control: Other symbols that stand for no text, such as all languages.
+        reads_language_codes: Whether a code such as `">>fra<<"` at the beginning of a
+            text is a subword of its own.
+
+    Attributes:
+        pad_id, unknown_id, start_id, end_id: Ids of the special subwords.
+
+    Raises:
+        ValueError: If `model_proto` is not a SentencePiece model, or a subword named
+            here is not in `vocabulary`.
+    """
+
+    def __init__(
+        self,
+        model_proto: bytes,
+        vocabulary: Mapping[str, int],
+        pad: str = "<pad>",
+        unknown: str = "<unk>",
+        start: str = "<pad>",
+        end: str = "</s>",
+        prefix: Sequence[str] = (),
+        control: Sequence[str] = (),
+        reads_language_codes: bool = False,
+    ):
+        tf.Module.__init__(self, name="vocabulary_tokenizer")
+        special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
+        for piece in (*special.values(), *prefix, *control):
+            if piece not in vocabulary:
+                raise ValueError(
+                    "`vocabulary` must have an id for every special subword. "
+                    f"Received: none for {piece!r}."
+                )
+        self._load_model(model_proto)
+        self._settings = {
+            **special,
+            "prefix": [*prefix],
+            "control": [*control],
+            "reads_language_codes": reads_language_codes,
+        }
+        self._vocabulary = dict(vocabulary)
+        self.vocabulary_size = max(self._vocabulary.values()) + 1
+        for name, piece in special.items():
+            setattr(self, f"{name}_id", self._vocabulary[piece])
+        self._prefix_ids = [self._vocabulary[piece] for piece in prefix]
+        self._piece_of_id = [unknown] * self.vocabulary_size
+        for piece, index in self._vocabulary.items():
+            self._piece_of_id[index] = piece
+        textless = {*special.values(), *prefix, *control}
+        self._is_text = [piece not in textless for piece in self._piece_of_id]
+        self._id_of_text = {
+            piece: index
+            for piece, index in self._vocabulary.items()
+            if piece not in textless
+        }
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                [*self._id_of_text], [*self._id_of_text.values()], tf.string, tf.int32
+            ),
+            default_value=self.unknown_id,
+        )
+
+    def _encode(self, texts):
+        prefix = tf.constant([self._prefix_ids], tf.int32)
+        parts = [tf.repeat(prefix, tf.size(texts), axis=0)]
+        if self._settings["reads_language_codes"]:
+            rest = tf.strings.regex_replace(texts, _LANGUAGE_CODE, "", False)
+            num_bytes = tf.strings.length(texts) - tf.strings.length(rest)
+            codes = tf.strings.substr(texts, tf.zeros_like(num_bytes), num_bytes)
+            has_code = num_bytes[:, None] > 0
+            codes = tf.ragged.boolean_mask(codes[:, None], has_code)
+            parts.append(self._table.lookup(codes))
+            texts = rest
+        pieces = self._resource.tokenize(texts, tf.string)
+        return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
+
+    def _encode_sampled(self, texts, alpha, **settings):
+        for text in texts:
+            code, text = self._split_language_code(tf.compat.as_text(text))
+            pieces = super()._encode_sampled(text, alpha, out_type=str, **settings)
+            ids = (self._id_of_text.get(x, self.unknown_id) for x in (*code, *pieces))
+            yield [*self._prefix_ids, *ids]
+
+    def _split_language_code(self, text):
+        found = re.match(_LANGUAGE_CODE, text)
+        if not self._settings["reads_language_codes"] or not found:
+            return [], text
+        return [found[0]], text[found.end() :]
+
+    def _decode(self, ids):
+        is_text = tf.ragged.map_flat_values(partial(tf.gather, self._is_text), ids)
+        ids = tf.ragged.boolean_mask(ids, is_text)
+        pieces = tf.ragged.map_flat_values(partial(tf.gather, self._piece_of_id), ids)
+        texts = self._resource.detokenize(pieces)
+        # SentencePiece keeps the mark of a space in subwords that it does not know.
+        return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))
+
+    def pieces(self, ids) -> list[str]:
+        return [self._piece_of_id[int(index)] for index in ids]
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes SentencePiece's file, and the table beside it.
+
+        The table of `source.model` is `source.vocabulary.json`.
+        """
+        table = {"vocabulary": self._vocabulary, **self._settings}
+        path = Path(path)
+        with replace_files(path.parent) as unfinished:
+            (unfinished / path.name).write_bytes(self.model_proto)
+            text = json.dumps(table, ensure_ascii=False, indent=1)
+            write_text(unfinished / vocabulary_path(path).name, text + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "VocabularyTokenizer":
+        """Reads a tokenizer that `save` wrote.
+
+        Raises:
+            FileNotFoundError: If one of its two files is missing.
+            ValueError: If the table is damaged.
+        """
+        path, table = Path(path), vocabulary_path(path)
+        for file in (path, table):
+            if not file.is_file():
+                raise FileNotFoundError(f"{file} is missing. Save the tokenizer again.")
+        try:
+            settings = json.loads(table.read_text(encoding="utf-8"))
+            return cls(path.read_bytes(), **settings)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path} cannot be loaded. {error}") from None
+
+
+def vocabulary_path(path: str | os.PathLike) -> Path:
+    """Returns the path of the table beside the file of a SentencePiece model."""
+    return Path(path).with_suffix(".vocabulary.json")
+
+
+def load_tokenizer(path: str | os.PathLike) -> SubwordTokenizer:
+    """Reads a tokenizer: a `VocabularyTokenizer` if there is a table beside `path`."""
+    has_table = vocabulary_path(path).is_file()
+    return (VocabularyTokenizer if has_table else SubwordTokenizer).load(path)
