@@ -79,7 +79,7 @@ def _read_safetensors(path):
 
 def _as_float32(array):
     is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-    return array
+    return array.astype("float32") if is_float else array
 
 
 def read_json(path: Path) -> dict:
