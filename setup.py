@@ -9,6 +9,8 @@ ROOT = Path(__file__).parent
 
 
 # What Keras exports with, and what then runs the models.
+HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
+CTRANSLATE2 = ["ctranslate2>=4.6"]
 EXPORT = [
     "ai-edge-litert>=2.1",
     "onnxruntime>=1.23",
@@ -70,8 +72,12 @@ setup(
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21"],
+        "hub": HUB,
+        "ctranslate2": CTRANSLATE2,
         "export": EXPORT,
         "dev": [
+            *HUB,
+            *CTRANSLATE2,
             *EXPORT,
             "hypothesis>=6.100",
             "import-linter>=2.3",
