@@ -6,11 +6,9 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-
-
-# What Keras exports with, and what then runs the models.
 HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
 CTRANSLATE2 = ["ctranslate2>=4.6"]
+# What Keras exports with, and what then runs the models.
 EXPORT = [
     "ai-edge-litert>=2.1",
     "onnxruntime>=1.23",
