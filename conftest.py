@@ -28,6 +28,7 @@ import pytest
 import keras_transformer
 
 SEED = 1729
+gc.freeze()  # what has been imported is not garbage: collections need not look at it
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")

@@ -1,5 +1,6 @@
 """The order of the tests, and the fixture of a corpus of real text."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -40,3 +41,11 @@ def multi30k():
     if not folder.is_dir():
         pytest.skip(f"Multi30k is not in {folder}: set {VARIABLE} to its folder.")
     return folder.resolve()
+
+
+@pytest.fixture
+def few_objects_to_collect():
+    """Keras collects all garbage of the process for each layer that it quantises."""
+    gc.freeze()
+    yield
+    gc.unfreeze()

@@ -29,9 +29,9 @@ def step_by_step():
 
 
 class ToyModel:
-    """Returns logits that depend on the sentence and on every symbol so far.
+    """Returns logits that depend on the sentence and on every token so far.
 
-    Each symbol writes a vector, which also depends on its position, into its slot of
+    Each token writes a vector, which also depends on its position, into its slot of
     the cache. The state of a hypothesis is the sum of its visible entries, so one entry
     too many, too few or of another hypothesis changes all logits. The cache is
     lengthened at the positions in `growth`.
@@ -80,11 +80,11 @@ class ToyModel:
         logits = ops.matmul(state, self.outputs.astype("float32"))
         return ops.add(logits, self.bias.astype("float32")), {"entries": entries}
 
-    def logits_after(self, source, symbols):
+    def logits_after(self, source, tokens):
         """Returns the next logits of one sentence, in float64 and without a cache."""
         state = sum(self.sources[one] for one in source if one != PAD)
-        for position, symbol in enumerate([START, *symbols]):
-            state = state + self.entries[position, symbol]
+        for position, token in enumerate([START, *tokens]):
+            state = state + self.entries[position, token]
         return np.tanh(state) @ self.outputs + self.bias
 
 
@@ -108,33 +108,33 @@ class TableModel:
         return ops.cast(ops.broadcast_to(logits, shape), self.dtype), cache
 
 
-def next_log_probabilities(model, source, symbols, processors=()):
-    """Returns the log-probabilities of the next symbol after the processors.
+def next_log_probabilities(model, source, tokens, processors=()):
+    """Returns the log-probabilities of the next token after the processors.
 
-    A processor is here a NumPy function of logits and symbols.
+    A processor is here a NumPy function of logits and tokens.
     """
-    logits = model.logits_after(source, symbols)
+    logits = model.logits_after(source, tokens)
     normalizer = np.log(np.sum(np.exp(logits)))
     for process in processors:
-        logits = process(logits.copy(), list(symbols))
+        logits = process(logits.copy(), list(tokens))
     logits[PAD] = -np.inf
     return logits - normalizer
 
 
 def ends_with(*end_ids):
-    """Returns a function that tells whether symbols end with one of these."""
-    return lambda symbols: symbols[-1] in end_ids
+    """Returns a function that tells whether tokens end with one of these."""
+    return lambda tokens: tokens[-1] in end_ids
 
 
 ends_with_end = ends_with(END)
 
 
 def ends_or_contains(texts, stops):
-    """Returns a function that tells whether symbols end, or their text has a stop."""
+    """Returns a function that tells whether tokens end, or their text has a stop."""
 
-    def ends(symbols):
-        text = "".join(texts[symbol] for symbol in symbols)
-        return symbols[-1] == END or any(stop in text for stop in stops)
+    def ends(tokens):
+        text = "".join(texts[token] for token in tokens)
+        return tokens[-1] == END or any(stop in text for stop in stops)
 
     return ends
 
@@ -144,39 +144,39 @@ def all_sequences(vocabulary_size, max_length, ends=ends_with_end):
     growing = [()]
     for length in range(1, max_length + 1):
         longer = [
-            (*symbols, symbol)
-            for symbols in growing
-            for symbol in range(vocabulary_size)
-            if symbol != PAD
+            (*tokens, token)
+            for tokens in growing
+            for token in range(vocabulary_size)
+            if token != PAD
         ]
-        growing = [symbols for symbols in longer if not ends(symbols)]
+        growing = [tokens for tokens in longer if not ends(tokens)]
         yield from longer if length == max_length else filter(ends, longer)
 
 
 def ranked(
     model, source, max_length, length_penalty, processors=(), ends=ends_with_end
 ):
-    """Returns all allowed `(score, symbols)` of a sentence, best first."""
+    """Returns all allowed `(score, tokens)` of a sentence, best first."""
     scored = []
-    for symbols in all_sequences(model.vocabulary_size, max_length, ends):
+    for tokens in all_sequences(model.vocabulary_size, max_length, ends):
         total = sum(
-            next_log_probabilities(model, source, symbols[:t], processors)[symbol]
-            for t, symbol in enumerate(symbols)
+            next_log_probabilities(model, source, tokens[:t], processors)[token]
+            for t, token in enumerate(tokens)
         )
-        scored.append((total / ((5 + len(symbols)) / 6) ** length_penalty, symbols))
+        scored.append((total / ((5 + len(tokens)) / 6) ** length_penalty, tokens))
     return sorted((one for one in scored if one[0] > -np.inf), reverse=True)
 
 
 def plain_greedy_search(model, source, max_length, processors=(), ends=ends_with_end):
     """Searches one sentence as the docstring of `GreedySearch` says."""
-    score, symbols = 0.0, ()
-    while len(symbols) < max_length and score > -np.inf:
-        if symbols and ends(symbols):
+    score, tokens = 0.0, ()
+    while len(tokens) < max_length and score > -np.inf:
+        if tokens and ends(tokens):
             break
-        gains = next_log_probabilities(model, source, symbols, processors)
+        gains = next_log_probabilities(model, source, tokens, processors)
         score += np.max(gains)
-        symbols += (np.argmax(gains),) if score > -np.inf else ()
-    return score, symbols
+        tokens += (np.argmax(gains),) if score > -np.inf else ()
+    return score, tokens
 
 
 def plain_beam_search(
@@ -194,18 +194,18 @@ def plain_beam_search(
     for length in range(1, max_length + 1):
         divisor = ((5 + length) / 6) ** length_penalty
         extensions = []
-        for score, symbols in live:
-            gains = next_log_probabilities(model, source, symbols, processors)
+        for score, tokens in live:
+            gains = next_log_probabilities(model, source, tokens, processors)
             extensions += [
-                (score + gain, (*symbols, symbol))
-                for symbol, gain in enumerate(gains)
+                (score + gain, (*tokens, token))
+                for token, gain in enumerate(gains)
                 if gain > -np.inf
             ]
         extensions = sorted(extensions, key=lambda one: -one[0])[:num_extensions]
         finished += [
-            (score / divisor, symbols)
-            for score, symbols in extensions[:width]
-            if ends(symbols)
+            (score / divisor, tokens)
+            for score, tokens in extensions[:width]
+            if ends(tokens)
         ]
         finished = sorted(finished, key=lambda one: -one[0])[:width]
         live = [one for one in extensions if not ends(one[1])][:width]
@@ -213,12 +213,12 @@ def plain_beam_search(
         if not live or (is_full and live[0][0] / divisor <= finished[-1][0]):
             live = []
             break
-    finished += [(score / divisor, symbols) for score, symbols in live]
+    finished += [(score / divisor, tokens) for score, tokens in live]
     return sorted(finished, key=lambda one: -one[0])
 
 
-def padded(symbols, max_length):
-    return [*symbols, *[PAD] * (max_length - len(symbols))]
+def padded(tokens, max_length):
+    return [*tokens, *[PAD] * (max_length - len(tokens))]
 
 
 def assert_same(hypotheses, expected, atol=1e-5):
@@ -228,7 +228,7 @@ def assert_same(hypotheses, expected, atol=1e-5):
     for row, row_scores, ranking in zip(ids, scores, expected, strict=True):
         best = ranking[: len(row)]
         assert row[: len(best)].tolist() == [
-            padded(symbols, ids.shape[-1]) for _, symbols in best
+            padded(tokens, ids.shape[-1]) for _, tokens in best
         ]
         np.testing.assert_allclose(
             row_scores[: len(best)], [score for score, _ in best], atol=atol

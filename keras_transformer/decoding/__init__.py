@@ -1,6 +1,6 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `search`, `next_symbols`, `cache`, `endings`, `stop_strings`,
+Reading order: `search`, `next_tokens`, `cache`, `endings`, `stop_strings`,
 `independent`, `greedy`, `sampling`, `length_penalty`, `beam`; the controls,
 `processors` first; then `runner` and `halves`, which search many sentences through few
 compiled programs.

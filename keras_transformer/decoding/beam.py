@@ -24,8 +24,8 @@ class LiveHypotheses(NamedTuple):
     """Hypotheses that still grow, the best first.
 
     Attributes:
-        token_ids: The last symbol, of shape `(batch, beam_width)`.
-        ids: All symbols so far, of shape `(batch, beam_width, max_length)`.
+        token_ids: The last token, of shape `(batch, beam_width)`.
+        ids: All tokens so far, of shape `(batch, beam_width, max_length)`.
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         scores: Log-probability so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
@@ -44,7 +44,7 @@ class FinishedHypotheses(NamedTuple):
     """Hypotheses that have ended and no longer change, the best first.
 
     Attributes:
-        ids: All symbols, of shape `(batch, beam_width, max_length)`.
+        ids: All tokens, of shape `(batch, beam_width, max_length)`.
         scores: Log-probability over length penalty, of shape
             `(batch, beam_width)`; minus infinity where none has ended yet.
     """
@@ -54,14 +54,14 @@ class FinishedHypotheses(NamedTuple):
 
 
 class Extensions(NamedTuple):
-    """Live hypotheses with one more symbol, the best first.
+    """Live hypotheses with one more token, the best first.
 
     Attributes:
         scores: Log-probabilities, of shape `(batch, extensions)`.
         parents: Which live hypothesis was extended, of the same shape.
-        token_ids: The symbol that it was extended by, of the same shape.
+        token_ids: The token that it was extended by, of the same shape.
         stop_states: As those of `LiveHypotheses`, of the same shape or ().
-        is_end: Whether the symbol ends the sequence, of the same shape.
+        is_end: Whether the token ends the sequence, of the same shape.
     """
 
     scores: object
@@ -75,14 +75,14 @@ class Extensions(NamedTuple):
 class BeamSearch(Search):
     """Grows the best hypotheses side by side and returns the best that end.
 
-    At each step every live hypothesis is extended by every symbol, and the
+    At each step every live hypothesis is extended by every token, and the
     extensions are ranked by log-probability. Among the `beam_width` best,
-    those that end with an end symbol are finished: frozen, and scored by
+    those that end with an end token are finished: frozen, and scored by
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
-    where `length` counts the end symbol. The `beam_width` best of those that
-    do not end live on. What is still alive after `max_length` symbols is
+    where `length` counts the end token. The `beam_width` best of those that
+    do not end live on. What is still alive after `max_length` tokens is
     scored by the same formula and competes with the finished hypotheses; no
     other unfinished hypothesis does. The search of a sentence ends when
     `beam_width` hypotheses have finished whose scores all exceed those that the
@@ -90,14 +90,14 @@ class BeamSearch(Search):
     the `num_hypotheses` best.
 
     So a beam as wide as the space of all sequences of at most `max_length`
-    symbols, where unfinished ones count at `max_length` only, returns what
+    tokens, where unfinished ones count at `max_length` only, returns what
     enumeration returns, and a beam of one returns what greedy search returns.
     Where fewer hypotheses exist than asked for, the rest has ids of `pad_id`
     alone and a score of minus infinity.
 
     Ties are broken in this order: the hypothesis that ended earlier, and one
     that ended before one that did not; the one that grew from the better ranked
-    live hypothesis; the one whose last symbol has the lower id.
+    live hypothesis; the one whose last token has the lower id.
 
     Args:
         beam_width: Number of live hypotheses of each sentence.
@@ -110,7 +110,7 @@ class BeamSearch(Search):
             the model's `end_id`.
         stop_strings: `StopStrings`, which end a sequence too; None for none. Any
             number of extensions may then end, and only the best are looked at: as
-            many as `2 + number of end symbols` times `beam_width`.
+            many as `2 + number of end tokens` times `beam_width`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -161,7 +161,7 @@ class BeamSearch(Search):
 
     @property
     def num_endings(self):
-        """Number of end symbols, and one more if there are stop strings."""
+        """Number of end tokens, and one more if there are stop strings."""
         num_ids = 1 if self.end_ids is None else len(self.end_ids)
         return num_ids + (self.stop_strings is not None)
 
@@ -179,12 +179,12 @@ class BeamSearch(Search):
         to_beat = finished.scores[:, self.num_hypotheses - 1]
         return (index < len(divisors)) & (best_possible > to_beat)
 
-    def grow(self, model, next_symbols, index, hypotheses, cache):
+    def grow(self, model, next_tokens, index, hypotheses, cache):
         live, finished = hypotheses
-        symbols, cache = next_symbols(
+        tokens, cache = next_tokens(
             live.token_ids, live.ids, live.lineage, index, cache
         )
-        extensions = extend(model, live, symbols, self.num_endings)
+        extensions = extend(model, live, tokens, self.num_endings)
         divisors = self._divisors(live)
         divisor = ops.take(divisors, index)
         finished = finish(finished, live, extensions, index, divisor)
@@ -229,24 +229,24 @@ def begin(model, batch_size, beam_width: int, max_length: int):
     return live, FinishedHypotheses(ids, none)
 
 
-def extend(model, live, symbols, num_endings: int):
-    """Ranks the live hypotheses with one more symbol.
+def extend(model, live, tokens, num_endings: int):
+    """Ranks the live hypotheses with one more token.
 
     Args:
         model: The model that is searched.
         live: `LiveHypotheses`.
-        symbols: `NextSymbols` of these hypotheses.
+        tokens: `NextTokens` of these hypotheses.
         num_endings: Extensions of each hypothesis that may end.
 
     Returns:
         `Extensions`, up to `1 + num_endings` times as many as hypotheses: if all but
         `beam_width` of them end, every place of the beam still gets one.
     """
-    beam_width, choices = symbols.best_logits.shape[1:]
-    gains = symbols.best_logits - symbols.normalizer
+    beam_width, choices = tokens.best_logits.shape[1:]
+    gains = tokens.best_logits - tokens.normalizer
     scores = ops.reshape(live.scores[..., None] + gains, (-1, beam_width * choices))
     scores, places = top_k(scores, beam_width * min(choices, 1 + num_endings))
-    token_ids = ops.reshape(symbols.best_ids, (-1, beam_width * choices))
+    token_ids = ops.reshape(tokens.best_ids, (-1, beam_width * choices))
     parents, token_ids = places // choices, take_rows(token_ids, places)
     stop_states = take_states(live.stop_states, parents)
     return Extensions(scores, parents, token_ids, *model.read(stop_states, token_ids))

@@ -39,11 +39,11 @@ class CachedModel(Protocol):
         """
 
     def step(self, token_ids, memory, cache, index, visible):
-        """Reads one symbol of each hypothesis and scores those that may follow.
+        """Reads one token of each hypothesis and scores those that may follow.
 
         Args:
             token_ids: Int32 tensor of shape `(batch, hypotheses)`: the last
-                symbol of each hypothesis, `start_id` at first.
+                token of each hypothesis, `start_id` at first.
             memory: As `start` returned it.
             cache: As `start` or the last `step` returned it.
             index: Scalar int32 position of `token_ids`.

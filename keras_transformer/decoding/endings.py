@@ -1,4 +1,4 @@
-"""What ends a hypothesis: an end symbol, or a stop string in its text."""
+"""What ends a hypothesis: an end token, or a stop string in its text."""
 
 import functools
 import operator
@@ -26,20 +26,20 @@ class SearchedModel:
         return getattr(self._model, name)
 
     def first_stop_states(self, shape):
-        """Returns the states of `StopStrings` before the first symbol, () if None."""
+        """Returns the states of `StopStrings` before the first token, () if None."""
         if self.stop_strings is None:
             return ()
         return self.stop_strings.first_states(shape)
 
     def read(self, stop_states, token_ids):
-        """Reads one more symbol of each hypothesis.
+        """Reads one more token of each hypothesis.
 
         Args:
             stop_states: As `first_stop_states` or the last `read` returned it.
-            token_ids: The symbols, int32 of the same shape.
+            token_ids: The tokens, int32 of the same shape.
 
         Returns:
-            The new states, and whether the symbol ends the sequence.
+            The new states, and whether the token ends the sequence.
         """
         is_one = [token_ids == end_id for end_id in self.end_ids]
         is_end = functools.reduce(operator.or_, is_one)
@@ -50,7 +50,7 @@ class SearchedModel:
 
 
 def check_end_ids(end_ids) -> tuple[int, ...] | None:
-    """Returns end symbols in ascending order, or None if None are given.
+    """Returns end tokens in ascending order, or None if None are given.
 
     Args:
         end_ids: An integer, a sequence of integers or None.

@@ -1,4 +1,4 @@
-"""A processor that forces the first symbols of sequences."""
+"""A processor that forces the first tokens of sequences."""
 
 import keras
 import numpy as np
@@ -9,10 +9,10 @@ from keras_transformer.decoding.processors import Processor, forbid, vocabulary_
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class ForcedPrefix(Processor):
-    """Forces the first symbols of every hypothesis.
+    """Forces the first tokens of every hypothesis.
 
-    Scores include the forced symbols, which no other processor may forbid. Where
-    an id is negative or the model's `pad_id`, the symbol is free.
+    Scores include the forced tokens, which no other processor may forbid. Where
+    an id is negative or the model's `pad_id`, the token is free.
 
     `model.generate` passes the ids to its compiled program as an input, padded to
     a power of two, so that another prefix needs no other program.

@@ -1,4 +1,4 @@
-"""Greedy search: the likeliest symbol at every step."""
+"""Greedy search: the likeliest token at every step."""
 
 import keras
 
@@ -7,10 +7,10 @@ from keras_transformer.decoding.independent import IndependentSearch
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class GreedySearch(IndependentSearch):
-    """Takes the likeliest symbol at every step.
+    """Takes the likeliest token at every step.
 
-    Of equally likely symbols it takes the one with the lowest id. The score is
-    the log-probability of the sequence, the end symbol included, without a
+    Of equally likely tokens it takes the one with the lowest id. The score is
+    the log-probability of the sequence, the end token included, without a
     length penalty.
 
     Args:
@@ -27,6 +27,6 @@ class GreedySearch(IndependentSearch):
     def __init__(self, processors=(), end_ids=None, stop_strings=None):
         super().__init__(1, processors, end_ids, stop_strings)
 
-    def choose(self, model, symbols, index, random_numbers):
-        logits, ids = symbols.likeliest()
+    def choose(self, model, tokens, index, random_numbers):
+        logits, ids = tokens.likeliest()
         return ids, logits

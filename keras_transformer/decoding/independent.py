@@ -1,4 +1,4 @@
-"""Hypotheses that grow symbol by symbol, independently of each other."""
+"""Hypotheses that grow token by token, independently of each other."""
 
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ class GrowingHypotheses(NamedTuple):
     """The state of the loop, in which a hypothesis keeps its slot.
 
     Attributes:
-        token_ids: The last symbol, of shape `(batch, hypotheses)`.
-        ids: All symbols so far, of shape `(batch, hypotheses, max_length)`.
+        token_ids: The last token, of shape `(batch, hypotheses)`.
+        ids: All tokens so far, of shape `(batch, hypotheses, max_length)`.
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         random_numbers: The random numbers of all steps, a nested structure of
             tensors with the batch first.
@@ -38,9 +38,9 @@ class GrowingHypotheses(NamedTuple):
 
 
 class IndependentSearch(Search):
-    """Base of searches that choose one symbol after the other.
+    """Base of searches that choose one token after the other.
 
-    Subclasses offer `choose`. A hypothesis for which no symbol is allowed any
+    Subclasses offer `choose`. A hypothesis for which no token is allowed any
     more stops there, with a score of minus infinity.
 
     Args:
@@ -50,7 +50,7 @@ class IndependentSearch(Search):
         stop_strings: As in `Search`.
     """
 
-    #: How many of the best symbols `choose` wants to see.
+    #: How many of the best tokens `choose` wants to see.
     num_candidates = 1
 
     def __init__(
@@ -76,12 +76,12 @@ class IndependentSearch(Search):
         """
         return ()
 
-    def choose(self, model, symbols, index, random_numbers):
-        """Chooses a symbol for every hypothesis.
+    def choose(self, model, tokens, index, random_numbers):
+        """Chooses a token for every hypothesis.
 
         Args:
             model: The model that is searched.
-            symbols: `NextSymbols`.
+            tokens: `NextTokens`.
             index: Their scalar position.
             random_numbers: As the method of that name returned them.
 
@@ -106,11 +106,11 @@ class IndependentSearch(Search):
         max_length = hypotheses.ids.shape[-1]
         return (index < max_length) & ~ops.all(hypotheses.ended, axis=1)
 
-    def grow(self, model, next_symbols, index, hypotheses, cache):
+    def grow(self, model, next_tokens, index, hypotheses, cache):
         old = hypotheses
-        symbols, cache = next_symbols(old.token_ids, old.ids, old.lineage, index, cache)
-        chosen, logits = self.choose(model, symbols, index, old.random_numbers)
-        gains = logits - symbols.normalizer[..., 0]
+        tokens, cache = next_tokens(old.token_ids, old.ids, old.lineage, index, cache)
+        chosen, logits = self.choose(model, tokens, index, old.random_numbers)
+        gains = logits - tokens.normalizer[..., 0]
         scores = ops.where(old.ended, old.scores, old.scores + gains)
         ended = old.ended | (scores == -np.inf)
         token_ids = ops.where(ended, model.pad_id, chosen)

@@ -28,7 +28,7 @@ class LengthPenalty(Configurable):
     def bases(self, lengths):
         """Returns what is raised to the power of `exponent`, for an array of lengths.
 
-        Lengths count the end symbol.
+        Lengths count the end token.
         """
         raise NotImplementedError
 

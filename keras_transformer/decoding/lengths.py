@@ -10,12 +10,12 @@ from keras_transformer.decoding.processors import Processor, forbid, vocabulary_
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MinimumLength(Processor):
-    """Forbids all end symbols until a sequence has a minimum length.
+    """Forbids all end tokens until a sequence has a minimum length.
 
     Stop strings of the search may end it earlier.
 
     Args:
-        length: Least number of symbols, the end symbol included.
+        length: Least number of tokens, the end token included.
 
     Raises:
         ValueError: If `length` is not a positive integer.
@@ -37,16 +37,16 @@ class MinimumLength(Processor):
 class MaximumLength(Processor):
     """Limits the length of every sequence by that of its source.
 
-    A sequence has at most `ratio * source_length + extra` symbols, rounded
-    down, and at least 1: at the last of them only end symbols are allowed.
-    Both lengths count the end symbol. The search's `max_length` holds too.
+    A sequence has at most `ratio * source_length + extra` tokens, rounded
+    down, and at least 1: at the last of them only end tokens are allowed.
+    Both lengths count the end token. The search's `max_length` holds too.
 
     The source is the first tensor of the model's inputs; its length is the
     number of ids that are not the model's `pad_id`.
 
     Args:
-        ratio: Symbols for each symbol of the source.
-        extra: Further symbols, an integer that may be negative.
+        ratio: Tokens for each token of the source.
+        extra: Further tokens, an integer that may be negative.
 
     Raises:
         ValueError: If `ratio` is negative or not finite, or `extra` is not an
@@ -71,8 +71,8 @@ class MaximumLength(Processor):
                 "`MaximumLength` needs source ids of shape (batch, length) as the "
                 f"first input. Received: a shape of {tuple(source_ids.shape)}."
             )
-        is_symbol = ops.not_equal(source_ids, model.pad_id)
-        source_lengths = ops.sum(ops.cast(is_symbol, "float32"), axis=1)
+        is_token = ops.not_equal(source_ids, model.pad_id)
+        source_lengths = ops.sum(ops.cast(is_token, "float32"), axis=1)
         limits = ops.floor(self.ratio * source_lengths) + self.extra
         limits = ops.cast(ops.maximum(limits, 1), "int32")[:, None, None]
 

@@ -10,10 +10,10 @@ from keras_transformer.decoding.configurable import Configurable
 class Processor(Configurable):
     """Base of what a search takes as `processors`.
 
-    A processor lowers logits, down to minus infinity where a symbol is
+    A processor lowers logits, down to minus infinity where a token is
     forbidden, and never raises one: that is what lets a search stop early.
-    A forbidden symbol does not change the scores of the others. Where
-    processors together forbid every symbol, a hypothesis stops, with a score
+    A forbidden token does not change the scores of the others. Where
+    processors together forbid every token, a hypothesis stops, with a score
     of minus infinity.
 
     To write one, offer `bind`, and register the class with
@@ -35,8 +35,8 @@ class Processor(Configurable):
             A function of `(logits, ids, index)` that returns new logits.
             `logits` are float32, of shape `(batch, hypotheses, vocabulary)`;
             `ids` int32, of shape `(batch, hypotheses, max_length)`: the
-            symbols so far, without the start symbol, and `pad_id` from
-            position `index` on; `index` is the scalar position of the symbol
+            tokens so far, without the start token, and `pad_id` from
+            position `index` on; `index` is the scalar position of the token
             that the logits are for.
         """
         raise NotImplementedError
@@ -69,7 +69,7 @@ def vocabulary_of(logits):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class BannedIds(Processor):
-    """Forbids symbols at every position.
+    """Forbids tokens at every position.
 
     Args:
         ids: The ids to forbid, a sequence of integers.

@@ -10,10 +10,10 @@ from keras_transformer.decoding.processors import Processor, forbid
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoRepeatNgram(Processor):
-    """Forbids symbols that would repeat an n-gram of the sequence.
+    """Forbids tokens that would repeat an n-gram of the sequence.
 
     Args:
-        size: Symbols of an n-gram; 1 forbids any symbol to occur twice.
+        size: Tokens of an n-gram; 1 forbids any token to occur twice.
 
     Raises:
         ValueError: If `size` is not a positive integer.
@@ -33,19 +33,19 @@ class NoRepeatNgram(Processor):
         num_windows = ids.shape[-1] - self.size + 1
         if num_windows < 1:
             return logits
-        # A window matches where all but its last symbol equal the newest ones.
+        # A window matches where all but its last token equal the newest ones.
         matches = ops.arange(num_windows, dtype="int32") + self.size <= index
         for offset in range(self.size - 1):
             newest = ops.take(ids, ops.maximum(index - self.size + 1 + offset, 0), -1)
-            symbols = ids[..., offset : offset + num_windows]
-            matches = matches & (symbols == newest[..., None])
+            tokens = ids[..., offset : offset + num_windows]
+            matches = matches & (tokens == newest[..., None])
         last_ids = ids[..., self.size - 1 :]
         return forbid(logits, occurring(last_ids, matches, logits))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RepetitionPenalty(Processor):
-    """Lowers the probability of symbols that the sequence already has.
+    """Lowers the probability of tokens that the sequence already has.
 
     Their logits are divided by `penalty` where positive, and multiplied by it
     where negative. Scores include the penalty.
@@ -78,7 +78,7 @@ class RepetitionPenalty(Processor):
 
 
 def occurring(ids, is_counted, logits):
-    """Finds the symbols that occur at the counted positions.
+    """Finds the tokens that occur at the counted positions.
 
     Args:
         ids: Int32 tensor of shape `(batch, hypotheses, length)`.

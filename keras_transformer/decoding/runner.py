@@ -41,7 +41,7 @@ class SearchRunner:
     Args:
         model: A model that offers the cached step.
         search: A search, without the tables of its processors.
-        max_length: Most symbols of a sequence, the end symbol included.
+        max_length: Most tokens of a sequence, the end token included.
         jit_compile: As in `keras.Model.compile`.
         patience: Batches whose time a stage must save before it is compiled.
     """
@@ -162,7 +162,7 @@ class SearchStage:
     Args:
         model: A model that offers the cached step.
         search: A search, without the tables of its processors.
-        max_length: Most symbols of a sequence.
+        max_length: Most tokens of a sequence.
         jit_compile: As in `keras.Model.compile`.
         cache_length: Positions that the cache holds.
         begins: Whether the stage begins with the model's inputs, rather than with

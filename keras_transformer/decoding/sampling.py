@@ -1,4 +1,4 @@
-"""Sampling: symbols drawn from the model's distribution, whole or truncated."""
+"""Sampling: tokens drawn from the model's distribution, whole or truncated."""
 
 import keras
 import numpy as np
@@ -15,13 +15,13 @@ from keras_transformer.kernels.top_p import in_nucleus
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Sampling(IndependentSearch):
-    """Draws every symbol from the model's distribution.
+    """Draws every token from the model's distribution.
 
     Logits are divided by `temperature`; then all but the `top_k` largest are
     left out; then all but the likeliest that hold `top_p` of the probability
     that remains. The hypotheses of a sentence are drawn independently of each
     other: two may be equal. The score is the model's log-probability of the
-    sequence, the end symbol included, whatever distribution it was drawn from;
+    sequence, the end token included, whatever distribution it was drawn from;
     there is no length penalty.
 
     With a `seed`, a sentence gets the same draws in every call and in any
@@ -33,8 +33,8 @@ class Sampling(IndependentSearch):
 
     Args:
         temperature: Divisor of the logits; 0 gives greedy search.
-        top_k: Number of symbols to draw from; `None` for all.
-        top_p: Probability to draw from, in `(0, 1]`: the fewest symbols that
+        top_k: Number of tokens to draw from; `None` for all.
+        top_p: Probability to draw from, in `(0, 1]`: the fewest tokens that
             hold it, and any as likely as the last of them; `None` for all.
         seed: Integer of at least 0 that makes draws repeatable, or `None`.
         num_hypotheses: Hypotheses to draw for each sentence.
@@ -98,21 +98,21 @@ class Sampling(IndependentSearch):
     def random_numbers(self, model, inputs, max_length):
         if self.temperature == 0:
             return ()
-        # One number decides on a symbol, whatever the size of the vocabulary.
+        # One number decides on a token, whatever the size of the vocabulary.
         keys = self.random_keys(inputs, model.pad_id)
         numbers = ops.transpose(uniforms(max_length, keys, self.seed or 0))
         return ops.reshape(numbers, (-1, self.num_hypotheses, max_length))
 
-    def choose(self, model, symbols, index, random_numbers):
+    def choose(self, model, tokens, index, random_numbers):
         if self.temperature == 0:
-            logits, ids = symbols.likeliest()
+            logits, ids = tokens.likeliest()
             return ids, logits
-        ids, logits = symbols.best_ids, symbols.best_logits
+        ids, logits = tokens.best_ids, tokens.best_logits
         if self.top_k is None:
-            is_padding = vocabulary_of(symbols.logits) == model.pad_id
-            ids, logits = None, forbid(symbols.logits, is_padding)
+            is_padding = vocabulary_of(tokens.logits) == model.pad_id
+            ids, logits = None, forbid(tokens.logits, is_padding)
         hypotheses, size = logits.shape[1:]
-        weights = self.weigh(logits, symbols.likeliest()[0][..., None])
+        weights = self.weigh(logits, tokens.likeliest()[0][..., None])
         uniform = ops.reshape(ops.take(random_numbers, index, axis=-1), (-1,))
         drawn = draw(ops.reshape(weights, (-1, size)), uniform)
         logits = take_one(ops.reshape(logits, (-1, size)), drawn)

@@ -10,7 +10,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cached_model import CachedModel, cache_lengths
 from keras_transformer.decoding.configurable import Configurable
 from keras_transformer.decoding.endings import SearchedModel, check_end_ids
-from keras_transformer.decoding.next_symbols import next_symbols_function
+from keras_transformer.decoding.next_tokens import next_tokens_function
 
 
 class Hypotheses(NamedTuple):
@@ -18,7 +18,7 @@ class Hypotheses(NamedTuple):
 
     Attributes:
         ids: Int32 tensor of shape `(batch, hypotheses, max_length)`, without
-            the start symbol, with an end symbol where one was reached, and
+            the start token, with an end token where one was reached, and
             with the model's `pad_id` after it.
         scores: Float32 tensor of shape `(batch, hypotheses)`; minus infinity
             where there is no such hypothesis.
@@ -35,7 +35,7 @@ class SearchState(NamedTuple):
     that some of the sentences can continue without the others.
 
     Attributes:
-        index: Scalar int32 position of the next symbol.
+        index: Scalar int32 position of the next token.
         inputs: The model's inputs.
         memory: What its `start` returned.
         hypotheses: The hypotheses, in a form of the search's own.
@@ -62,12 +62,12 @@ class Search(Configurable):
     model can lengthen its cache, the cache is short at first and longer in each
     further stage: a step costs what it reads.
 
-    Scores are sums of the model's own log-probabilities: forbidden symbols limit
+    Scores are sums of the model's own log-probabilities: forbidden tokens limit
     the choice, but do not change the probability of the others.
 
     Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
     attributes `num_slots`, the hypotheses of a sentence that grow side by side,
-    and `num_candidates`, how many of the likeliest symbols `grow` looks at.
+    and `num_candidates`, how many of the likeliest tokens `grow` looks at.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -86,7 +86,7 @@ class Search(Configurable):
         Args:
             model: A model that offers the cached step.
             inputs: The model's inputs.
-            max_length: Most symbols of a sequence, the end symbol included.
+            max_length: Most tokens of a sequence, the end token included.
 
         Returns:
             `Hypotheses` of length `max_length`.
@@ -149,7 +149,7 @@ class Search(Configurable):
             The new `SearchState`.
         """
         model = SearchedModel(model, self.end_ids, self.stop_strings)
-        next_symbols = next_symbols_function(
+        next_tokens = next_tokens_function(
             model,
             state.inputs,
             state.memory,
@@ -164,7 +164,7 @@ class Search(Configurable):
             return (num_active > max_active) & (index < cache_length)
 
         def take_step(index, hypotheses, cache):
-            return index + 1, *self.grow(model, next_symbols, index, hypotheses, cache)
+            return index + 1, *self.grow(model, next_tokens, index, hypotheses, cache)
 
         index, hypotheses, cache = ops.while_loop(
             needs_step, take_step, (state.index, state.hypotheses, state.cache)
@@ -183,13 +183,13 @@ class Search(Configurable):
         """
         raise NotImplementedError
 
-    def grow(self, model, next_symbols, index, hypotheses, cache):
-        """Adds the symbol to the hypotheses of active sentences.
+    def grow(self, model, next_tokens, index, hypotheses, cache):
+        """Adds the token to the hypotheses of active sentences.
 
         Args:
             model: The model that is searched, a `SearchedModel`.
-            next_symbols: As `next_symbols_function` returned it.
-            index: Scalar position of the symbol.
+            next_tokens: As `next_tokens_function` returned it.
+            index: Scalar position of the token.
             hypotheses: The hypotheses so far.
             cache: The cache so far.
 

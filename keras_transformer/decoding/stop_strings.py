@@ -16,7 +16,7 @@ class StopStrings(Configurable):
     """Ends a sequence as soon as its text contains one of these strings.
 
     A stop string may span tokens, and begin and end inside of them. The token that
-    completes it is the last of the sequence, as an end symbol is. Only the text of
+    completes it is the last of the sequence, as an end token is. Only the text of
     a hypothesis counts, not that of a prompt, and without the space that it may
     begin with, which detokenizers leave out.
 
@@ -29,7 +29,7 @@ class StopStrings(Configurable):
     Args:
         strings: One string or several, none of them empty.
         tokens: Dictionary of the text of every token by its id. A token without
-            text, such as a start symbol, has the text "". Bytes that are not UTF-8
+            text, such as a start token, has the text "". Bytes that are not UTF-8
             by themselves are decoded with `errors="surrogateescape"`. Tokens that
             cannot be part of a stop string are not kept, and may be left out.
 
@@ -65,11 +65,11 @@ class StopStrings(Configurable):
         self._transitions, self._classes = transition_tables(stops, self.tokens)
 
     def first_states(self, shape):
-        """Returns the states before the first symbol, int32 tensor of this shape."""
+        """Returns the states before the first token, int32 tensor of this shape."""
         return ops.full(shape, START, dtype="int32")
 
     def read(self, states, token_ids):
-        """Reads one more symbol of each hypothesis.
+        """Reads one more token of each hypothesis.
 
         Args:
             states: Int32 tensor, as `first_states` or the last `read` returned it.

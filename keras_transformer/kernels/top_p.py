@@ -4,7 +4,7 @@ from keras import ops
 
 
 def in_nucleus(log_weights, weights, probability: float):
-    """Finds the fewest, likeliest symbols that hold a probability.
+    """Finds the fewest, likeliest tokens that hold a probability.
 
     Sorting gives the same but takes far longer: this bisects for the log-weight
     of the last of them, and reads the vocabulary a fixed number of times.
@@ -12,11 +12,11 @@ def in_nucleus(log_weights, weights, probability: float):
     Args:
         log_weights: Float tensor of shape `(..., size)`, at most 0.
         weights: Their exponentials, of the same shape and of any sum.
-        probability: What the symbols must hold, in `(0, 1]`.
+        probability: What the tokens must hold, in `(0, 1]`.
 
     Returns:
-        A boolean tensor of the same shape: True where the likelier symbols alone
-        do not hold the probability. Equally likely symbols are in it together.
+        A boolean tensor of the same shape: True where the likelier tokens alone
+        do not hold the probability. Equally likely tokens are in it together.
     """
     wanted = probability * ops.sum(weights, axis=-1, keepdims=True)
 

@@ -88,7 +88,7 @@ def test_a_sentence_gets_in_a_batch_what_it_gets_alone(length_penalty):
 
 
 def ends_or_goes_on(max_length):
-    """Ends with probability 0.7, else goes on with the symbol 3."""
+    """Ends with probability 0.7, else goes on with the token 3."""
     logits = np.full((max_length, 5), -np.inf)
     logits[:, [END, 3]] = np.log([0.7, 0.3])
     return TableModel(logits)
@@ -154,8 +154,8 @@ RUNS = {
         pytest.param("xla", marks=pytest.mark.needs_tensorflow),
     ],
 )
-def test_equal_scores_of_a_step_are_ordered_by_end_then_parent_then_symbol(run):
-    # All symbols are equally likely, so that sequences of a length are.
+def test_equal_scores_of_a_step_are_ordered_by_end_then_parent_then_token(run):
+    # All tokens are equally likely, so that sequences of a length are.
     bodies = [list(itertools.product((1, 3, 4), repeat=n)) for n in range(4)]
     expected = [(*body, END) for n in range(3) for body in bodies[n]] + bodies[3]
     search = BeamSearch(len(expected), num_hypotheses=len(expected))
@@ -213,7 +213,7 @@ def test_an_empty_batch_gives_an_empty_result():
     assert (ids.shape, scores.shape) == ((0, 2, 3), (0, 2))
 
 
-def test_the_first_symbol_follows_the_start_symbol_which_is_not_returned():
+def test_the_first_token_follows_the_start_token_which_is_not_returned():
     model = ToyModel(vocabulary_size=5, max_length=1)
     first = [np.argmax(model.logits_after(source, ())[1:]) + 1 for source in SOURCES]
     ids = BeamSearch(1)(model, SOURCES, 1).ids

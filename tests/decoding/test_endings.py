@@ -34,7 +34,7 @@ def toy(vocabulary_size=7, max_length=5, seed=3):
 
 @pytest.mark.parametrize("end_ids", [4, (4, 6), END_IDS])
 @pytest.mark.parametrize("seed", range(3))
-def test_greedy_search_ends_with_whichever_end_symbol_comes_first(end_ids, seed):
+def test_greedy_search_ends_with_whichever_end_token_comes_first(end_ids, seed):
     model, ends = toy(seed=seed), ends_with(*np.atleast_1d(end_ids))
     expected = [[plain_greedy_search(model, one, 5, (), ends)] for one in SOURCES]
     assert_same(GreedySearch(end_ids=end_ids)(model, SOURCES, 5), expected)
@@ -60,18 +60,18 @@ def test_a_beam_as_wide_as_the_space_returns_what_enumeration_returns():
     assert_same(search(model, SOURCES, 3), expected)
 
 
-def test_every_place_of_a_beam_lives_on_though_all_end_symbols_are_likelier():
+def test_every_place_of_a_beam_lives_on_though_all_end_tokens_are_likelier():
     logits = np.full((2, 6), -np.inf)
     logits[0, [3, END, 4, 5, 1]] = np.log([0.3, 0.2, 0.2, 0.2, 0.1])
     logits[1, END] = 0
-    # With this penalty, two symbols of probability 0.1 beat one of 0.2.
+    # With this penalty, two tokens of probability 0.1 beat one of 0.2.
     search = BeamSearch(2, length_penalty=3, num_hypotheses=2, end_ids=END_IDS)
     ids, scores = search(TableModel(logits), SOURCES[:1], 2)
     assert np.array(ids[0]).tolist() == [[3, END], [1, END]]
     np.testing.assert_allclose(scores[0], np.log([0.3, 0.1]) / (7 / 6) ** 3, rtol=1e-4)
 
 
-def test_what_is_drawn_ends_with_whichever_end_symbol_comes_first():
+def test_what_is_drawn_ends_with_whichever_end_token_comes_first():
     search = Sampling(seed=3, num_hypotheses=31, end_ids=END_IDS)
     ids = ops.convert_to_numpy(search(toy(), SOURCES, 5).ids)
     is_end = np.isin(ids, END_IDS)
@@ -81,7 +81,7 @@ def test_what_is_drawn_ends_with_whichever_end_symbol_comes_first():
 
 
 @pytest.mark.parametrize("make", [GreedySearch, lambda **kw: BeamSearch(3, **kw)])
-def test_limits_of_length_hold_for_every_end_symbol(make):
+def test_limits_of_length_hold_for_every_end_token(make):
     def lengths(*processors):
         search = make(processors=processors, end_ids=END_IDS)
         ids = ops.convert_to_numpy(search(toy(), SOURCES, 5).ids)
@@ -96,7 +96,7 @@ def test_limits_of_length_hold_for_every_end_symbol(make):
     assert (lengths(MaximumLength(1.0, -1)) <= limits[:, None]).all()
 
 
-def test_end_symbols_are_any_number_of_ids_in_any_order():
+def test_end_tokens_are_any_number_of_ids_in_any_order():
     searches = GreedySearch(end_ids=3), GreedySearch(end_ids=[5, 3, 5])
     for search in searches:
         config = json.loads(json.dumps(keras.saving.serialize_keras_object(search)))

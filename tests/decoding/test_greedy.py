@@ -20,7 +20,7 @@ EVERY_SEARCH = [GreedySearch, lambda **kwargs: Sampling(top_k=2, seed=3, **kwarg
 @pytest.mark.parametrize(
     ("vocabulary_size", "end_bias", "seed"), [(5, 0, 4), (11, 1, 3), (1031, 2, 1)]
 )
-def test_the_likeliest_symbol_is_taken_at_every_step(vocabulary_size, end_bias, seed):
+def test_the_likeliest_token_is_taken_at_every_step(vocabulary_size, end_bias, seed):
     model = ToyModel(vocabulary_size, max_length=11, seed=seed, end_bias=end_bias)
     expected = [[plain_greedy_search(model, source, 7)] for source in SOURCES]
     assert len({len(one[0][1]) for one in expected}) == 3  # sentences end apart
@@ -35,7 +35,7 @@ def test_the_search_stops_when_every_sentence_has_ended():
     assert model.num_steps == longest < 11
 
 
-def test_of_equally_likely_symbols_the_lowest_id_is_taken():
+def test_of_equally_likely_tokens_the_lowest_id_is_taken():
     logits = np.zeros((3, 7))
     logits[1, 4:] = 1.0
     logits[2, [END, 5]] = 2.0
@@ -54,7 +54,7 @@ def test_padding_is_never_produced_however_likely(search):
 
 
 @pytest.mark.parametrize("search", EVERY_SEARCH)
-def test_a_hypothesis_without_any_allowed_symbol_stops_with_minus_infinity(search):
+def test_a_hypothesis_without_any_allowed_token_stops_with_minus_infinity(search):
     logits = np.zeros((3, 5))
     logits[0, END] = -np.inf
     logits[1] = -np.inf

@@ -32,11 +32,11 @@ from keras_transformer.decoding.endings import SearchedModel
 SOURCES = np.array([[3, 4, 5, 7, 9], [6, 7, 8, 0, 0], [8, 0, 0, 0, 0]], "int32")
 VOCABULARY_SIZE = 7
 
-# Each in plain Python: a function of logits, the symbols so far and the source.
+# Each in plain Python: a function of logits, the tokens so far and the source.
 
 
 def plain_banned(ids):
-    def process(logits, symbols, source):
+    def process(logits, tokens, source):
         logits[list(ids)] = -np.inf
         return logits
 
@@ -44,8 +44,8 @@ def plain_banned(ids):
 
 
 def plain_minimum(length):
-    def process(logits, symbols, source):
-        if len(symbols) + 1 < length:
+    def process(logits, tokens, source):
+        if len(tokens) + 1 < length:
             logits[END] = -np.inf
         return logits
 
@@ -53,9 +53,9 @@ def plain_minimum(length):
 
 
 def plain_maximum(ratio, extra):
-    def process(logits, symbols, source):
+    def process(logits, tokens, source):
         limit = max(1, int(np.float32(ratio) * np.sum(source != PAD)) + extra)
-        if len(symbols) + 1 >= limit:
+        if len(tokens) + 1 >= limit:
             logits[np.arange(len(logits)) != END] = -np.inf
         return logits
 
@@ -63,34 +63,34 @@ def plain_maximum(ratio, extra):
 
 
 def plain_no_repeat(size):
-    def process(logits, symbols, source):
-        grams = {tuple(symbols[t : t + size]) for t in range(len(symbols) - size + 1)}
-        for symbol in range(len(logits)):
-            if len(symbols) + 1 >= size:
-                newest = (*symbols[len(symbols) - size + 1 :], symbol)
+    def process(logits, tokens, source):
+        grams = {tuple(tokens[t : t + size]) for t in range(len(tokens) - size + 1)}
+        for token in range(len(logits)):
+            if len(tokens) + 1 >= size:
+                newest = (*tokens[len(tokens) - size + 1 :], token)
                 if newest in grams:
-                    logits[symbol] = -np.inf
+                    logits[token] = -np.inf
         return logits
 
     return process
 
 
 def plain_penalty(penalty):
-    def process(logits, symbols, source):
-        for symbol in set(symbols):
-            positive = logits[symbol] > 0
-            logits[symbol] *= 1 / penalty if positive else penalty
+    def process(logits, tokens, source):
+        for token in set(tokens):
+            positive = logits[token] > 0
+            logits[token] *= 1 / penalty if positive else penalty
         return logits
 
     return process
 
 
 def plain_prefix(prefixes):
-    def process(logits, symbols, source):
+    def process(logits, tokens, source):
         row = [tuple(one) for one in SOURCES.tolist()].index(tuple(source))
         prefix = prefixes[row] if isinstance(prefixes[0], list) else prefixes
-        if len(symbols) < len(prefix) and prefix[len(symbols)] > PAD:
-            forced = prefix[len(symbols)]
+        if len(tokens) < len(prefix) and prefix[len(tokens)] > PAD:
+            forced = prefix[len(tokens)]
             logits[np.arange(len(logits)) != forced] = -np.inf
         return logits
 
@@ -143,9 +143,9 @@ def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
 
 
 def for_source(chosen, source):
-    """The plain processors of pairs, as functions of logits and symbols."""
+    """The plain processors of pairs, as functions of logits and tokens."""
     return [
-        lambda logits, symbols, plain=plain: plain(logits, symbols, source)
+        lambda logits, tokens, plain=plain: plain(logits, tokens, source)
         for _, plain in chosen
     ]
 
@@ -179,17 +179,17 @@ def test_any_controls_together_hold_in_what_is_drawn(chosen, top_k, seed):
     for source, rows, scores in zip(SOURCES, *found, strict=True):
         plain = for_source(chosen, source)
         for ids, score in zip(rows, scores, strict=True):
-            symbols = ids[ids != PAD].tolist()
+            tokens = ids[ids != PAD].tolist()
             exact = 0.0
-            for length, symbol in enumerate(symbols):
-                gains = next_log_probabilities(model, source, symbols[:length], plain)
-                assert symbol in np.argsort(-gains)[:top_k]
-                exact += gains[symbol]
-            if len(symbols) < 5 and END not in symbols:  # it came to a dead end
-                gains = next_log_probabilities(model, source, symbols, plain)
+            for length, token in enumerate(tokens):
+                gains = next_log_probabilities(model, source, tokens[:length], plain)
+                assert token in np.argsort(-gains)[:top_k]
+                exact += gains[token]
+            if len(tokens) < 5 and END not in tokens:  # it came to a dead end
+                gains = next_log_probabilities(model, source, tokens, plain)
                 exact += np.max(gains)
                 assert exact == -np.inf
-            assert exact > -np.inf or len(symbols) < 5
+            assert exact > -np.inf or len(tokens) < 5
             np.testing.assert_allclose(score, exact, atol=1e-5)
 
 

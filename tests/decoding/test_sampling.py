@@ -40,7 +40,7 @@ def alike(count):
     ],
     ids=str,
 )
-def test_pairs_of_symbols_come_as_often_as_their_probability(settings, num_hypotheses):
+def test_pairs_of_tokens_come_as_often_as_their_probability(settings, num_hypotheses):
     model = ToyModel(vocabulary_size=6, max_length=2, seed=7)
     expected = np.zeros((6, 6))
     for first, share in enumerate(
@@ -86,11 +86,11 @@ def test_the_score_is_the_log_probability_and_the_best_comes_first(settings):
     ids, scores = map(ops.convert_to_numpy, search(model, SOURCES, 5))
     assert (np.diff(scores, axis=-1) <= 0).all()
     for source, rows, row_scores in zip(SOURCES, ids, scores, strict=True):
-        for symbols, score in zip(rows, row_scores, strict=True):
-            symbols = symbols[symbols != PAD]
+        for tokens, score in zip(rows, row_scores, strict=True):
+            tokens = tokens[tokens != PAD]
             exact = sum(
-                next_log_probabilities(model, source, symbols[:t])[symbol]
-                for t, symbol in enumerate(symbols)
+                next_log_probabilities(model, source, tokens[:t])[token]
+                for t, token in enumerate(tokens)
             )
             np.testing.assert_allclose(score, exact, atol=1e-5)
 

@@ -93,7 +93,7 @@ def test_a_beam_returns_what_a_plain_one_returns(width, end_ids, strings):
             model,
             source,
             *(6, width, 0.6, ()),
-            lambda symbols: symbols[-1] in (end_ids or ()) or has_stop(symbols),
+            lambda tokens: tokens[-1] in (end_ids or ()) or has_stop(tokens),
             num_extensions=width * (2 + len(end_ids or [END])),
         )
         for source in SOURCES
@@ -123,12 +123,12 @@ def test_what_is_drawn_ends_where_its_text_has_a_stop_string():
     ends = ends_or_contains(TEXTS, ["abb"])
     lengths = []
     for ids in ops.convert_to_numpy(search(model, SOURCES, 9).ids).reshape(-1, 9):
-        symbols = ids[ids != PAD]
-        lengths.append(len(symbols))
-        assert [ends(symbols[:n]) for n in range(1, len(symbols))] == [False] * (
-            len(symbols) - 1
+        tokens = ids[ids != PAD]
+        lengths.append(len(tokens))
+        assert [ends(tokens[:n]) for n in range(1, len(tokens))] == [False] * (
+            len(tokens) - 1
         )
-        assert len(symbols) == 9 or ends(symbols)
+        assert len(tokens) == 9 or ends(tokens)
     assert len(set(lengths)) > 3
 
 

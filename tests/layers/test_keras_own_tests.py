@@ -120,6 +120,7 @@ def keras_tests():
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("few_objects_to_collect")
 @pytest.mark.parametrize(("module_name", "case", "name"), [*keras_tests()])
 def test_as_keras(module_name, case, name, monkeypatch):
     monkeypatch.setattr(keras_layers, *PLACES[module_name])

@@ -12,6 +12,7 @@ from keras_transformer import layers
 from keras_transformer.kernels.keras_private import all_layers
 from keras_transformer.models import TextClassifier, TextEncoder, Transformer
 
+pytestmark = pytest.mark.usefixtures("few_objects_to_collect")
 STATES = np.random.default_rng(5).normal(size=(2, 5, 8)).astype("float32")
 
 

@@ -32,8 +32,14 @@ class _PositionalEncoding(keras.layers.Layer):
         self.encoding_dim = encoding_dim
         self.supports_masking = True
 
-    def encoding(self, positions):
-        """Float32 encodings `(*positions.shape, dim)`."""
+    def encoding(self, length, start_index=0, positions=None):
+        """Float32 encodings `(length, dim)`, or `(batch, length, dim)`."""
+        if positions is None and isinstance(length, int):
+            check_position_range(self, length, start_index)
+        return self._encode(input_positions(length, start_index, positions))
+
+    def _encode(self, positions):
+        """Float32 encodings `(*positions.shape, dim)` of int32 positions."""
         raise NotImplementedError
 
     def call(self, inputs, start_index=0, positions=None):
@@ -44,10 +50,8 @@ class _PositionalEncoding(keras.layers.Layer):
                 f"Received: inputs of shape {tuple(inputs.shape)}, for a layer built "
                 f"with hidden_dim={self._dim}."
             )
-        if positions is None and isinstance(length, int):
-            check_position_range(self, length, start_index)
-        positions = input_positions(length, start_index, positions)
-        encoding = ops.cast(self.encoding(positions), inputs.dtype)
+        encoding = self.encoding(length, start_index, positions)
+        encoding = ops.cast(encoding, inputs.dtype)
         if self.merge == "add":
             return inputs + encoding
         shape = (ops.shape(inputs)[0], length, self.encoding_dim)
@@ -132,7 +136,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         self.layout = layout
         self.first_position = first_position
 
-    def encoding(self, positions):
+    def _encode(self, positions):
         frequencies = wave_frequencies(self._dim, self.max_wavelength)
         angles = position_angles(positions + self.first_position, frequencies)
         waves = ops.sin(angles), ops.cos(angles)
@@ -216,7 +220,7 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
         normal = keras.initializers.RandomNormal(stddev=0.02)
         self.table = self.add_weight_with_options("embeddings", shape, normal, "table")
 
-    def encoding(self, positions):
+    def _encode(self, positions):
         # What a gather reads beyond the table differs between devices.
         rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
         is_learned = ops.logical_and(positions >= 0, positions < self.max_length)

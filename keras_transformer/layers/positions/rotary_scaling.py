@@ -50,7 +50,8 @@ class LinearRotaryScaling(RotaryScaling):
         factor: How many times as long as in training inputs may be, at least 1.
 
     Example:
-        >>> rotary = RotaryEmbedding(scaling=LinearRotaryScaling(factor=4))
+        >>> scaling = kt.layers.LinearRotaryScaling(factor=4)
+        >>> rotary = kt.layers.RotaryEmbedding(scaling=scaling)
 
     Reference:
         [Chen et al., 2023](https://arxiv.org/abs/2306.15595), equation 4
@@ -71,7 +72,8 @@ class NTKRotaryScaling(RotaryScaling):
         factor: How many times as long as in training inputs may be, at least 1.
 
     Example:
-        >>> rotary = RotaryEmbedding(scaling=NTKRotaryScaling(factor=4))
+        >>> scaling = kt.layers.NTKRotaryScaling(factor=4)
+        >>> rotary = kt.layers.RotaryEmbedding(scaling=scaling)
 
     Reference:
         bloc97, 2023; written down in
@@ -105,8 +107,8 @@ class YarnRotaryScaling(RotaryScaling):
             `beta_fast > beta_slow > 0`.
 
     Example:
-        >>> scaling = YarnRotaryScaling(factor=4, original_length=2048)
-        >>> rotary = RotaryEmbedding(scaling=scaling)
+        >>> scaling = kt.layers.YarnRotaryScaling(factor=4, original_length=2048)
+        >>> rotary = kt.layers.RotaryEmbedding(scaling=scaling)
 
     Reference:
         [Peng et al., 2023](https://arxiv.org/abs/2309.00071), sections 3.2 and 3.4

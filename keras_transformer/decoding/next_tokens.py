@@ -1,4 +1,4 @@
-"""One step of a model as a search sees it: which symbols may come next."""
+"""One step of a model as a search sees it: which tokens may come next."""
 
 from typing import NamedTuple
 
@@ -14,17 +14,17 @@ from keras_transformer.kernels.top_k import top_k_in_blocks, top_one
 MIN_SENTENCES_TO_PREPARE = 8
 
 
-class NextSymbols(NamedTuple):
-    """The symbols that may come next, for every hypothesis.
+class NextTokens(NamedTuple):
+    """The tokens that may come next, for every hypothesis.
 
     Attributes:
         best_logits: The largest of `logits` in falling order, of shape
             `(batch, hypotheses, choices)`; one of them, that of the padding
-            symbol if it is there, else the last, is minus infinity.
-        best_ids: Their symbols, int32, of the same shape.
+            token if it is there, else the last, is minus infinity.
+        best_ids: Their tokens, int32, of the same shape.
         normalizer: What to subtract from logits to get log-probabilities, of
             shape `(batch, hypotheses, 1)`. It is that of the model's own logits:
-            a forbidden symbol does not change the scores of the others.
+            a forbidden token does not change the scores of the others.
         logits: Processed logits, of shape `(batch, hypotheses, vocabulary)`.
     """
 
@@ -42,10 +42,10 @@ class NextSymbols(NamedTuple):
         return tuple(ops.reshape(one, (-1, hypotheses)) for one in (logit, token_id))
 
 
-def next_symbols_function(
+def next_tokens_function(
     model, inputs, memory, cache_length: int, processors, count: int
 ):
-    """Joins a model's step with processors and the choice of the best symbols.
+    """Joins a model's step with processors and the choice of the best tokens.
 
     Args:
         model: A model that offers the cached step.
@@ -53,11 +53,11 @@ def next_symbols_function(
         memory: What its `start` returned.
         cache_length: Positions that its cache holds.
         processors: Sequence of `Processor`.
-        count: Best symbols to find; fewer where the vocabulary has fewer.
+        count: Best tokens to find; fewer where the vocabulary has fewer.
 
     Returns:
         A function of `(token_ids, ids, lineage, index, cache)` that returns
-        `(NextSymbols, cache)`.
+        `(NextTokens, cache)`.
     """
     bound = [processor.bind(model, inputs) for processor in processors]
     num_sentences = keras.tree.flatten(inputs)[0].shape[0]
@@ -65,12 +65,12 @@ def next_symbols_function(
     prepares = is_large and hasattr(model, "prepared_step")
     take_step = model.prepared_step() if prepares else model.step
 
-    def next_symbols(token_ids, ids, lineage, index, cache):
+    def next_tokens(token_ids, ids, lineage, index, cache):
         visible = visible_entries(lineage[..., :cache_length], index)
         logits, cache = take_step(token_ids, memory, cache, index, visible)
         logits = ops.cast(logits, "float32")
         hypotheses, size = logits.shape[1:]
-        # One more than asked for: the padding symbol may be among them.
+        # One more than asked for: the padding token may be among them.
         choices = min(count + 1, size)
         rows = ops.reshape(logits, (-1, size))
         best_logits, best_ids = top_k_in_blocks(rows, choices)
@@ -80,15 +80,15 @@ def next_symbols_function(
                 logits = process(logits, ids, index)
             rows = ops.reshape(logits, (-1, size))
             best_logits, best_ids = top_k_in_blocks(rows, choices)
-        is_symbol = best_ids != model.pad_id
-        is_asked = ops.cumsum(ops.cast(is_symbol, "int32"), axis=-1) <= count
-        best_logits = ops.where(is_symbol & is_asked, best_logits, -np.inf)
-        symbols = NextSymbols(
+        is_token = best_ids != model.pad_id
+        is_asked = ops.cumsum(ops.cast(is_token, "int32"), axis=-1) <= count
+        best_logits = ops.where(is_token & is_asked, best_logits, -np.inf)
+        tokens = NextTokens(
             best_logits=ops.reshape(best_logits, (-1, hypotheses, choices)),
             best_ids=ops.reshape(best_ids, (-1, hypotheses, choices)),
             normalizer=ops.reshape(normalizer, (-1, hypotheses, 1)),
             logits=logits,
         )
-        return symbols, cache
+        return tokens, cache
 
-    return next_symbols
+    return next_tokens
