@@ -11,8 +11,8 @@ from keras_transformer.decoding.processors import Processor, forbid, vocabulary_
 class ForcedPrefix(Processor):
     """Forces the first tokens of every hypothesis.
 
-    Scores include the forced tokens, which no other processor may forbid. Where
-    an id is negative or the model's `pad_id`, the token is free.
+    No other processor may forbid the forced tokens. Where an id is negative or the
+    model's `pad_id`, the token is free.
 
     `model.generate` passes the ids to its compiled program as an input, padded to
     a power of two, so that another prefix needs no other program.
@@ -21,6 +21,9 @@ class ForcedPrefix(Processor):
         ids: One sequence of ids for all sentences, or a sequence of sequences,
             one for each sentence, of any lengths. In traced functions, an
             integer tensor of shape `(batch, length)`.
+        is_scored: Whether scores include the forced tokens. If not, they count with a
+            probability of one, as in Hugging Face's transformers; list the processor
+            first then.
 
     Raises:
         ValueError: If `ids` are not integers of such a form; when bound, if
@@ -31,7 +34,8 @@ class ForcedPrefix(Processor):
         ForcedPrefix(ids=((7, 5), (11,)))
     """
 
-    def __init__(self, ids):
+    def __init__(self, ids, is_scored: bool = True):
+        self.is_scored = is_scored
         self.ids = ids if ops.is_tensor(ids) else _to_tuples(ids)
         if ops.is_tensor(ids) and (
             len(ids.shape) != 2
@@ -61,6 +65,9 @@ class ForcedPrefix(Processor):
             applies = ops.take(is_forced, column, axis=1)[:, None, None]
             applies = applies & (index < length)
             others = ops.not_equal(vocabulary_of(logits), forced_ids)
+            if not self.is_scored:
+                certain = ops.logsumexp(logits, axis=-1, keepdims=True)
+                logits = ops.where(applies & ~others, certain, logits)
             return forbid(logits, applies & others)
 
         return process
@@ -75,13 +82,15 @@ class ForcedPrefix(Processor):
         return table
 
     def with_table(self, table):
-        return ForcedPrefix([-1] if table is None else table)
+        return ForcedPrefix([-1] if table is None else table, self.is_scored)
 
     def get_config(self):
         if ops.is_tensor(self.ids):
-            return {"ids": ops.convert_to_numpy(self.ids).tolist()}
-        nested = isinstance(self.ids[0], tuple)
-        return {"ids": [list(row) for row in self.ids] if nested else list(self.ids)}
+            ids = ops.convert_to_numpy(self.ids).tolist()
+        else:
+            nested = isinstance(self.ids[0], tuple)
+            ids = [list(row) for row in self.ids] if nested else list(self.ids)
+        return {"ids": ids, "is_scored": self.is_scored}
 
 
 def _to_tuples(ids):

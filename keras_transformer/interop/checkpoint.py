@@ -98,3 +98,10 @@ def read_json(path: Path) -> dict:
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object. It holds: {type(values)}.")
     return values
+
+
+def read_bytes(path: Path) -> bytes:
+    """Reads a file; raises `FileNotFoundError` if it is missing."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. Download the checkpoint again.")
+    return path.read_bytes()

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from keras_transformer.decoding import Search
 from keras_transformer.plots.attention import attention_map
 from keras_transformer.translator import Translator
-from keras_transformer.translator.batching import BatchingPolicy
 
 
 class AttendedTranslation(NamedTuple):
@@ -75,7 +74,7 @@ def translate_with_attention(
             f"max_source_length={translator.max_source_length} subwords and was cut.",
             stacklevel=2,
         )
-    policy = BatchingPolicy(translator.max_source_length)
+    policy = translator.batching_policy()
     ((_, batch, target_length),) = policy.batches(source_ids, batch_size=1)
     target_ids = model.generate(batch, search, target_length).ids[0, 0]
     target_ids = target_ids[target_ids != model.pad_id]

@@ -79,7 +79,7 @@ class ServedTranslator(tf.Module):
         self._search = search
         self._jit_compile = jit_compile
         longest = translator.max_source_length
-        self._policy = batching.BatchingPolicy(longest, max_length)
+        self._policy = translator.batching_policy(max_length)
         self._max_target_length = self._policy.target_length(longest)
         # Traced once, for the three signatures that call it.
         ids = tf.TensorSpec([None, None], tf.int32)
@@ -193,21 +193,24 @@ class ServedTranslator(tf.Module):
 
         def search():
             # Padded as in `Translator.translate`, for the same rounding errors.
-            inputs = batching.pad(source_ids, source_length)
+            inputs = self._policy.pad(source_ids, source_length)
             num_rows = tf.shape(source_ids)[0]
             if self._jit_compile:
                 full = batching.next_power_of_two(num_rows)
                 inputs = batching.fill_up(inputs, full)
             ids, scores = (field[:num_rows] for field in find(inputs))
             missing = self._max_target_length - target_length
-            return Hypotheses(tf.pad(ids, [[0, 0], [0, 0], [0, missing]]), scores)
+            padding = [[0, 0], [0, 0], [0, missing]]
+            ids = tf.pad(ids, padding, constant_values=self._translator.model.pad_id)
+            return Hypotheses(ids, scores)
 
         is_used = tf.shape(source_ids)[0] > 0
         return tf.cond(is_used, search, lambda: self._empty_hypotheses(source_ids))
 
     def _empty_hypotheses(self, source_ids):
         shape = [tf.shape(source_ids)[0], self._search.num_hypotheses]
-        ids = tf.zeros([*shape, self._max_target_length], tf.int32)
+        shape_of_ids = [*shape, self._max_target_length]
+        ids = tf.fill(shape_of_ids, self._translator.model.pad_id)
         return Hypotheses(ids, tf.zeros(shape))
 
 

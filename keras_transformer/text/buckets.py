@@ -49,20 +49,21 @@ def check_buckets(buckets: list[int], max_length: int, tokens_per_batch: int) ->
         )
 
 
-def pad_rows(ids, num_rows):
+def pad_rows(ids, num_rows, pad_id: int = 0):
     """Appends rows of padding to a batch of ids until it has `num_rows` rows."""
     missing = num_rows - tf.shape(ids, tf.int64)[0]
-    return tf.pad(ids, [[0, missing], [0, 0]])
+    return tf.pad(ids, [[0, missing], [0, 0]], constant_values=pad_id)
 
 
 def batch_by_bucket(
-    examples: tf.data.Dataset, buckets: list[int], tokens_per_batch: int
+    examples: tf.data.Dataset, buckets: list[int], tokens_per_batch: int, pad_ids
 ) -> tf.data.Dataset:
     """Groups examples of similar length into batches of shape `(rows, length)`.
 
     An example is a scalar length, which selects the bucket, and nested ids padded to
     the longest bucket. Each batch is emitted as soon as it is full, so batches of
-    different buckets alternate. Rows of padding fill up the last one of each bucket.
+    different buckets alternate. Rows of padding fill up the last one of each bucket;
+    `pad_ids` has the id of the padding of each of the nested ids.
     """
     lengths = tf.constant(buckets, tf.int64)
     rows = tokens_per_batch // lengths
@@ -71,11 +72,11 @@ def batch_by_bucket(
         return tf.searchsorted(lengths, [length], out_type=tf.int64)[0]
 
     def make_batch(bucket, examples):
-        def cut_and_fill(ids):
-            return pad_rows(ids[:, : lengths[bucket]], rows[bucket])
+        def cut_and_fill(ids, pad_id):
+            return pad_rows(ids[:, : lengths[bucket]], rows[bucket], pad_id)
 
         return examples.batch(rows[bucket]).map(
-            lambda _, ids: tf.nest.map_structure(cut_and_fill, ids)
+            lambda _, ids: tf.nest.map_structure(cut_and_fill, ids, pad_ids)
         )
 
     return examples.group_by_window(

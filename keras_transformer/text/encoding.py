@@ -23,7 +23,8 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
     """
     ids = tokenizer(texts)
     is_cut = ids.row_lengths() >= max_length
-    return add_symbols(ids[:, : max_length - 1], end=True).to_tensor(), is_cut
+    ids = add_symbols(ids[:, : max_length - 1], tokenizer, end=True)
+    return ids.to_tensor(tokenizer.pad_id), is_cut
 
 
 def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
@@ -38,11 +39,11 @@ def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
     return ids, is_cut | (tf.strings.length(texts) > num_bytes)
 
 
-def add_symbols(ids: tf.RaggedTensor, start: bool = False, end: bool = False):
-    """Adds a start symbol, an end symbol or both to each row of ragged ids."""
+def add_symbols(ids: tf.RaggedTensor, tokenizer, start=False, end=False):
+    """Adds a tokenizer's start symbol, end symbol or both to each row of ragged ids."""
     columns = [ids]
     if start:
-        columns.insert(0, tf.fill([ids.nrows(), 1], SubwordTokenizer.start_id))
+        columns.insert(0, tf.fill([ids.nrows(), 1], tokenizer.start_id))
     if end:
-        columns.append(tf.fill([ids.nrows(), 1], SubwordTokenizer.end_id))
+        columns.append(tf.fill([ids.nrows(), 1], tokenizer.end_id))
     return tf.concat(columns, axis=1)

@@ -67,7 +67,7 @@ def parallel_dataset(
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
         shape `(batch, length)`: source subwords and end symbol, start symbol and
-        target subwords, target subwords and end symbol, padded with 0. Its attribute
+        target subwords, target subwords and end symbol, and padding. Its attribute
         `epoch`, an int64 `tf.Variable`, holds the number of the next epoch. Assign to
         it to choose another, for instance in a callback's `on_epoch_begin`.
 
@@ -90,11 +90,16 @@ def parallel_dataset(
 
     def make_examples(texts, seed):
         ids = _tokenize(tokenizers, texts, max_length, sampling, seed)
-        return _examples(*ids, max_length)
+        return _examples(ids, tokenizers, max_length)
 
     def make_batches(chunks):
         examples = chunks.map(make_examples, num_parallel_calls=tf.data.AUTOTUNE)
-        return batch_by_bucket(examples.unbatch(), buckets, tokens_per_batch)
+        paddings = {
+            "source_ids": source_tokenizer.pad_id,
+            "target_ids": target_tokenizer.pad_id,
+        }
+        paddings = paddings, target_tokenizer.pad_id
+        return batch_by_bucket(examples.unbatch(), buckets, tokens_per_batch, paddings)
 
     # Sampled subwords may make fewer batches than were counted. The next pass over
     # the corpus then supplies the rest.
@@ -157,18 +162,19 @@ def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):
     ]
 
 
-def _examples(source, target, max_length):
+def _examples(ids, tokenizers, max_length):
     """Returns `(lengths, examples)` of ragged subwords, padded to `max_length`."""
-    lengths = _pair_lengths(source, target)
+    lengths = _pair_lengths(*ids)
     fits = lengths <= max_length
-    source, target = (tf.ragged.boolean_mask(side, fits) for side in (source, target))
 
-    def padded(ids, **symbols):
-        return add_symbols(ids, **symbols).to_tensor(shape=(None, max_length))
+    def padded(ids, tokenizer, **symbols):
+        ids = add_symbols(tf.ragged.boolean_mask(ids, fits), tokenizer, **symbols)
+        return ids.to_tensor(tokenizer.pad_id, shape=(None, max_length))
 
-    source_ids, target_ids = padded(source, end=True), padded(target, start=True)
+    source, target = zip(ids, tokenizers, strict=True)
+    source_ids, target_ids = padded(*source, end=True), padded(*target, start=True)
     inputs = {"source_ids": source_ids, "target_ids": target_ids}
-    return lengths[fits], (inputs, padded(target, end=True))
+    return lengths[fits], (inputs, padded(*target, end=True))
 
 
 def _pair_lengths(source, target):

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import StopStrings
 from keras_transformer.storage import replace_file
+from keras_transformer.text.arguments import batch_of_ids, batch_of_texts
 from keras_transformer.text.files import Paths
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer_training import train_model
@@ -138,7 +139,7 @@ class SubwordTokenizer(tf.Module):
         )
 
     def __call__(self, texts):
-        return self._encode(_batch_of_texts(texts))
+        return self._encode(batch_of_texts(texts))
 
     def _encode(self, texts):
         return self._resource.tokenize(texts)
@@ -183,7 +184,7 @@ class SubwordTokenizer(tf.Module):
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
             return ids, lengths
 
-        inputs = [_batch_of_texts(texts), seed]
+        inputs = [batch_of_texts(texts), seed]
         ids, lengths = tf.numpy_function(
             sample_rows, inputs, [tf.int32, tf.int64], stateful=False
         )
@@ -216,7 +217,7 @@ class SubwordTokenizer(tf.Module):
         Raises:
             ValueError: If `ids` are not integers.
         """
-        ids = _batch_of_ids(ids, self.pad_id)
+        ids = batch_of_ids(ids, self.pad_id)
         shape = tf.shape(ids)
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         is_end = rows == self.end_id
@@ -261,6 +262,10 @@ class SubwordTokenizer(tf.Module):
         tokens = {one: text_of(one) for one in range(self.vocabulary_size)}
         return StopStrings(strings, tokens)
 
+    def equals(self, other) -> bool:
+        """Tells whether another tokenizer gives the same ids to every text."""
+        return type(self) is type(other) and self.model_proto == other.model_proto
+
     def save(self, path: str | os.PathLike) -> None:
         """Writes a file in SentencePiece's own format, which its tools read too.
 
@@ -286,29 +291,3 @@ class SubwordTokenizer(tf.Module):
             return cls(path.read_bytes())
         except ValueError as error:
             raise ValueError(f"{path} cannot be loaded. {error}") from None
-
-
-def _batch_of_texts(texts):
-    texts = tf.convert_to_tensor(texts, dtype_hint=tf.string)
-    if texts.dtype != tf.string or texts.shape.rank != 1:
-        raise ValueError(
-            "`texts` must be a list of str, or a string tensor of shape (batch,). "
-            f"Received: shape={texts.shape}, dtype={texts.dtype.name}."
-        )
-    return texts
-
-
-def _batch_of_ids(ids, pad_id):
-    """Returns int32 ids of shape `(..., length)`; pads ragged rows."""
-    if isinstance(ids, (list, tuple)):
-        is_empty = not any(np.size(row) for row in ids)
-        ids = tf.ragged.constant(ids, tf.int32 if is_empty else None, ragged_rank=1)
-    if isinstance(ids, tf.RaggedTensor):
-        ids = ids.to_tensor(pad_id)
-    ids = tf.convert_to_tensor(ids)
-    if not ids.dtype.is_integer or ids.shape.rank == 0:
-        raise ValueError(
-            "`ids` must be integers of shape (..., length). "
-            f"Received: shape={ids.shape}, dtype={ids.dtype.name}."
-        )
-    return tf.cast(ids, tf.int32)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
@@ -133,6 +134,13 @@ class VocabularyTokenizer(SubwordTokenizer):
     def pieces(self, ids) -> list[str]:
         return [self._piece_of_id[int(index)] for index in ids]
 
+    def equals(self, other) -> bool:
+        return (
+            super().equals(other)
+            and self._vocabulary == other._vocabulary
+            and self._settings == other._settings
+        )
+
     def save(self, path: str | os.PathLike) -> None:
         """Writes SentencePiece's file, and the table beside it.
 
@@ -169,7 +177,7 @@ def vocabulary_path(path: str | os.PathLike) -> Path:
     return Path(path).with_suffix(".vocabulary.json")
 
 
-def load_tokenizer(path: str | os.PathLike) -> SubwordTokenizer:
-    """Reads a tokenizer: a `VocabularyTokenizer` if there is a table beside `path`."""
-    has_table = vocabulary_path(path).is_file()
-    return (VocabularyTokenizer if has_table else SubwordTokenizer).load(path)
+def pieces_of_model(model_proto: bytes) -> list[str]:
+    """Returns the subwords of a SentencePiece model in the order of its own ids."""
+    model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
+    return [model.id_to_piece(index) for index in range(model.vocab_size())]

@@ -95,7 +95,7 @@ def _concatenated(texts, tokenizer):
     """Returns the subwords of all documents, each between symbols: `(subwords,)`."""
     ids = tokenizer(texts)
     ids = tf.ragged.boolean_mask(ids, ids.row_lengths() > 0)
-    return add_symbols(ids, start=True, end=True).flat_values
+    return add_symbols(ids, tokenizer, start=True, end=True).flat_values
 
 
 def _cut_into_windows(sequences, length):

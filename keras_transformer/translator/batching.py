@@ -18,11 +18,18 @@ class BatchingPolicy:
     translation of a text depends on that text alone, and few shapes are compiled.
 
     `Translator.translate` takes `batches`; an export uses the rest of this module,
-    which consists of TensorFlow ops, inside its graph. The arguments are those of
-    `Translator` and of `Translator.translate`.
+    which consists of TensorFlow ops, inside its graph. The lengths are those of
+    `Translator` and of `Translator.translate`; `tokenizer` is that of the sources,
+    whose padding and end symbol count.
     """
 
-    def __init__(self, max_source_length: int, max_length: int | None = None):
+    def __init__(
+        self,
+        max_source_length: int,
+        max_length: int | None = None,
+        tokenizer=SubwordTokenizer,
+    ):
+        self._tokenizer = tokenizer
         self.source_lengths = [min(MIN_PADDED_LENGTH, max_source_length)]
         while (length := self.source_lengths[-1]) < max_source_length:
             self.source_lengths.append(min(2 * length, max_source_length))
@@ -34,7 +41,7 @@ class BatchingPolicy:
 
     def group_of(self, source_ids):
         """Returns the index in `source_lengths` of each source, or beyond if blank."""
-        lengths = unpadded_lengths(source_ids)
+        lengths = unpadded_lengths(source_ids, self._tokenizer)
         groups = tf.searchsorted(self.source_lengths, lengths)
         return tf.where(lengths > 0, groups, len(self.source_lengths))
 
@@ -51,32 +58,35 @@ class BatchingPolicy:
             padded_length)`, copies last; and the length of the longest translation.
         """
         batch_size = min(batch_size, int(next_power_of_two(len(source_ids))))
-        order = np.argsort(unpadded_lengths(source_ids).numpy(), kind="stable")
+        lengths = unpadded_lengths(source_ids, self._tokenizer)
+        order = np.argsort(lengths.numpy(), kind="stable")
         groups = self.group_of(source_ids).numpy()[order]
         for group, length in enumerate(self.source_lengths):
             in_group = order[groups == group]
             for start in range(0, len(in_group), batch_size):
                 rows = in_group[start : start + batch_size]
-                batch = fill_up(pad(tf.gather(source_ids, rows), length), batch_size)
+                batch = self.pad(tf.gather(source_ids, rows), length)
+                batch = fill_up(batch, batch_size)
                 yield rows, batch.numpy(), self.target_length(length)
 
+    def pad(self, source_ids, length: int):
+        """Pads rows to a length, or removes the padding beyond it."""
+        padding = [[0, 0], [0, length]]
+        pad_id = self._tokenizer.pad_id
+        return tf.pad(source_ids, padding, constant_values=pad_id)[:, :length]
 
-def unpadded_lengths(source_ids):
+
+def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
     """Returns the length of each row up to its last id that is no padding.
 
     A blank row, which has no ids but padding and end symbols, has length 0.
     """
-    is_pad = source_ids == SubwordTokenizer.pad_id
-    is_blank = tf.reduce_all(is_pad | (source_ids == SubwordTokenizer.end_id), axis=1)
+    is_pad = source_ids == tokenizer.pad_id
+    is_blank = tf.reduce_all(is_pad | (source_ids == tokenizer.end_id), axis=1)
     ends = tf.range(1, tf.shape(source_ids)[1] + 1)
     ends = tf.where(is_pad | is_blank[:, None], 0, ends)
     # The additional zero is the largest of a row without ids.
     return tf.reduce_max(tf.pad(ends, [[0, 0], [0, 1]]), axis=1)
-
-
-def pad(source_ids, length: int):
-    """Pads rows to a length, or removes the padding beyond it."""
-    return tf.pad(source_ids, [[0, 0], [0, length]])[:, :length]
 
 
 def fill_up(source_ids, num_rows):

@@ -7,8 +7,9 @@ from pathlib import Path
 import keras
 
 from keras_transformer.storage import replace_files, write_text
-from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
+_TOKENIZERS = {x.__name__: x for x in (SubwordTokenizer, VocabularyTokenizer)}
 SETTINGS = "translator.json"  # Sorted last, so it appears last and marks a translator.
 
 
@@ -20,7 +21,7 @@ def save_translator(translator, folder: str | os.PathLike) -> None:
         "search": keras.saving.serialize_keras_object(translator.search),
     }
     source, target = translator.source_tokenizer, translator.target_tokenizer
-    is_shared = source.model_proto == target.model_proto
+    is_shared = source.equals(target)
     with replace_files(folder) as unfinished:
         # A new model with the same weights has no optimizer to save.
         model = type(translator.model).from_config(translator.model.get_config())
@@ -30,6 +31,7 @@ def save_translator(translator, folder: str | os.PathLike) -> None:
             name = f"{'shared' if is_shared else side}.model"
             tokenizer.save(unfinished / name)
             settings[f"{side}_tokenizer"] = name
+            settings[f"{side}_tokenizer_class"] = type(tokenizer).__name__
         write_text(unfinished / SETTINGS, json.dumps(settings, indent=2) + "\n")
 
 
@@ -46,12 +48,19 @@ def read_translator(folder: str | os.PathLike):
         settings = json.loads(path.read_text(encoding="utf-8"))
         max_source_length = settings["max_source_length"]
         names = [settings[f"{side}_tokenizer"] for side in ("source", "target")]
-        # Older files hold none.
+        # Older files hold neither classes nor a search.
+        classes = [
+            _TOKENIZERS[settings.get(f"{side}_tokenizer_class", "SubwordTokenizer")]
+            for side in ("source", "target")
+        ]
         search = keras.saving.deserialize_keras_object(settings.get("search"))
     except (ValueError, KeyError, TypeError) as error:
         message = f"{path} is damaged ({error!r}). Save the translator again."
         raise ValueError(message) from None
-    tokenizers = {name: SubwordTokenizer.load(folder / name) for name in names}
+    tokenizers = {
+        name: tokenizer_class.load(folder / name)
+        for name, tokenizer_class in zip(names, classes, strict=True)
+    }
     source, target = (tokenizers[name] for name in names)
     arguments = {
         "model": _load_model(folder / "model.keras"),

@@ -148,7 +148,7 @@ class Translator:
                 stacklevel=2,
             )
         found = [[Translation("", 0.0)] * search.num_hypotheses for _ in texts]
-        policy = BatchingPolicy(self.max_source_length, max_length)
+        policy = self.batching_policy(max_length)
         for rows, batch, target_length in policy.batches(source_ids, batch_size):
             hypotheses = self.model.generate(batch, search, target_length)
             decoded = self.decode(hypotheses.ids, search).numpy()
@@ -245,7 +245,7 @@ class Translator:
         tokenizer = self.source_tokenizer
         ids, is_cut = encode_head(texts, tokenizer, self.max_source_length)
         is_blank = tf.strings.regex_full_match(texts, BLANK)
-        is_blank |= unpadded_lengths(ids) == 0
+        is_blank |= unpadded_lengths(ids, tokenizer) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
 
     def decode(self, ids, search: Search):
@@ -268,13 +268,17 @@ class Translator:
         any_string = "|".join(map(re.escape, search.stop_strings.strings))
         return tf.strings.regex_replace(texts, f"(?s)(?:{any_string}).*", "")
 
+    def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
+        """Returns how the sources of this translator are batched."""
+        return BatchingPolicy(self.max_source_length, max_length, self.source_tokenizer)
+
     def padded_lengths(self) -> list[int]:
         """Returns the lengths that sources are padded to, in ascending order."""
-        return BatchingPolicy(self.max_source_length).source_lengths
+        return self.batching_policy().source_lengths
 
     def max_target_length(self, padded_length: int) -> int:
         """Returns the longest translation of sources of a padded length."""
-        return BatchingPolicy(self.max_source_length).target_length(padded_length)
+        return self.batching_policy().target_length(padded_length)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the translator to a folder, which may exist.

@@ -12,7 +12,9 @@ It writes into that folder:
 - `torch.tar.xz`: `archive.bin` and `older.bin`, tensors as `torch.save` writes them in
   its two formats, and `expected.npz`, the same tensors;
 - `tokenizers.tar.xz`: a folder for each family of tokenizers with its files as Hugging
-  Face has them, and `answers.json`, the ids and texts that the originals give.
+  Face has them, and `answers.json`, the ids and texts that the originals give;
+- `models.tar.xz`: a small checkpoint of each family with random weights and its
+  tokenizer, and in `answers.npz` and `answers.json` its logits and translations.
 
 The tests of this folder read them without PyTorch.
 """
@@ -26,6 +28,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+TARGET_TABLE = "target_vocab.json"
 # Article 1 of the Universal Declaration of Human Rights.
 SOURCE_LINES = [
     "All human beings are born free and equal in dignity and rights.",
@@ -95,7 +98,12 @@ SPECIAL_TEXTS = [
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    for name, write in {"torch": write_torch, "tokenizers": write_tokenizers}.items():
+    writers = {
+        "torch": write_torch,
+        "tokenizers": write_tokenizers,
+        "models": write_models,
+    }
+    for name, write in writers.items():
         with tempfile.TemporaryDirectory() as written:
             write(Path(written))
             pack(Path(written), folder / f"{name}.tar.xz")
@@ -279,6 +287,150 @@ def write_answers(folder, tokenizer, size, special_texts=SPECIAL_TEXTS):
         "rows": rows,
         "row_texts": tokenizer.batch_decode(rows, skip_special_tokens=True),
     }
+    write_json(folder / "answers.json", answers)
+
+
+# Models
+
+SIZES = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 64,
+    "dropout": 0.3,
+}
+TEXTS = [
+    "All human beings are born free",
+    "in dignity",
+    "Ils sont doués de raison et de conscience, 人人生而自由, and should act",
+]
+
+
+def write_models(folder):
+    import transformers as hf
+
+    marian = {
+        **SIZES,
+        "activation_function": "swish",
+        "scale_embedding": True,
+        "eos_token_id": 0,
+        "forced_eos_token_id": None,
+    }
+    for name, is_shared in (("marian", True), ("marian_separate", False)):
+        (folder / name).mkdir()
+        (write_marian if is_shared else write_separate_marian)(folder / name)
+        size, target_size = (
+            len(json.loads((folder / name / file).read_text("utf-8")))
+            for file in ("vocab.json", "vocab.json" if is_shared else TARGET_TABLE)
+        )
+        config = hf.MarianConfig(
+            **marian,
+            vocab_size=size,
+            decoder_vocab_size=target_size,
+            share_encoder_decoder_embeddings=is_shared,
+            pad_token_id=target_size - 1,
+            decoder_start_token_id=target_size - 1,
+        )
+        tokenizer = hf.MarianTokenizer.from_pretrained(
+            folder / name, separate_vocabs=not is_shared
+        )
+        write_model(folder / name, hf.MarianMTModel(config), tokenizer)
+    for name, write, kind in (
+        ("m2m_100", write_m2m_100, hf.M2M100Tokenizer),
+        ("nllb", write_nllb, hf.NllbTokenizer),
+    ):
+        (folder / name).mkdir()
+        write(folder / name)
+        languages = json.loads((folder / name / "languages.json").read_text("utf-8"))
+        settings = {"src_lang": "fr", "tgt_lang": "de"}
+        if name == "nllb":
+            settings = {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn"}
+            settings["extra_special_tokens"] = [*languages]
+        tokenizer = kind.from_pretrained(folder / name, **settings)
+        tokenizer.save_pretrained(folder / name)
+        if name == "m2m_100":  # as published checkpoints have it
+            special = {"additional_special_tokens": [*languages]}
+            write_json(folder / name / "special_tokens_map.json", special)
+        config = hf.M2M100Config(**SIZES, vocab_size=max(languages.values()) + 5)
+        first = tokenizer.convert_tokens_to_ids(
+            "__de__" if name == "m2m_100" else "deu_Latn"
+        )
+        model = hf.M2M100ForConditionalGeneration(config)
+        how = {"forced_bos_token_id": first}
+        write_model(folder / name, model, tokenizer, min(languages.values()), **how)
+    (folder / "pegasus").mkdir()
+    write_pegasus(folder / "pegasus")
+    tokenizer = hf.PegasusTokenizer.from_pretrained(folder / "pegasus")
+    config = hf.PegasusConfig(
+        **SIZES,
+        vocab_size=len(tokenizer),
+        scale_embedding=True,
+        activation_function="gelu",
+        forced_eos_token_id=None,
+    )
+    model = hf.PegasusForConditionalGeneration(config)
+    write_model(folder / "pegasus", model, tokenizer)
+
+
+def write_model(folder, model, tokenizer, num_subwords=10_000, **generation):
+    """Writes a checkpoint with drawn weights, its logits and its translations.
+
+    Ids from `num_subwords` on, of languages and of nothing, are left out of texts.
+    """
+    import numpy as np
+    import torch
+
+    torch.manual_seed(7)
+    for name, tensor in model.state_dict().items():
+        if "embed_positions" in name or "layer_norm.weight" in name:
+            continue
+        # Distributions are peaked, no two words nearly tied, and sentences end.
+        scale = 0.5 if tensor.ndim > 1 else 0.2
+        scale = 1.0 if "encoder_attn" in name else scale
+        scale = 0.4 if "shared" in name or "embed_tokens" in name else scale
+        tensor.normal_(0, scale)
+        if "shared" in name or "embed_tokens" in name:
+            tensor[model.config.eos_token_id] *= 1.5
+    model.tie_weights()
+    model.eval()
+    beams = {"num_beams": 4, "length_penalty": 0.8, "no_repeat_ngram_size": 2}
+    pad = model.config.pad_token_id
+    model.generation_config.update(bad_words_ids=[[pad]], **beams)
+    for file in ("answers.json", "languages.json"):  # of the tokenizer alone
+        (folder / file).unlink(missing_ok=True)
+    model.save_pretrained(folder)
+    batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        how = {"max_new_tokens": 24, "early_stopping": "never", **generation}
+        greedy = model.generate(**batch, num_beams=1, **how)
+        beam = model.generate(
+            **batch,
+            num_return_sequences=4,
+            return_dict_in_generate=True,
+            output_scores=True,
+            **how,
+        )
+        logits = model(**batch, decoder_input_ids=greedy).logits
+
+    def texts(ids):
+        rows = [[i for i in row if i < num_subwords] for row in ids.tolist()]
+        return tokenizer.batch_decode(rows, skip_special_tokens=True)
+
+    arrays = {
+        "source_ids": batch["input_ids"],
+        "target_ids": greedy,
+        "logits": logits,
+        "beam_ids": beam.sequences,
+        "beam_scores": beam.sequences_scores,
+    }
+    np.savez_compressed(
+        folder / "answers.npz", **{name: x.numpy() for name, x in arrays.items()}
+    )
+    answers = {"texts": TEXTS, "greedy": texts(greedy), "beam": texts(beam.sequences)}
     write_json(folder / "answers.json", answers)
 
 

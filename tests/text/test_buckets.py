@@ -47,7 +47,7 @@ def test_batches_hold_every_example_once_in_the_smallest_bucket(lengths):
         )
     )
     seen = []
-    for batch in batch_by_bucket(examples, buckets, tokens_per_batch):
+    for batch in batch_by_bucket(examples, buckets, tokens_per_batch, 0):
         rows, width = batch.shape
         assert rows == tokens_per_batch // width
         for row in batch.numpy():

@@ -10,7 +10,6 @@ from keras_transformer.translator.batching import (
     BatchingPolicy,
     fill_up,
     next_power_of_two,
-    pad,
     unpadded_lengths,
 )
 
@@ -50,7 +49,7 @@ def test_a_source_is_in_the_group_of_the_next_length(in_graph):
 
 @pytest.mark.parametrize("length", [2, 4, 11])
 def test_rows_are_padded_or_cut_to_a_length(length):
-    padded = pad(tf.constant(IDS), length).numpy()
+    padded = BatchingPolicy(20).pad(tf.constant(IDS), length).numpy()
     assert padded.shape == (5, length)
     kept = min(length, 4)
     assert np.array_equal(padded[:, :kept], IDS[:, :kept])
@@ -72,7 +71,7 @@ def test_batches_hold_each_source_once_and_no_blank_one(lengths, batch_size):
     for rows, batch, target_length in policy.batches(tf.constant(ids), batch_size):
         assert len(batch) <= batch_size
         assert np.array_equal(batch, np.resize(batch[: len(rows)], batch.shape))
-        assert np.array_equal(pad(batch, 20)[: len(rows)], ids[rows])
+        assert np.array_equal(policy.pad(batch, 20)[: len(rows)], ids[rows])
         assert target_length == 7
         found.extend(rows)
     assert sorted(found) == np.flatnonzero(lengths).tolist()

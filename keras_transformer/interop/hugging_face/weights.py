@@ -55,14 +55,33 @@ def weights_of(model) -> dict[str, np.ndarray]:
     return weights
 
 
-def set_weights(model, weights: Mapping[str, np.ndarray], duplicates=()) -> None:
+def tied_embeddings(weights: dict[str, np.ndarray], model) -> dict[str, np.ndarray]:
+    """Returns the tables that a checkpoint may hold under other names too.
+
+    A shared table that a checkpoint holds under one of these names alone gets its own.
+    """
+    sides = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    if model.source_embedding is not model.target_embedding:
+        return {"lm_head.weight": weights[sides[1]]} if sides[1] in weights else {}
+    aliases = [*sides, "lm_head.weight"]
+    for alias in aliases:
+        if alias in weights:
+            weights.setdefault("model.shared.weight", weights[alias])
+    return {alias: weights.get("model.shared.weight") for alias in aliases}
+
+
+def set_weights(
+    model,
+    weights: Mapping[str, np.ndarray],
+    duplicates: Mapping[str, np.ndarray] | None = None,
+) -> None:
     """Sets all weights of a `Transformer` from those of a checkpoint.
 
     Args:
         model: A `Transformer` of the checkpoint's sizes.
         weights: Arrays by name.
-        duplicates: Pairs of a name in the checkpoint and the array that it must equal,
-            for what a checkpoint stores twice or what our model computes.
+        duplicates: Arrays that names of the checkpoint must equal, if it has them: what
+            a checkpoint stores twice, or what our model computes.
 
     Raises:
         ValueError: If a weight is missing, has another shape, is not one of the
@@ -80,7 +99,7 @@ def set_weights(model, weights: Mapping[str, np.ndarray], duplicates=()) -> None
                 f"{current.shape}, as config.json says. Received: {array.shape}."
             )
         values.append(array)
-    for name, expected in duplicates:
+    for name, expected in (duplicates or {}).items():
         array = remaining.pop(name, None)
         is_equal = array is None or (
             array.shape == expected.shape and np.allclose(array, expected, atol=1e-5)

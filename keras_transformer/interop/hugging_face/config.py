@@ -1,0 +1,210 @@
+"""What Marian, Pegasus and M2M100 have in common in config.json."""
+
+from collections.abc import Mapping
+
+from keras_transformer.decoding import (
+    BannedIds,
+    BeamSearch,
+    ForcedPrefix,
+    GreedySearch,
+    MinimumLength,
+    NoRepeatNgram,
+    PowerLengthPenalty,
+    RepetitionPenalty,
+    Sampling,
+)
+
+# PyTorch's, which no config.json names.
+EPSILON = 1e-5
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+# What older files have in config.json, and newer ones in generation_config.json.
+GENERATION = {
+    "bad_words_ids",
+    "do_sample",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "length_penalty",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beams",
+    "repetition_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+}
+# What neither the numbers nor the texts depend on, or what training alone reads.
+_WITHOUT_EFFECT = {
+    "_from_model_config",
+    "_name_or_path",
+    "_num_labels",
+    "architectures",
+    "classif_dropout",
+    "classifier_dropout",
+    "dtype",
+    "early_stopping",
+    "encoder_layerdrop",
+    "decoder_layerdrop",
+    "extra_pos_embeddings",
+    "gradient_checkpointing",
+    "id2label",
+    "init_std",
+    "label2id",
+    "language_codes",
+    "max_length",
+    "max_new_tokens",
+    "model_type",
+    "num_hidden_layers",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "output_scores",
+    "problem_type",
+    "return_dict",
+    "return_dict_in_generate",
+    "save_step",
+    "task_specific_params",
+    "tokenizer_class",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+}
+
+
+class Config:
+    """A config.json whose every value must be used, or be known to have no effect.
+
+    Args:
+        values: The values by name.
+        path: Its path, for messages.
+    """
+
+    def __init__(self, values: Mapping, path):
+        self._unused = {k: v for k, v in values.items() if k not in _WITHOUT_EFFECT}
+        self._path = path
+
+    def take(self, name: str, *default):
+        """Returns a value, or the default if one is given and there is no value.
+
+        Raises:
+            ValueError: If there is neither.
+        """
+        value = self._unused.pop(name, None)
+        if value is None and not default:
+            raise ValueError(f"{self._path} has no {name!r}.")
+        return default[0] if value is None else value
+
+    def expect(self, name: str, *allowed) -> None:
+        """Raises `ValueError` if there is a value that is not one of `allowed`."""
+        value = self._unused.pop(name, None)
+        if value is not None and value not in allowed:
+            raise ValueError(
+                f"{self._path} must have {name}={' or '.join(map(repr, allowed))} to "
+                f"be a Transformer of this package. Received: {name}={value!r}."
+            )
+
+    def check_all_used(self) -> None:
+        """Raises `ValueError` if there are values that nobody has asked for."""
+        rest = {k: v for k, v in self._unused.items() if v is not None}
+        if rest:
+            raise ValueError(
+                f"{self._path} has values that are not understood: {rest}. Remove "
+                "them if they have no effect on the model."
+            )
+
+
+def stack_arguments(config: Config) -> dict:
+    """Returns the arguments of a `Transformer` that all three families name alike."""
+    num_heads = config.take("encoder_attention_heads")
+    intermediate_dim = config.take("encoder_ffn_dim")
+    config.expect("decoder_attention_heads", num_heads)
+    config.expect("decoder_ffn_dim", intermediate_dim)
+    activation = config.take("activation_function")
+    if activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"`activation_function` must be one of {sorted(_ACTIVATIONS)}. "
+            f"Received: activation_function={activation!r}."
+        )
+    config.expect("is_encoder_decoder", True)
+    config.expect("is_decoder", False)
+    config.expect("tie_word_embeddings", True)
+    return {
+        "num_layers": config.take("encoder_layers"),
+        "num_decoder_layers": config.take("decoder_layers"),
+        "hidden_dim": config.take("d_model"),
+        "num_heads": num_heads,
+        "intermediate_dim": intermediate_dim,
+        "activation": _ACTIVATIONS[activation],
+        "dropout": config.take("dropout", 0.1),
+        "attention_dropout": config.take("attention_dropout", 0.0),
+        "activation_dropout": config.take("activation_dropout", 0.0),
+        "scale_embeddings": config.take("scale_embedding", False),
+        "epsilon": EPSILON,
+        "pad_id": config.take("pad_token_id"),
+        "start_id": config.take("decoder_start_token_id"),
+        "end_id": config.take("eos_token_id"),
+    }
+
+
+def search_of(generation: Config, arguments: Mapping, first_id: int | None = None):
+    """Returns the search that a checkpoint was published with.
+
+    Args:
+        generation: What generation_config.json holds, or config.json in older files.
+        arguments: Those of the `Transformer`.
+        first_id: Id that begins every translation, such as a language, or None.
+
+    Raises:
+        ValueError: If the search cannot be had here.
+    """
+    pad_id, end_id = arguments["pad_id"], arguments["end_id"]
+    generation.expect("pad_token_id", pad_id)
+    generation.expect("eos_token_id", end_id)
+    generation.expect("decoder_start_token_id", arguments["start_id"])
+    # The symbol that a translation is cut at. Here a cut translation has none.
+    generation.expect("forced_eos_token_id", end_id)
+    generation.take("bos_token_id", None)
+    first_id = generation.take("forced_bos_token_id", first_id)
+    banned = generation.take("bad_words_ids", [])
+    if any(len(ids) > 1 for ids in banned):
+        raise ValueError(
+            "`bad_words_ids` must forbid single tokens. Received: "
+            f"bad_words_ids={banned}."
+        )
+    banned = [ids[0] for ids in banned if ids != [pad_id]]
+    processors = []
+    if first_id is not None:
+        processors.append(ForcedPrefix([first_id], is_scored=False))
+    if banned:
+        processors.append(BannedIds(banned))
+    if (penalty := generation.take("repetition_penalty", 1.0)) != 1:
+        processors.append(RepetitionPenalty(penalty))
+    if size := generation.take("no_repeat_ngram_size", 0):
+        processors.append(NoRepeatNgram(size))
+    if length := generation.take("min_length", 0):
+        processors.append(MinimumLength(length))
+    penalty = PowerLengthPenalty(float(generation.take("length_penalty", 1.0)))
+    width = generation.take("num_beams", 1)
+    settings = {
+        "temperature": generation.take("temperature", 1.0),
+        "top_k": generation.take("top_k", 50),
+        "top_p": generation.take("top_p", 1.0),
+    }
+    is_drawn = generation.take("do_sample", False)
+    generation.check_all_used()
+    if is_drawn:
+        if width > 1:
+            raise ValueError(
+                "Beam search cannot sample here. Received: do_sample=True, "
+                f"num_beams={width}."
+            )
+        return Sampling(**settings, processors=processors)
+    if width > 1:
+        return BeamSearch(width, penalty, processors=processors)
+    return GreedySearch(processors=processors)

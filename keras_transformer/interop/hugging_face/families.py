@@ -1,0 +1,70 @@
+"""Checkpoints in Hugging Face's layout, read by the family that they belong to."""
+
+from pathlib import Path
+
+from keras_transformer.interop.checkpoint import read_json, read_weights
+from keras_transformer.interop.hugging_face import m2m_100, marian, pegasus
+from keras_transformer.interop.hugging_face.config import (
+    GENERATION,
+    Config,
+    search_of,
+)
+from keras_transformer.interop.hugging_face.weights import set_weights
+from keras_transformer.models import Transformer
+
+FAMILIES = {family.NAME: family for family in (marian, m2m_100, pegasus)}
+
+
+def read_transformer(folder: Path) -> Transformer:
+    """Reads the model of a checkpoint.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is damaged, is of another family, or holds a weight or a
+            setting that is not understood.
+    """
+    return _read_model(folder)[0]
+
+
+def read_translator(
+    folder: Path, source_language: str | None = None, target_language: str | None = None
+) -> dict:
+    """Reads the arguments of a `Translator` by name; raises as `read_transformer`."""
+    folder = Path(folder)
+    model, arguments, max_length, generation = _read_model(folder)
+    family = FAMILIES[read_json(folder / "config.json")["model_type"]]
+    *both, first_id = family.tokenizers(
+        folder, arguments, source_language, target_language
+    )
+    return {
+        "model": model,
+        "source_tokenizer": both[0],
+        "target_tokenizer": both[1],
+        "max_source_length": max_length,
+        "search": search_of(generation, arguments, first_id),
+    }
+
+
+def _read_model(folder):
+    """The model, its arguments, the longest source and what is said of its search."""
+    path = Path(folder) / "config.json"
+    values = read_json(path)
+    family = FAMILIES.get(values.get("model_type"))
+    if family is None:
+        raise ValueError(
+            f"{path} must be of a family that is known, model_type="
+            f"{' or '.join(map(repr, FAMILIES))}. Received: "
+            f"model_type={values.get('model_type')!r}."
+        )
+    generation_path = path.with_name("generation_config.json")
+    generation = {k: v for k, v in values.items() if k in GENERATION}
+    if generation_path.is_file():
+        generation |= read_json(generation_path)
+    config = Config({k: v for k, v in values.items() if k not in GENERATION}, path)
+    arguments = family.transformer_arguments(config)
+    config.check_all_used()
+    weights = read_weights(folder)
+    model = Transformer(**arguments)
+    set_weights(model, weights, family.complete_weights(weights, model))
+    longest = values.get("max_position_embeddings", 512)
+    return model, arguments, longest, Config(generation, generation_path)

@@ -1,0 +1,129 @@
+"""M2M100 and NLLB, which translate between a hundred or two hundred languages.
+
+Reference:
+    [Fan et al., 2020](https://arxiv.org/abs/2010.11125);
+    [NLLB Team, 2022](https://arxiv.org/abs/2207.04672)
+"""
+
+import numpy as np
+
+from keras_transformer.interop.checkpoint import read_bytes, read_json
+from keras_transformer.interop.hugging_face.config import stack_arguments
+from keras_transformer.interop.hugging_face.weights import tied_embeddings
+from keras_transformer.layers import SinusoidalPositionalEncoding
+from keras_transformer.text import VocabularyTokenizer
+from keras_transformer.text.vocabulary_tokenizer import pieces_of_model
+
+NAME = "m2m_100"
+_FIRST = ["<s>", "<pad>", "</s>", "<unk>"]
+
+
+def transformer_arguments(config) -> dict:
+    """Returns the arguments of a `Transformer` with the numbers of M2M100 or NLLB."""
+    arguments = stack_arguments(config)
+    if arguments["pad_id"] != 1:
+        raise ValueError(
+            "M2M100 counts positions from the id of the padding, 1. Received: "
+            f"pad_token_id={arguments['pad_id']}."
+        )
+    config.take("bos_token_id", None)
+    config.take("max_position_embeddings", None)
+    for name, allowed in (
+        ("add_bias_logits", False),
+        ("add_final_layer_norm", True),
+        ("normalize_before", True),
+        ("normalize_embedding", False),
+        ("static_position_embeddings", True),
+    ):
+        config.expect(name, allowed)
+    return {
+        **arguments,
+        "source_vocabulary_size": config.take("vocab_size"),
+        "normalize_first": True,
+        "positions": _positions(arguments["hidden_dim"]),
+    }
+
+
+def _positions(hidden_dim):
+    half = hidden_dim // 2
+    return SinusoidalPositionalEncoding(
+        10000 ** (half / (half - 1)), layout="halves", first_position=2
+    )
+
+
+def complete_weights(weights, model) -> dict:
+    """Returns arrays that other names of a checkpoint must equal; see `set_weights`."""
+    names = (f"model.{side}.embed_positions.weights" for side in ("encoder", "decoder"))
+    tables = {}
+    for name in names:
+        if name in weights:
+            # Rows 0 and 1, before the first position, are never read.
+            count = len(weights[name]) - 2
+            rows = np.asarray(model.positions.encoding(count))
+            tables[name] = np.concatenate([weights[name][:2], rows])
+    return {**tied_embeddings(weights, model), **tables}
+
+
+def tokenizers(folder, arguments, source_language=None, target_language=None):
+    """Returns the tokenizers of source and target, and the id that begins targets."""
+    model = read_bytes(folder / "sentencepiece.bpe.model")
+    if (folder / "vocab.json").is_file():
+        table = read_json(folder / "vocab.json")
+    else:  # NLLB
+        pieces = [*_FIRST, *pieces_of_model(model)[3:]]
+        table = {piece: index for index, piece in enumerate(pieces)}
+    symbols = _symbols(folder, len(table))
+    table |= symbols
+    codes = {x.strip("_"): x for x in symbols if x != "<mask>"}
+    settings = _settings(folder, "tokenizer_config.json")
+    chosen = {}
+    for side, given in (("source", source_language), ("target", target_language)):
+        code = given or settings.get({"source": "src_lang", "target": "tgt_lang"}[side])
+        if code not in codes:
+            raise ValueError(
+                f"`{side}_language` must be one of {sorted(codes)}. Received: "
+                f"{side}_language={code!r}."
+            )
+        chosen[side] = codes[code]
+    size = arguments["source_vocabulary_size"]
+    unused = [f"madeupword{i}" for i in range(size - len(table))]
+    table |= {piece: len(table) + i for i, piece in enumerate(unused)}
+
+    def tokenizer(prefix):
+        return VocabularyTokenizer(
+            model,
+            table,
+            start="</s>",
+            prefix=prefix,
+            control=["<s>", *symbols, *unused],
+        )
+
+    first_id = table[chosen["target"]]
+    return tokenizer([chosen["source"]]), tokenizer([]), first_id
+
+
+def _symbols(folder, first_id) -> dict:
+    """The ids of languages and of the mask, which come after the subwords."""
+    tokenizer = _settings(folder, "tokenizer.json").get("added_tokens", [])
+    ids = {x["content"]: x["id"] for x in tokenizer if x["content"] not in _FIRST}
+    if ids:
+        return ids
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        settings = _settings(folder, name)
+        for key in ("extra_special_tokens", "additional_special_tokens"):
+            if names := settings.get(key):
+                names = [x if isinstance(x, str) else x["content"] for x in names]
+                is_nllb = not (folder / "vocab.json").is_file()
+                names = [x for x in names if x != "<mask>"]
+                names = [*names, "<mask>"] if is_nllb else names
+                return {name: first_id + i for i, name in enumerate(names)}
+    raise FileNotFoundError(
+        f"{folder} does not say which languages it has: there is no tokenizer.json, "
+        "special_tokens_map.json or tokenizer_config.json that lists them. Download "
+        "the checkpoint again."
+    )
+
+
+def _settings(folder, name):
+    path = folder / name
+    return read_json(path) if path.is_file() else {}

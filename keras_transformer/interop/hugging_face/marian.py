@@ -1,0 +1,95 @@
+"""Marian, the family of the OPUS-MT translators.
+
+Reference:
+    [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344);
+    [Tiedemann et al., 2024](https://arxiv.org/abs/2212.01936)
+"""
+
+import numpy as np
+
+from keras_transformer.interop.checkpoint import read_bytes, read_json
+from keras_transformer.interop.hugging_face.config import stack_arguments
+from keras_transformer.interop.hugging_face.weights import tied_embeddings
+from keras_transformer.layers import SinusoidalPositionalEncoding
+from keras_transformer.text import VocabularyTokenizer
+
+NAME = "marian"
+
+
+def transformer_arguments(config) -> dict:
+    """Returns the arguments of a `Transformer` with the numbers of Marian."""
+    size = config.take("vocab_size")
+    target_size = config.take("decoder_vocab_size", size)
+    is_shared = config.take("share_encoder_decoder_embeddings", True)
+    if is_shared and target_size != size:
+        raise ValueError(
+            "`decoder_vocab_size` must be `vocab_size` for shared embeddings. Received:"
+            f" decoder_vocab_size={target_size}, vocab_size={size}."
+        )
+    for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm"):
+        config.expect(name, False)
+    config.expect("static_position_embeddings", True)
+    config.expect("add_bias_logits", False)
+    config.expect("force_bos_token_to_be_generated", False)
+    config.take("bos_token_id", None)
+    config.take("max_position_embeddings", None)
+    return {
+        **stack_arguments(config),
+        "source_vocabulary_size": size,
+        "target_vocabulary_size": None if is_shared else target_size,
+        "normalize_first": False,
+        "positions": SinusoidalPositionalEncoding(layout="halves"),
+        "output_bias": True,
+    }
+
+
+def complete_weights(weights, model) -> dict:
+    """Returns arrays that other names of a checkpoint must equal; see `set_weights`."""
+    bias = np.zeros((1, model.target_embedding.vocabulary_size), "float32")
+    weights.setdefault("final_logits_bias", bias)
+    return {**tied_embeddings(weights, model), **_positions(weights, model)}
+
+
+def _positions(weights, model):
+    names = (f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+    return {
+        name: np.asarray(model.positions.encoding(len(weights[name])))
+        for name in names
+        if name in weights
+    }
+
+
+def tokenizers(folder, arguments, source_language=None, target_language=None):
+    """Returns the tokenizers of source and target, and no id that begins targets.
+
+    A multilingual model reads the language of the target from the text, as in
+    `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there.
+    """
+    if source_language is not None:
+        raise ValueError(
+            "A Marian model reads its source language from the text: leave out "
+            f"`source_language`. Received: source_language={source_language!r}."
+        )
+    settings = folder / "tokenizer_config.json"
+    is_separate = settings.is_file() and read_json(settings).get("separate_vocabs")
+    names = ("vocab.json", "target_vocab.json" if is_separate else "vocab.json")
+    source, target = (read_json(folder / name) for name in names)
+    prefix = []
+    if target_language is not None:
+        prefix = [f">>{target_language}<<"]
+        if prefix[0] not in source:
+            known = sorted(x[2:-2] for x in source if x.startswith(">>"))
+            raise ValueError(
+                f"`target_language` must be one of {known}. "
+                f"Received: target_language={target_language!r}."
+            )
+    source_tokenizer = VocabularyTokenizer(
+        read_bytes(folder / "source.spm"),
+        source,
+        prefix=prefix,
+        reads_language_codes=True,
+    )
+    target_tokenizer = VocabularyTokenizer(
+        read_bytes(folder / "target.spm"), target, reads_language_codes=True
+    )
+    return source_tokenizer, target_tokenizer, None
