@@ -1,0 +1,131 @@
+"""What of a translator other systems can express; the rest is refused by name.
+
+`system` is the name of the other system, as errors say it.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from keras_transformer.decoding import (
+    BannedIds,
+    BeamSearch,
+    ForcedPrefix,
+    PowerLengthPenalty,
+    Search,
+    WuLengthPenalty,
+)
+from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
+from keras_transformer.interop.hugging_face.weights import weights_of
+from keras_transformer.text import SubwordTokenizer
+
+
+def refuse(system: str, what: str) -> NoReturn:
+    """Raises `ValueError` for what the system cannot express."""
+    raise ValueError(f"{system} cannot express {what}.")
+
+
+def check_is_new(path: str | os.PathLike) -> Path:
+    """Returns a path; raises `FileExistsError` if there is something."""
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} exists, and an export never overwrites another.")
+    return path
+
+
+def known_activation(model, known: Iterable[str], system: str) -> str:
+    """Returns the name of the model's activation if it is a known one."""
+    activation = model.settings["activation"]
+    if activation not in known:
+        refuse(system, f"activation={activation!r}")
+    return activation
+
+
+def positions_of(model):
+    """Returns the layer of the model's positions, wherever it acts, or None."""
+    return model.encoder.positions if model.positions is None else model.positions
+
+
+def float_weights(model, system: str) -> dict[str, np.ndarray]:
+    """Returns what `weights_of` does, as float32.
+
+    Raises:
+        ValueError: If a layer was quantised or has weights that are no part of a plain
+            `Transformer`.
+    """
+    weights = weights_of(model)
+    known = r".*\.(weight|bias)|final_logits_bias|narrow/(weight|bias)|positions/table"
+    if others := [name for name in weights if not re.fullmatch(known, name)]:
+        refuse(
+            system,
+            f"quantised layers or additional weights such as {others[0]!r}: load the "
+            "model as it was before",
+        )
+    return {name: array.astype("float32") for name, array in weights.items()}
+
+
+def banned_and_forced(search: Search, system: str) -> tuple[list[int], list[int]]:
+    """Returns the ids that a search forbids, and those that begin every translation.
+
+    Raises:
+        ValueError: If the search has other processors or stop strings.
+    """
+    banned, forced = [], []
+    for processor in search.processors:
+        if isinstance(processor, BannedIds):
+            banned += processor.ids
+        elif isinstance(processor, ForcedPrefix) and not forced:
+            ids = processor.table(1)[0].tolist()
+            while ids[-1] < 0:
+                ids.pop()
+            if min(ids) < 0:
+                refuse(system, f"free symbols within {processor}")
+            forced = ids
+        else:
+            refuse(system, f"the search's {processor}")
+    if search.stop_strings is not None:
+        refuse(system, f"the search's {search.stop_strings}")
+    return banned, forced
+
+
+def power_of_length(search: BeamSearch, system: str) -> float:
+    """Returns the exponent of a beam search's length penalty.
+
+    The other systems divide by `length ** exponent`; so Wu et al.'s penalty becomes
+    that of the same exponent.
+    """
+    penalty: LengthPenalty = length_penalty_of(search.length_penalty)
+    if not isinstance(penalty, PowerLengthPenalty | WuLengthPenalty):
+        refuse(system, f"the search's {penalty}")
+    return float(penalty.exponent)
+
+
+def unique_pieces(tokenizer: SubwordTokenizer) -> list[str]:
+    """Returns the subword of every id, numbered where an id has none of its own."""
+    pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+    id_of_piece = {pieces[tokenizer.unknown_id]: tokenizer.unknown_id}
+    for index, piece in enumerate(pieces):
+        while id_of_piece.setdefault(piece, index) != index:
+            piece = f"{piece}_{index}"
+    return sorted(id_of_piece, key=id_of_piece.get)
+
+
+def source_prefix(tokenizer: SubwordTokenizer) -> list[int]:
+    """Returns the ids that begin every source, such as its language."""
+    return tokenizer([""]).to_list()[0]
+
+
+def check_same_symbols(source, target, names: Iterable[str], system: str) -> None:
+    """Raises `ValueError` unless special subwords are spelled alike on both sides."""
+    for name in names:
+        symbols = [x.pieces([getattr(x, name)])[0] for x in (source, target)]
+        if symbols[0] != symbols[1]:
+            refuse(
+                system,
+                f"tokenizers whose {name} have different subwords: {symbols[0]!r} and "
+                f"{symbols[1]!r}",
+            )
