@@ -7,7 +7,7 @@ from serving.tiny_translator import SOURCES, TARGETS
 
 import keras_transformer as kt
 
-TEXTS = ["two dog plays", "a", *SOURCES[::11], "five five tree rides man"]
+TEXTS = ["two dog plays", "a", *SOURCES[::11], "five tree rides " * 20]
 MAX_LENGTH = 13
 
 
@@ -46,12 +46,12 @@ def make_translator(is_shared=True, **settings):
     paths = {weight.path: weight for weight in model.weights}
     last = f"decoder/block_{model.decoder.num_layers - 1}/feed_forward_residual/norm"
     norm = "decoder/final_norm" if model.settings["normalize_first"] else last
-    shift = np.asarray(paths.get("narrow/bias", paths[f"{norm}/beta"])) * 1.2
+    shift = np.asarray(paths.get("narrow/bias", paths[f"{norm}/beta"])) * 2
     paths.get("narrow/bias", paths[f"{norm}/beta"]).assign(shift)
     table = model.target_embedding.embeddings
     values = np.array(table)
     values[model.pad_id] = -3 * shift
-    values[model.end_id] += 0.5 * shift
+    values[model.end_id] += 0.3 * shift
     table.assign(values)
     return kt.Translator(model, source, target, max_source_length=20)
 
