@@ -120,12 +120,13 @@ def source_prefix(tokenizer: SubwordTokenizer) -> list[int]:
 
 
 def check_same_symbols(source, target, names: Iterable[str], system: str) -> None:
-    """Raises `ValueError` unless special subwords are spelled alike on both sides."""
+    """Raises `ValueError` unless special subwords and their ids agree on both sides."""
     for name in names:
-        symbols = [x.pieces([getattr(x, name)])[0] for x in (source, target)]
-        if symbols[0] != symbols[1]:
+        ids = getattr(source, name), getattr(target, name)
+        pieces = source.pieces(ids[:1]), target.pieces(ids[1:])
+        if (ids[0], pieces[0]) != (ids[1], pieces[1]):
             refuse(
                 system,
-                f"tokenizers whose {name} have different subwords: {symbols[0]!r} and "
-                f"{symbols[1]!r}",
+                f"tokenizers whose {name} differ: {pieces[0]}={ids[0]} and "
+                f"{pieces[1]}={ids[1]}",
             )

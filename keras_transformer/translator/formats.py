@@ -8,6 +8,7 @@ from collections.abc import Callable
 _MODULES = (
     "keras_transformer.serving.saved_model",
     "keras_transformer.interop.ctranslate2",
+    "keras_transformer.interop.hugging_face.export",
 )
 _EXPORTERS = {}
 

@@ -132,7 +132,7 @@ def test_given_translations_have_the_log_probabilities_of_the_model(name, tmp_pa
 def test_the_readme_of_an_export_translates_as_the_translator_does(tmp_path, capsys):
     translator = make_translator(is_shared=False)
     greedy = kt.decoding.GreedySearch()
-    folder = translator.export(tmp_path / "en-de", greedy, format="ctranslate2")
+    folder = translator.export(tmp_path / "en-de", greedy, 13, format="ctranslate2")
     program = re.search(
         r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL
     )[1]
@@ -140,7 +140,8 @@ def test_the_readme_of_an_export_translates_as_the_translator_does(tmp_path, cap
     namespace = {}
     exec(program, namespace)
     texts = [*SOURCES[::3], "", "a tree \u2603 plays"]
-    assert namespace["translate"](texts) == translator.translate(texts, greedy)
+    expected = translator.translate(texts, greedy, max_length=13)
+    assert namespace["translate"](texts) == expected
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int8_float32", "int16", "float16"])
