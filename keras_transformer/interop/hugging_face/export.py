@@ -193,7 +193,7 @@ def _config(model, family, max_length) -> dict:
     return config
 
 
-def _generation(translator.model, search, max_length) -> dict:
+def _generation(model, search, max_length) -> dict:
     """Returns the search as `generate` takes it; its lengths count the start symbol."""
     system = "transformers"
     banned, forced = banned_and_forced(search, system)
