@@ -5,6 +5,8 @@ arguments of `translate_batch` that fit the translator's search, and a README.md
 the program that uses them. CTranslate2 never produces padding, nor what the search
 bans: the bias of its logits forbids them, and scores leave out their probability.
 
+docs/exports.md says what CTranslate2 can express.
+
 Reference: https://opennmt.net/CTranslate2
 """
 
@@ -42,8 +44,9 @@ sentencepiece:
 ```python
 {program}```
 
-`translator.json` holds the arguments that fit the search of the translator.
-CTranslate2 divides a log-probability by `length ** length_penalty`.
+`translator.json` holds the arguments that fit the search of the translator. Scores are
+log-probabilities over `length ** length_penalty`. A beam search ends when `beam_size`
+translations have ended; with `patience=2`, when twice as many have.
 """
 _PROGRAM = """\
 import json

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -26,6 +27,7 @@ from keras_transformer.layers import (
 )
 
 ctranslate2 = pytest.importorskip("ctranslate2")
+PAGE = Path(__file__).parents[2] / "docs" / "exports.md"
 pytestmark = pytest.mark.needs_tensorflow
 
 BEAM = kt.decoding.BeamSearch(4, kt.decoding.PowerLengthPenalty(0.8), num_hypotheses=4)
@@ -142,6 +144,17 @@ def test_the_readme_of_an_export_translates_as_the_translator_does(tmp_path, cap
     texts = [*SOURCES[::3], "", "a tree \u2603 plays"]
     expected = translator.translate(texts, greedy, max_length=13)
     assert namespace["translate"](texts) == expected
+
+
+def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, _, text = PAGE.read_text("utf-8").partition("## Translators")
+    names = {"kt": kt}
+    for example in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.M):
+        exec(example, names)
+    (translation,) = names["translations"]
+    assert isinstance(translation, str)
+    assert Path("checkpoint/config.json").is_file()
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int8_float32", "int16", "float16"])

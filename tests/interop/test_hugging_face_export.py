@@ -131,7 +131,10 @@ def test_transformers_translates_as_the_translator_does(name, tmp_path):
         ]
         assert found == [row[0] for row in expected]
         texts = translator.translate(TEXTS, search, max_length=MAX_LENGTH)
-        assert answers["texts"][::number] == texts
+        # The tokenizer leaves out unknown subwords, which SentencePiece marks.
+        assert answers["texts"][::number] == [
+            text.replace(" \u2047 ", "").strip() for text in texts
+        ]
         if answers["scores"]:
             np.testing.assert_allclose(
                 answers["scores"][::number], scores[:, 0], atol=1e-3
