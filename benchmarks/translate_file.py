@@ -34,7 +34,7 @@ def translate(folder, text, output, beam_width):
     arguments = {**settings["translate_batch"], "max_decoding_length": 128}
     translator = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=2)
     lines = text.read_text("utf-8").splitlines()
-    arguments |= {"beam_size": beam_width, "max_batch_size": 32}
+    arguments |= {"beam_size": beam_width, "num_hypotheses": 1, "max_batch_size": 32}
     results = translator.translate_batch(
         source.encode(lines, out_type=str), **arguments
     )

@@ -13,6 +13,7 @@ Reference: https://opennmt.net/CTranslate2
 import json
 import math
 import os
+import re
 from pathlib import Path
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling, Search
@@ -44,7 +45,9 @@ sentencepiece:
 ```python
 {program}```
 
-`translator.json` holds the arguments that fit the search of the translator. Scores are
+`translator.json` holds the arguments that fit the search of the translator.
+`source_prefix` begins every source: name a target language there (`>>fra<<`) if the
+model has several. `control` are the symbols that stand for no text. Scores are
 log-probabilities over `length ** length_penalty`. A beam search ends when `beam_size`
 translations have ended; with `patience=2`, when twice as many have.
 """
@@ -71,7 +74,9 @@ def translate(texts):
         target_prefix=[settings["target_prefix"]] * len(texts),
         **settings["translate_batch"],
     )
-    return target.decode([result.hypotheses[0] for result in results])
+    found = [result.hypotheses[0] for result in results]
+    control = {*settings["control"]}
+    return target.decode([[x for x in row if x not in control] for row in found])
 
 
 print(translate(["A man rides a bike."]))
@@ -137,8 +142,17 @@ def _settings(translator, search, max_length, forced) -> dict:
         "keras_transformer": __version__,
         "source_prefix": source.pieces(source_prefix(source)),
         "target_prefix": [pieces[index] for index in forced],
+        "control": _control_symbols(translator.target_tokenizer, pieces),
         "translate_batch": arguments,
     }
+
+
+def _control_symbols(tokenizer, pieces):
+    """Returns the subwords that have no text, but for spaces and bytes."""
+    texts = tokenizer.detokenize([[index] for index in range(len(pieces))]).numpy()
+    is_space = re.compile("\u2581+|<0x..>").fullmatch
+    pairs = zip(pieces, texts, strict=True)
+    return [piece for piece, text in pairs if not text and not is_space(piece)]
 
 
 def _search_arguments(search):

@@ -21,15 +21,19 @@ def tokenizers(is_shared):
 
 
 def make_translator(is_shared=True, **settings):
-    """Returns a translator of random weights.
+    """Returns a translator with a `make_model`."""
+    source, target = tokenizers(is_shared)
+    sizes = [x.vocabulary_size for x in (source, target)][: 1 if is_shared else 2]
+    model = make_model(*sizes, **settings)
+    return kt.Translator(model, source, target, max_source_length=20)
+
+
+def make_model(*sizes, **settings):
+    """Returns a `Transformer` of random weights.
 
     Its logits are far apart. Padding has no probability to speak of, and the end symbol
     has some at every step.
     """
-    source, target = tokenizers(is_shared)
-    sizes = [source.vocabulary_size]
-    if not is_shared:
-        sizes.append(target.vocabulary_size)
     settings = {"hidden_dim": 14, "num_heads": 2, "intermediate_dim": 23, **settings}
     model = kt.models.Transformer(*sizes, num_layers=2, dropout=0.0, **settings)
     rng = np.random.default_rng(11)
@@ -46,14 +50,15 @@ def make_translator(is_shared=True, **settings):
     paths = {weight.path: weight for weight in model.weights}
     last = f"decoder/block_{model.decoder.num_layers - 1}/feed_forward_residual/norm"
     norm = "decoder/final_norm" if model.settings["normalize_first"] else last
-    shift = np.asarray(paths.get("narrow/bias", paths[f"{norm}/beta"])) * 2
-    paths.get("narrow/bias", paths[f"{norm}/beta"]).assign(shift)
+    bias = paths.get("narrow/bias", paths[f"{norm}/beta"])
+    shift = np.asarray(bias) * 2
+    bias.assign(shift)
     table = model.target_embedding.embeddings
     values = np.array(table)
     values[model.pad_id] = -3 * shift
     values[model.end_id] += 0.3 * shift
     table.assign(values)
-    return kt.Translator(model, source, target, max_source_length=20)
+    return model
 
 
 def searched(translator, search):

@@ -11,6 +11,7 @@ import pytest
 from interop.random_translator import (
     MAX_LENGTH,
     TEXTS,
+    make_model,
     make_translator,
     searched,
     tokenizers,
@@ -25,6 +26,7 @@ from keras_transformer.layers import (
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
 )
+from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 PAGE = Path(__file__).parents[2] / "docs" / "exports.md"
@@ -131,19 +133,46 @@ def test_given_translations_have_the_log_probabilities_of_the_model(name, tmp_pa
         np.testing.assert_allclose(results[index].log_probs, expected, atol=1e-4)
 
 
-def test_the_readme_of_an_export_translates_as_the_translator_does(tmp_path, capsys):
+def readme_function(folder):
+    """Returns the function that the README.md of an export defines."""
+    text = (folder / "README.md").read_text("utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    exec(program.replace(f'"{folder.name}"', repr(str(folder))), names)
+    return names["translate"]
+
+
+def test_the_readme_of_an_export_translates_as_the_translator_does(tmp_path):
     translator = make_translator(is_shared=False)
-    greedy = kt.decoding.GreedySearch()
-    folder = translator.export(tmp_path / "en-de", greedy, 13, format="ctranslate2")
-    program = re.search(
-        r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL
-    )[1]
-    program = program.replace('"en-de"', repr(str(folder)))
-    namespace = {}
-    exec(program, namespace)
+    search = kt.decoding.GreedySearch()
+    folder = tmp_path / "en-de"
+    translator.export(folder, search, MAX_LENGTH, format="ctranslate2")
     texts = [*SOURCES[::3], "", "a tree \u2603 plays"]
-    expected = translator.translate(texts, greedy, max_length=13)
-    assert namespace["translate"](texts) == expected
+    expected = translator.translate(texts, search, max_length=MAX_LENGTH)
+    assert readme_function(folder)(texts) == expected
+
+
+def test_languages_and_a_start_that_is_the_padding_are_expressed(tmp_path):
+    model_proto = tokenizers(True)[0].model_proto
+    pieces = tokenizers(True)[0].pieces(range(61))
+    pieces = [*pieces[:4], "__en__", "__de__", *pieces[4:50]]  # others are unknown
+    table = {piece: index for index, piece in enumerate(pieces) if index != 17}
+    names = {"pad": "<pad>", "unknown": "<unk>", "start": "<pad>", "end": "</s>"}
+    tokenizer = VocabularyTokenizer(
+        model_proto, table, **names, prefix=["__en__"], control=["__de__"]
+    )
+    size = tokenizer.vocabulary_size
+    model = make_model(size, size, hidden_dim=10, start_id=0)
+    search = kt.decoding.GreedySearch([kt.decoding.ForcedPrefix([5])])
+    translator = kt.Translator(model, tokenizer, max_source_length=20)
+    folder = tmp_path / "1"
+    translator.export(folder, search, MAX_LENGTH, format="ctranslate2")
+    settings = settings_of(folder)
+    assert settings["source_prefix"] == ["__en__"]
+    assert settings["target_prefix"] == ["__de__"]
+    expected = translator.translate(SOURCES[::3], search, max_length=MAX_LENGTH)
+    assert readme_function(folder)(SOURCES[::3]) == expected
+    assert len({*expected}) > 1
 
 
 def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
