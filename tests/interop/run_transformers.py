@@ -1,9 +1,9 @@
-"""Translates texts with a checkpoint of transformers, which needs PyTorch.
+"""Translates texts with checkpoints of transformers, which needs PyTorch.
 
-    python run_transformers.py FOLDER TEXTS.json ANSWERS.json
+    python run_transformers.py TEXTS.json FOLDER FOLDER ...
 
-It answers with the classes, the hypotheses by the generation config, their scores, and
-the logits of the first text's best translation.
+Writes answers.json to each folder: the classes, the hypotheses by the generation
+config, their scores, and the logits of the first text's best translation.
 """
 
 import json
@@ -14,9 +14,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 
-def main(folder, texts_path, answers_path):
-    with open(texts_path, encoding="utf-8") as file:
-        texts = json.load(file)
+def answers_of(folder, texts):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model, info = AutoModelForSeq2SeqLM.from_pretrained(
         folder, output_loading_info=True
@@ -32,7 +30,7 @@ def main(folder, texts_path, answers_path):
         first = {name: x[:1] for name, x in inputs.items()}
         logits = model(**first, decoder_input_ids=best).logits
     scores = getattr(found, "sequences_scores", None)
-    answers = {
+    return {
         "classes": [type(model).__name__, type(tokenizer).__name__],
         "problems": [*map(str, [*info["missing_keys"], *info["unexpected_keys"]])],
         "source_ids": inputs["input_ids"].tolist(),
@@ -42,8 +40,15 @@ def main(folder, texts_path, answers_path):
         "target_ids": best.tolist(),
         "logits": logits.tolist(),
     }
-    with open(answers_path, "w", encoding="utf-8") as file:
-        json.dump(answers, file)
+
+
+def main(texts_path, *folders):
+    with open(texts_path, encoding="utf-8") as file:
+        texts = json.load(file)
+    for folder in folders:
+        answers = answers_of(folder, texts)
+        with open(f"{folder}/answers.json", "w", encoding="utf-8") as file:
+            json.dump(answers, file)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ pytest.importorskip("safetensors")
 
 VARIABLE = "KERAS_TRANSFORMER_ORIGINALS"
 BEAM = kt.decoding.BeamSearch(4, kt.decoding.PowerLengthPenalty(0.8), num_hypotheses=4)
+SEARCHES = kt.decoding.GreedySearch(), BEAM
 HALVES = SinusoidalPositionalEncoding(layout="halves")
 CASES = {
     "post-norm": {"epsilon": 1e-5},
@@ -100,20 +101,35 @@ def test_config_and_files_describe_the_translator(name, tmp_path):
             assert (folder / f"{side}.spm").read_bytes() == tokenizer.model_proto
 
 
-@each_case
-@pytest.mark.filterwarnings("ignore:1 of 7 texts are longer:UserWarning")
-def test_transformers_translates_as_the_translator_does(name, tmp_path):
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Folders by case and search, with what transformers answers."""
     if not (python := os.environ.get(VARIABLE)):
         pytest.skip(f"{VARIABLE} names no Python with PyTorch and transformers")
+    folder = tmp_path_factory.mktemp("checkpoints")
+    texts = folder / "texts.json"
+    texts.write_text(json.dumps(TEXTS))
+    folders = {
+        (name, search): make_translator(**settings).export(
+            folder / f"{place}{search.num_hypotheses}",
+            search,
+            MAX_LENGTH,
+            format="hugging_face",
+        )
+        for place, (name, settings) in enumerate(CASES.items())
+        for search in SEARCHES
+    }
+    program = Path(__file__).with_name("run_transformers.py")
+    subprocess.run([python, program, texts, *folders.values()], check=True)
+    return folders
+
+
+@each_case
+@pytest.mark.filterwarnings("ignore:1 of 7 texts are longer:UserWarning")
+def test_transformers_translates_as_the_translator_does(name, exported):
     translator = make_translator(**CASES[name])
-    (tmp_path / "texts.json").write_text(json.dumps(TEXTS))
-    for search in (kt.decoding.GreedySearch(), BEAM):
-        folder = tmp_path / type(search).__name__
-        translator.export(folder, search, MAX_LENGTH, format="hugging_face")
-        program = Path(__file__).with_name("run_transformers.py")
-        files = [folder, tmp_path / "texts.json", tmp_path / "answers.json"]
-        subprocess.run([python, program, *files], check=True)
-        answers = read(tmp_path, "answers.json")
+    for search in SEARCHES:
+        answers = read(exported[name, search], "answers.json")
         is_pegasus = translator.model.settings["normalize_first"]
         family = "PegasusForConditionalGeneration" if is_pegasus else "MarianMTModel"
         assert answers["classes"] == [family, "MarianTokenizer"]
