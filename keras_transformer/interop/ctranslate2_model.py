@@ -1,7 +1,6 @@
 """The model of a translator as a specification of CTranslate2, with all weights."""
 
 import numpy as np
-from keras import ops
 
 from keras_transformer.interop.expressible import (
     check_same_symbols,
@@ -9,6 +8,7 @@ from keras_transformer.interop.expressible import (
     known_activation,
     positions_of,
     refuse,
+    sinusoids,
     unique_pieces,
 )
 from keras_transformer.layers import (
@@ -61,7 +61,7 @@ def model_spec(translator, banned_ids, max_length: int):
     settings = model.settings
     weights = float_weights(model, SYSTEM)
     name = _ACTIVATIONS[known_activation(model, _ACTIVATIONS, SYSTEM)]
-    table, rotary = _positions(model, max_length)
+    table, rotary = _positions(model, weights, max_length)
     encoder, decoder = (
         spec_class(
             stack.num_layers,
@@ -119,16 +119,17 @@ def _set_projection(projection, weights, forbidden_ids):
     projection.bias[forbidden_ids] = -np.inf
 
 
-def _positions(model, max_length):
+def _positions(model, weights, max_length):
     """Returns the table of positions on inputs or None, and those inside attention."""
     layer, hidden_dim = positions_of(model), model.settings["hidden_dim"]
-    count = getattr(layer, "max_length", max(_MIN_POSITIONS, max_length))
+    count = max(_MIN_POSITIONS, max_length)
     if layer is None:
         return np.zeros((count, hidden_dim), "float32"), {}
     if isinstance(layer, LearnedPositionalEncoding | SinusoidalPositionalEncoding):
-        positions = np.arange(count, dtype="int32")
-        table = ops.convert_to_numpy(layer.encoding(positions)).astype("float32")
-        return np.pad(table, ((0, 0), (hidden_dim - table.shape[1], 0))), {}
+        dim = layer.encoding_dim or hidden_dim
+        table = weights.get("positions/table")
+        table = sinusoids(layer, count, dim) if table is None else table
+        return np.pad(table, ((0, 0), (hidden_dim - dim, 0))), {}
     if not isinstance(layer, RotaryEmbedding):
         refuse(SYSTEM, f"positions={type(layer).__name__}: not in an encoder")
     rotary = {

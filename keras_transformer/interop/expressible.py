@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
+from keras import ops
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -48,6 +49,13 @@ def known_activation(model, known: Iterable[str], system: str) -> str:
 def positions_of(model):
     """Returns the layer of the model's positions, wherever it acts, or None."""
     return model.encoder.positions if model.positions is None else model.positions
+
+
+def sinusoids(layer, length: int, dim: int) -> np.ndarray:
+    """Returns the float32 table `(length, dim)` of a `SinusoidalPositionalEncoding`."""
+    config = {"merge": "add", "encoding_dim": None, "dtype": "float32"}
+    layer = type(layer).from_config({**layer.get_config(), **config})
+    return ops.convert_to_numpy(layer(ops.zeros((1, length, dim))))[0]
 
 
 def float_weights(model, system: str) -> dict[str, np.ndarray]:

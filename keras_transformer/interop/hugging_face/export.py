@@ -26,6 +26,7 @@ from keras_transformer.interop.expressible import (
     positions_of,
     power_of_length,
     refuse,
+    sinusoids,
     source_prefix,
     unique_pieces,
 )
@@ -140,10 +141,10 @@ def checkpoint_weights(model, family: str, max_length: int) -> dict[str, np.ndar
     if layer.layout == "interleaved":
         order = np.concatenate([order[0::2], order[1::2]])
     weights = {name: _permuted(name, x, order) for name, x in weights.items()}
-    positions = np.asarray(layer.encoding(np.arange(max_length, dtype="int32")))
+    positions = sinusoids(layer, max_length, hidden_dim)[:, order]
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.weight"
-        weights[name] = positions[:, order].astype("float32")
+        weights[name] = positions
     return {name: np.ascontiguousarray(array) for name, array in weights.items()}
 
 
