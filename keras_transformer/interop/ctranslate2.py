@@ -23,8 +23,8 @@ from keras_transformer.interop.ctranslate2_model import (
     model_spec,
 )
 from keras_transformer.interop.expressible import (
-    banned_and_forced,
     check_is_new,
+    limits_of,
     positions_of,
     power_of_length,
     refuse,
@@ -100,11 +100,11 @@ def export_ctranslate2(
     """
     path = check_is_new(path)
     check_serves_any_text(search)
-    banned, forced = banned_and_forced(search, SYSTEM)
+    limits = limits_of(search, SYSTEM)
     max_length = max_length or 2 * translator.max_source_length
-    settings = _settings(translator, search, max_length, forced)
+    settings = _settings(translator, search, max_length, limits)
     longest = max(max_length, translator.max_source_length)
-    spec = model_spec(translator, banned, longest)
+    spec = model_spec(translator, limits.banned_ids, longest)
     accepted = library().specs.model_spec.ACCEPTED_MODEL_TYPES
     if quantization not in (None, *accepted):
         raise ValueError(
@@ -125,7 +125,7 @@ def export_ctranslate2(
     return path
 
 
-def _settings(translator, search, max_length, forced) -> dict:
+def _settings(translator, search, max_length, limits) -> dict:
     """Returns how the search is called in CTranslate2."""
     pieces = unique_pieces(translator.target_tokenizer)
     limit = getattr(positions_of(translator.model), "max_length", math.inf)
@@ -133,7 +133,9 @@ def _settings(translator, search, max_length, forced) -> dict:
         **_search_arguments(search),
         "max_input_length": min(translator.max_source_length, limit),
         "max_decoding_length": min(max_length, limit),
-        "min_decoding_length": 0,  # Otherwise none is empty.
+        # Without the end symbol. By default no translation is empty.
+        "min_decoding_length": max(limits.min_length - 1, 0),
+        "no_repeat_ngram_size": limits.ngram_size,
     }
     if search.end_ids is not None:
         arguments["end_token"] = [pieces[index] for index in search.end_ids]
@@ -141,7 +143,7 @@ def _settings(translator, search, max_length, forced) -> dict:
     return {
         "keras_transformer": __version__,
         "source_prefix": source.pieces(source_prefix(source)),
-        "target_prefix": [pieces[index] for index in forced],
+        "target_prefix": [pieces[index] for index in limits.forced_ids],
         "control": _control_symbols(translator.target_tokenizer, pieces),
         "translate_batch": arguments,
     }

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from keras import ops
@@ -16,6 +16,8 @@ from keras_transformer.decoding import (
     BannedIds,
     BeamSearch,
     ForcedPrefix,
+    MinimumLength,
+    NoRepeatNgram,
     PowerLengthPenalty,
     Search,
     WuLengthPenalty,
@@ -76,28 +78,52 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
     return {name: array.astype("float32") for name, array in weights.items()}
 
 
-def banned_and_forced(search: Search, system: str) -> tuple[list[int], list[int]]:
-    """Returns the ids that a search forbids, and those that begin every translation.
+class Limits(NamedTuple):
+    """What a search's processors forbid and force.
+
+    Attributes:
+        banned_ids: Ids that are never produced.
+        forced_ids: Ids that begin every translation.
+        min_length: Least length, the end symbol included.
+        ngram_size: Size of n-grams that are not repeated, or 0.
+    """
+
+    banned_ids: list[int]
+    forced_ids: list[int]
+    min_length: int
+    ngram_size: int
+
+
+def limits_of(search: Search, system: str) -> Limits:
+    """Returns what the processors of a search forbid and force.
 
     Raises:
         ValueError: If the search has other processors or stop strings.
     """
-    banned, forced = [], []
+    banned, forced, min_length, ngram_size = [], [], 0, 0
     for processor in search.processors:
         if isinstance(processor, BannedIds):
             banned += processor.ids
         elif isinstance(processor, ForcedPrefix) and not forced:
-            ids = processor.table(1)[0].tolist()
-            while ids[-1] < 0:
-                ids.pop()
-            if min(ids) < 0:
-                refuse(system, f"free symbols within {processor}")
-            forced = ids
+            forced = _forced_ids(processor, system)
+        elif isinstance(processor, MinimumLength):
+            min_length = max(min_length, processor.length)
+        elif isinstance(processor, NoRepeatNgram) and not ngram_size:
+            ngram_size = processor.size
         else:
             refuse(system, f"the search's {processor}")
     if search.stop_strings is not None:
         refuse(system, f"the search's {search.stop_strings}")
-    return banned, forced
+    return Limits(banned, forced, min_length, ngram_size)
+
+
+def _forced_ids(processor, system):
+    ids = processor.table(1)[0].tolist()
+    while ids[-1] < 0:
+        ids.pop()
+    if min(ids) < 0:
+        refuse(system, f"free symbols within {processor}")
+    return ids
 
 
 def power_of_length(search: BeamSearch, system: str) -> float:

@@ -221,10 +221,22 @@ def test_banned_and_forced_symbols_and_more_than_one_end_are_those_of_the_search
         assert not {45, 46} & {*ids}
 
 
+@pytest.mark.parametrize("name", ["none", "learned"])
+def test_least_lengths_and_repeated_ngrams_are_those_of_the_search(name, tmp_path):
+    translator = make_translator(**CASES[name])
+    processors = [kt.decoding.MinimumLength(4), kt.decoding.NoRepeatNgram(2)]
+    search = kt.decoding.GreedySearch(processors)
+    folder = translator.export(tmp_path / "1", search, MAX_LENGTH, format="ctranslate2")
+    expected, _ = searched(translator, search)
+    assert translate(folder)[0] == expected
+    plain, _ = searched(translator, kt.decoding.GreedySearch())
+    assert expected != plain
+
+
 def refused_searches():
     decoding = kt.decoding
     stops = tokenizers(True)[0].stop_strings("bike")
-    yield decoding.GreedySearch([decoding.NoRepeatNgram(2)]), "NoRepeatNgram"
+    yield decoding.GreedySearch([decoding.RepetitionPenalty(2)]), "RepetitionPenalty"
     yield decoding.GreedySearch([decoding.ForcedPrefix([7, -1, 5])]), "ForcedPrefix"
     yield decoding.BeamSearch(2, stop_strings=stops), "StopStrings"
 

@@ -19,7 +19,8 @@ pytest.importorskip("safetensors")
 
 VARIABLE = "KERAS_TRANSFORMER_ORIGINALS"
 BEAM = kt.decoding.BeamSearch(4, kt.decoding.PowerLengthPenalty(0.8), num_hypotheses=4)
-SEARCHES = kt.decoding.GreedySearch(), BEAM
+LIMITS = kt.decoding.MinimumLength(4), kt.decoding.NoRepeatNgram(2)
+SEARCHES = kt.decoding.GreedySearch(), BEAM, kt.decoding.GreedySearch(LIMITS)
 HALVES = SinusoidalPositionalEncoding(layout="halves")
 CASES = {
     "post-norm": {"epsilon": 1e-5},
@@ -88,6 +89,8 @@ def test_config_and_files_describe_the_translator(name, tmp_path):
         "forced_eos_token_id": None,
         "length_penalty": 0.8,
         "max_length": 12,
+        "min_length": 0,
+        "no_repeat_ngram_size": 0,
         "num_beams": 4,
         "num_return_sequences": 4,
         "pad_token_id": 0,
@@ -110,7 +113,7 @@ def exported(tmp_path_factory):
     texts.write_text(json.dumps(TEXTS))
     folders = {
         (name, search): make_translator(**settings).export(
-            folder / f"{place}{search.num_hypotheses}",
+            folder / f"{place}{SEARCHES.index(search)}",
             search,
             MAX_LENGTH,
             format="hugging_face",
@@ -174,8 +177,8 @@ def test_what_the_families_lack_is_refused_by_name(tmp_path):
     refuses("cannot express activation='elu'", activation="elu")
     refuses("cannot express epsilon=0.001, only", epsilon=1e-3)
     refuses("Pegasus .*two vocab", normalize_first=True, is_shared=False)
-    processors = [kt.decoding.NoRepeatNgram(2)]
-    refuses("search's NoRepeatNgram", kt.decoding.GreedySearch(processors))
+    processors = [kt.decoding.RepetitionPenalty(2)]
+    refuses("search's RepetitionPenalty", kt.decoding.GreedySearch(processors))
     translator = make_translator()
     with pytest.raises(ValueError, match="`quantization` must be left out"):
         translator.export(tmp_path / "1", format="hugging_face", quantization="int8")

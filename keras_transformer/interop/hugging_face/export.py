@@ -18,11 +18,11 @@ import numpy as np
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling, Search
 from keras_transformer.interop.expressible import (
-    banned_and_forced,
     check_is_new,
     check_same_symbols,
     float_weights,
     known_activation,
+    limits_of,
     positions_of,
     power_of_length,
     refuse,
@@ -197,7 +197,7 @@ def _config(model, family, max_length) -> dict:
 def _generation(model, search, max_length) -> dict:
     """Returns the search as `generate` takes it; its lengths count the start symbol."""
     system = "transformers"
-    banned, forced = banned_and_forced(search, system)
+    banned, forced, min_length, ngram_size = limits_of(search, system)
     if len(forced) > 1:
         refuse(system, f"more than one forced symbol. The search forces {forced}")
     settings = model.settings
@@ -209,6 +209,8 @@ def _generation(model, search, max_length) -> dict:
         "forced_bos_token_id": forced[0] if forced else None,
         "forced_eos_token_id": None,
         "max_length": max_length + 1,
+        "min_length": min_length,
+        "no_repeat_ngram_size": ngram_size,
         "pad_token_id": settings["pad_id"],
     }
     if isinstance(search, BeamSearch):
