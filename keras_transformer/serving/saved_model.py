@@ -25,7 +25,11 @@ def export_translator(
     max_length: int | None = None,
     jit_compile: bool = False,
 ) -> Path:
-    """Writes a translator as a SavedModel; see `Translator.export`."""
+    """Writes a translator as a SavedModel; see `Translator.export`.
+
+    The folder includes warm-up requests for the server, and the settings of this export
+    in `assets.extra/translator.json`. `ServedTranslator` has the signatures.
+    """
     path = Path(path)
     if path.exists():
         folder = path.parent if path.name.isdecimal() else path
@@ -57,6 +61,20 @@ class ServedTranslator(tf.Module):
     It is a plain `tf.Module` rather than a `keras.export.ExportArchive`. A SavedModel
     holds everything that its attributes refer to: here the weights and the tokenizers,
     and nothing else of the Keras model, such as its optimizer.
+
+    Its signatures take any number of texts, of any length:
+
+    | Signature | Inputs | Outputs |
+    | --- | --- | --- |
+    | `serving_default` | `text` | `translation`, `score` |
+    | `translate_n_best` | `text` | `translations`, `scores` |
+    | `translate_ids` | `source_ids` | `ids`, `score` |
+    | `score` | `text`, `target` | `log_probability`, `tokens` |
+
+    All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
+    num_hypotheses)`, and ids, `(batch, length)`, which include end symbols and are
+    padded with 0. Texts that are too long are cut, as in `Translator.translate`; a
+    target is cut at `max_length`, or at twice `max_source_length`.
 
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
     translation as there, whatever else is in its batch. The arguments are those of

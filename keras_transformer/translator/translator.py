@@ -22,7 +22,7 @@ from keras_transformer.translator.arguments import (
     list_of_texts,
 )
 from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
-from keras_transformer.translator.formats import find_format
+from keras_transformer.translator.formats import export_as
 from keras_transformer.translator.saving import read_translator, save_translator
 
 DEFAULT_SEARCH = BeamSearch(4)
@@ -187,50 +187,44 @@ class Translator:
         max_length: int | None = None,
         jit_compile: bool = False,
         format: str = "saved_model",
+        quantization: str | None = None,
     ) -> Path:
-        """Writes a SavedModel for TensorFlow Serving.
+        """Writes the translator for another system.
 
-        It holds tokenizers, model and search, and runs without this package. Its
-        signatures take any number of texts, of any length:
-
-        | Signature | Inputs | Outputs |
+        | Format | For | Documented at |
         | --- | --- | --- |
-        | `serving_default` | `text` | `translation`, `score` |
-        | `translate_n_best` | `text` | `translations`, `scores` |
-        | `translate_ids` | `source_ids` | `ids`, `score` |
-        | `score` | `text`, `target` | `log_probability`, `tokens` |
+        | `"saved_model"` | TensorFlow Serving | `serving.ServedTranslator` |
+        | `"ctranslate2"` | CTranslate2, on CPUs and GPUs | `interop.ctranslate2` |
+        | `"hugging_face"` | transformers | `interop.hugging_face.export` |
 
-        All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
-        num_hypotheses)`, and ids, `(batch, length)`, which include end symbols and are
-        padded with 0. Texts that are too long are cut, as in `translate`; a target is
-        cut at `max_length`, or at twice `max_source_length`.
-
-        The folder appears under its name once it is complete. It includes warm-up
-        requests for the server, and the settings of this export in
-        `assets.extra/translator.json`.
+        The folder appears under its name once it is complete.
 
         Args:
-            path: Folder of the new version, such as `saved_models/en-de/1`.
+            path: Folder to write, such as `saved_models/en-de/1`.
             search: As in `translate`; it must have a seed if it draws.
             max_length: As in `translate`.
-            jit_compile: Whether the server compiles the search with XLA. It is faster
-                then, except for the first request of each length and batch size (a
-                power of two), which takes some seconds. The server's TensorFlow must
-                have XLA for its device. For a server with a GPU, export on a machine
-                with a GPU; otherwise large batches are searched in two halves.
+            jit_compile: Of `"saved_model"`: whether the server compiles the search with
+                XLA. It is faster then, except for the first request of each length and
+                batch size (a power of two), which takes some seconds. The server's
+                TensorFlow must have XLA for its device. For a server with a GPU, export
+                on a machine with a GPU; otherwise large batches are searched in two
+                halves.
             format: Name of a registered format.
+            quantization: Of `"ctranslate2"`: the type of the weights, such as `"int8"`
+                or `"float16"`. None: float32.
 
         Returns:
             The path.
 
         Raises:
             FileExistsError: If `path` exists.
-            ValueError: If `format` is unknown, or if `search` draws without a seed or
-                forces a different prefix for each text.
+            ValueError: If `format` is unknown or lacks an option, if it cannot express
+                the model or the search, which the error names, or if `search` draws
+                without a seed or forces a different prefix for each text.
         """
-        exporter = find_format(format)
+        options = {"jit_compile": jit_compile, "quantization": quantization}
         search = search or self.search
-        return exporter(self, path, search, max_length, jit_compile=jit_compile)
+        return export_as(format, self, path, search, max_length, **options)
 
     def encode(self, texts):
         """Returns texts as the model reads them, with TensorFlow ops only.

@@ -15,7 +15,7 @@ def test_the_saved_model_is_a_format():
 
 def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path):
     with pytest.raises(
-        ValueError, match="must be one of 'saved_model'. Received: format='onnx'"
+        ValueError, match="must be one of .*'saved_model'. Received: format='onnx'"
     ):
         make_translator().export(tmp_path / "1", format="onnx")
     assert not list(tmp_path.iterdir())

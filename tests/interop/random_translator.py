@@ -1,0 +1,72 @@
+"""Translators with random weights that are sure of what they say, and end early."""
+
+import functools
+
+import numpy as np
+from serving.tiny_translator import SOURCES, TARGETS
+
+import keras_transformer as kt
+
+TEXTS = ["two dog plays", "a", *SOURCES[::11], "five tree rides " * 20]
+MAX_LENGTH = 13
+
+
+@functools.cache
+def tokenizers(is_shared):
+    train = kt.text.SubwordTokenizer.train
+    if is_shared:
+        tokenizer = train(SOURCES + TARGETS, vocabulary_size=61)
+        return tokenizer, tokenizer
+    return train(SOURCES, vocabulary_size=41), train(TARGETS, vocabulary_size=43)
+
+
+def make_translator(is_shared=True, **settings):
+    """Returns a translator with a `make_model`."""
+    source, target = tokenizers(is_shared)
+    sizes = [x.vocabulary_size for x in (source, target)][: 1 if is_shared else 2]
+    model = make_model(*sizes, **settings)
+    return kt.Translator(model, source, target, max_source_length=20)
+
+
+def make_model(*sizes, **settings):
+    """Returns a `Transformer` of random weights.
+
+    Its logits are far apart. Padding has no probability to speak of, and the end symbol
+    has some at every step.
+    """
+    settings = {"hidden_dim": 14, "num_heads": 2, "intermediate_dim": 23, **settings}
+    model = kt.models.Transformer(*sizes, num_layers=2, dropout=0.0, **settings)
+    rng = np.random.default_rng(11)
+    for weight in model.weights:
+        values = rng.normal(size=weight.shape)
+        if weight.path.endswith("kernel"):
+            values *= 3 / np.sqrt(weight.shape[0])
+        elif weight.path.endswith("gamma"):
+            values = 1 + 0.3 * values
+        else:
+            values *= 0.6
+        weight.assign(values)
+    # What is added to all states on their way to the logits.
+    paths = {weight.path: weight for weight in model.weights}
+    last = f"decoder/block_{model.decoder.num_layers - 1}/feed_forward_residual/norm"
+    norm = "decoder/final_norm" if model.settings["normalize_first"] else last
+    bias = paths.get("narrow/bias", paths[f"{norm}/beta"])
+    shift = np.asarray(bias) * 2
+    bias.assign(shift)
+    table = model.target_embedding.embeddings
+    values = np.array(table)
+    values[model.pad_id] = -3 * shift
+    values[model.end_id] += 0.3 * shift
+    table.assign(values)
+    return model
+
+
+def searched(translator, search):
+    """Returns ids without end symbol, and scores, of all hypotheses of `TEXTS`."""
+    ids, _ = translator.encode(TEXTS)
+    found = translator.model.generate(ids.numpy(), search, MAX_LENGTH)
+    symbols = translator.model.pad_id, translator.model.end_id
+    return [
+        [[x for x in row.tolist() if x not in symbols] for row in rows]
+        for rows in found.ids
+    ], found.scores
