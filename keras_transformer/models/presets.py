@@ -1,4 +1,7 @@
-"""Published sizes of the Transformer."""
+"""Published sizes of the Transformer, and pretrained models."""
+
+import importlib
+import os
 
 PRESETS = {
     # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
@@ -31,24 +34,47 @@ class PresetMixin:
     """Gives a Transformer `from_preset`."""
 
     @classmethod
-    def from_preset(cls, preset: str, source_vocabulary_size: int, **kwargs):
-        """Builds a model of a published size, with fresh weights.
+    def from_preset(
+        cls,
+        preset: str | os.PathLike,
+        source_vocabulary_size: int | None = None,
+        **kwargs,
+    ):
+        """Builds a model of a published size, or reads a pretrained one.
 
         Args:
-            preset: `"tiny"`, `"base"` or `"big"`.
-            source_vocabulary_size: Number of source tokens.
-            **kwargs: Any other constructor argument; those of the preset can be
-                overridden.
+            preset: `"tiny"`, `"base"` or `"big"`: a size, with fresh weights.
+                Otherwise a pretrained model: a folder or `"hf://user/model"`, as in
+                `Translator.from_preset`.
+            source_vocabulary_size: Number of source tokens, for a size.
+            **kwargs: Any other constructor argument. It overrides that of the preset;
+                of a pretrained model it must not change the weights.
 
         Returns:
             A `Transformer`.
 
         Raises:
-            ValueError: If there is no such preset.
+            ValueError: If a size comes without `source_vocabulary_size`, or a folder
+                with it; for pretrained models, errors of `Translator.from_preset`.
         """
-        if preset not in PRESETS:
+        if preset in PRESETS:
+            if source_vocabulary_size is None:
+                raise ValueError(
+                    "`source_vocabulary_size` must be given for a model with fresh "
+                    f"weights. Received: preset={preset!r}."
+                )
+            return cls(source_vocabulary_size, **{**PRESETS[preset], **kwargs})
+        is_path = isinstance(preset, os.PathLike) or "/" in str(preset)
+        if not is_path and not os.path.isdir(preset):
             raise ValueError(
-                f"`preset` must be one of {tuple(PRESETS)}. "
-                f"Received: preset={preset!r}."
+                f"`preset` must be one of {tuple(PRESETS)}, a folder or "
+                f'"hf://user/model". Received: preset={preset!r}.'
             )
-        return cls(source_vocabulary_size, **{**PRESETS[preset], **kwargs})
+        if source_vocabulary_size is not None:
+            raise ValueError(
+                "`source_vocabulary_size` must be left out for a pretrained model. "
+                f"Received: source_vocabulary_size={source_vocabulary_size}."
+            )
+        # On a higher floor, which TensorFlow is needed for.
+        presets = importlib.import_module("keras_transformer.interop.presets")
+        return presets.read_transformer(preset, **kwargs)

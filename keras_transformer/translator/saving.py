@@ -1,5 +1,6 @@
 """A translator on disk: model, tokenizers and settings in one folder."""
 
+import importlib
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,83 @@ from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
 _TOKENIZERS = {x.__name__: x for x in (SubwordTokenizer, VocabularyTokenizer)}
 SETTINGS = "translator.json"  # Sorted last, so it appears last and marks a translator.
+
+
+class SavedTranslator:
+    """Base of `Translator`: how it is saved, loaded and read from other systems."""
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the translator to a folder, which may exist.
+
+        The folder then holds `model.keras`, without optimizer state; `source.model`
+        and `target.model`, or one `shared.model`; and `translator.json`, with the
+        search. They appear together, once all are written. Other files stay.
+        """
+        save_translator(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike):
+        """Reads a translator that `save` wrote.
+
+        Raises:
+            FileNotFoundError: If the folder holds no translator, or a file is missing.
+            ValueError: If a file is damaged, or the files do not fit each other.
+        """
+        return cls._from_arguments(folder, read_translator(folder))
+
+    def save_to_preset(self, folder: str | os.PathLike) -> None:
+        """Writes a folder that `from_preset` reads; it is what `save` writes."""
+        self.save(folder)
+
+    @classmethod
+    def from_preset(
+        cls,
+        where: str | os.PathLike,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        **kwargs,
+    ):
+        """Reads a pretrained translator.
+
+        It may be one that `save` wrote, a checkpoint of Marian (OPUS-MT), M2M100, NLLB
+        or Pegasus in Hugging Face's layout, or a model of Marian itself.
+
+        Args:
+            where: A folder, or `"hf://user/model"` on the Hugging Face Hub, such as
+                `"hf://Helsinki-NLP/opus-mt-en-de"`. Downloads need the extra `hub`.
+            source_language: Language of the texts, for M2M100 and NLLB.
+            target_language: Language to translate to, for models that know several,
+                such as `"deu_Latn"`; that of the checkpoint's settings unless given.
+            **kwargs: Arguments of the `Transformer` that do not change its weights,
+                such as `dropout=0.3`.
+
+        Returns:
+            A translator with the search of the checkpoint, such as its beam.
+
+        Raises:
+            FileNotFoundError: If there is no such folder, model or file.
+            PermissionError: If the model is gated.
+            ConnectionError: If the Hub cannot be reached, and no copy is in its cache.
+            ValueError: If a file is damaged, is of a family that is not known, or holds
+                what is not understood.
+
+        Example:
+            >>> name = "hf://Helsinki-NLP/opus-mt-en-de"
+            >>> translator = kt.Translator.from_preset(name)  # doctest: +SKIP
+            >>> translator.translate(["A man rides a bike."])  # doctest: +SKIP
+            ['Ein Mann fährt Fahrrad.']
+        """
+        presets = importlib.import_module("keras_transformer.interop.presets")
+        languages = source_language, target_language
+        arguments = presets.read_translator(where, *languages, **kwargs)
+        return cls._from_arguments(where, arguments)
+
+    @classmethod
+    def _from_arguments(cls, folder, arguments):
+        try:
+            return cls(**arguments)
+        except ValueError as error:
+            raise ValueError(f"{folder} cannot be loaded. {error}") from None
 
 
 def save_translator(translator, folder: str | os.PathLike) -> None:

@@ -23,7 +23,7 @@ from keras_transformer.translator.arguments import (
 )
 from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
 from keras_transformer.translator.formats import export_as
-from keras_transformer.translator.saving import read_translator, save_translator
+from keras_transformer.translator.saving import SavedTranslator
 
 DEFAULT_SEARCH = BeamSearch(4)
 BLANK = r"[\s\p{Z}]*"
@@ -36,7 +36,7 @@ class Translation(NamedTuple):
     score: float
 
 
-class Translator:
+class Translator(SavedTranslator):
     """Translates text with a trained model.
 
     The translation of a text does not depend on the other texts of a call, and few
@@ -265,34 +265,3 @@ class Translator:
     def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
         """Returns how the sources of this translator are batched."""
         return BatchingPolicy(self.max_source_length, max_length, self.source_tokenizer)
-
-    def padded_lengths(self) -> list[int]:
-        """Returns the lengths that sources are padded to, in ascending order."""
-        return self.batching_policy().source_lengths
-
-    def max_target_length(self, padded_length: int) -> int:
-        """Returns the longest translation of sources of a padded length."""
-        return self.batching_policy().target_length(padded_length)
-
-    def save(self, folder: str | os.PathLike) -> None:
-        """Writes the translator to a folder, which may exist.
-
-        The folder then holds `model.keras`, without optimizer state; `source.model`
-        and `target.model`, or one `shared.model`; and `translator.json`, with the
-        search. They appear together, once all are written. Other files stay.
-        """
-        save_translator(self, folder)
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike) -> "Translator":
-        """Reads a translator that `save` wrote.
-
-        Raises:
-            FileNotFoundError: If the folder holds no translator, or a file is missing.
-            ValueError: If a file is damaged, or the files do not fit each other.
-        """
-        arguments = read_translator(folder)
-        try:
-            return cls(**arguments)
-        except ValueError as error:
-            raise ValueError(f"{folder} cannot be loaded. {error}") from None

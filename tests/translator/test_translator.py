@@ -223,8 +223,8 @@ def test_a_megabyte_takes_no_longer_than_a_sentence(translator, text):
 
 
 def test_padded_lengths_end_at_the_longest_source(translator):
-    assert translator.padded_lengths() == [16, 20]
-    assert translator.max_target_length(16) == 32
+    assert translator.batching_policy().source_lengths == [16, 20]
+    assert translator.batching_policy().target_length(16) == 32
 
 
 def test_a_global_seed_takes_no_tokenizer_away(saved):

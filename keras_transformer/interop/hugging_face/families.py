@@ -15,23 +15,26 @@ from keras_transformer.models import Transformer
 FAMILIES = {family.NAME: family for family in (marian, m2m_100, pegasus)}
 
 
-def read_transformer(folder: Path) -> Transformer:
-    """Reads the model of a checkpoint.
+def read_transformer(folder: Path, **kwargs) -> Transformer:
+    """Reads the model of a checkpoint, with other arguments if any are given.
 
     Raises:
         FileNotFoundError: If a file is missing.
         ValueError: If a file is damaged, is of another family, or holds a weight or a
             setting that is not understood.
     """
-    return _read_model(folder)[0]
+    return _read_model(folder, kwargs)[0]
 
 
 def read_translator(
-    folder: Path, source_language: str | None = None, target_language: str | None = None
+    folder: Path,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    **kwargs,
 ) -> dict:
     """Reads the arguments of a `Translator` by name; raises as `read_transformer`."""
     folder = Path(folder)
-    model, arguments, max_length, generation = _read_model(folder)
+    model, arguments, max_length, generation = _read_model(folder, kwargs)
     family = FAMILIES[read_json(folder / "config.json")["model_type"]]
     *both, first_id = family.tokenizers(
         folder, arguments, source_language, target_language
@@ -45,7 +48,7 @@ def read_translator(
     }
 
 
-def _read_model(folder):
+def _read_model(folder, kwargs):
     """The model, its arguments, the longest source and what is said of its search."""
     path = Path(folder) / "config.json"
     values = read_json(path)
@@ -64,7 +67,7 @@ def _read_model(folder):
     arguments = family.transformer_arguments(config)
     config.check_all_used()
     weights = read_weights(folder)
-    model = Transformer(**arguments)
+    model = Transformer(**{**arguments, **kwargs})
     set_weights(model, weights, family.complete_weights(weights, model))
     longest = values.get("max_position_embeddings", 512)
     return model, arguments, longest, Config(generation, generation_path)

@@ -1,0 +1,47 @@
+"""Pretrained models, wherever they lie and whoever wrote them."""
+
+import os
+
+from keras_transformer.interop.hub import preset_folder
+from keras_transformer.interop.hugging_face import families
+from keras_transformer.models import Transformer
+from keras_transformer.translator import saving
+
+
+def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
+    """Reads a pretrained model; see `Transformer.from_preset`."""
+    folder = preset_folder(where)
+    if (folder / saving.SETTINGS).is_file():
+        model = saving.read_translator(folder)["model"]
+        return _with_arguments(model, kwargs)
+    return families.read_transformer(folder, **kwargs)
+
+
+def read_translator(
+    where: str | os.PathLike,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    **kwargs,
+) -> dict:
+    """Reads the arguments of a `Translator`; see `Translator.from_preset`."""
+    folder = preset_folder(where)
+    languages = {"source": source_language, "target": target_language}
+    if (folder / saving.SETTINGS).is_file():
+        for side, language in languages.items():
+            if language is not None:
+                raise ValueError(
+                    f"`{side}_language` must be left out: {folder} was saved with its "
+                    f"languages. Received: {side}_language={language!r}."
+                )
+        arguments = saving.read_translator(folder)
+        return {**arguments, "model": _with_arguments(arguments["model"], kwargs)}
+    return families.read_translator(folder, *languages.values(), **kwargs)
+
+
+def _with_arguments(model, arguments):
+    """A model with other arguments and the same weights."""
+    if not arguments:
+        return model
+    other = type(model).from_config({**model.get_config(), **arguments})
+    other.set_weights(model.get_weights())
+    return other
