@@ -177,6 +177,12 @@ def vocabulary_path(path: str | os.PathLike) -> Path:
     return Path(path).with_suffix(".vocabulary.json")
 
 
+def load_tokenizer(path: str | os.PathLike) -> SubwordTokenizer:
+    """Reads a tokenizer: a `VocabularyTokenizer` if there is a table beside `path`."""
+    has_table = vocabulary_path(path).is_file()
+    return (VocabularyTokenizer if has_table else SubwordTokenizer).load(path)
+
+
 def pieces_of_model(model_proto: bytes) -> list[str]:
     """Returns the subwords of a SentencePiece model in the order of its own ids."""
     model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)

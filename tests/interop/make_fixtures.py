@@ -293,13 +293,13 @@ def write_answers(folder, tokenizer, size, special_texts=SPECIAL_TEXTS):
 # Models
 
 SIZES = {
-    "d_model": 16,
+    "d_model": 8,
     "encoder_layers": 2,
     "decoder_layers": 1,
     "encoder_attention_heads": 2,
     "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 24,
+    "encoder_ffn_dim": 12,
+    "decoder_ffn_dim": 12,
     "max_position_embeddings": 64,
     "dropout": 0.3,
 }
@@ -423,7 +423,7 @@ def write_model(folder, model, tokenizer, num_subwords=10_000, **generation):
     arrays = {
         "source_ids": batch["input_ids"],
         "target_ids": greedy,
-        "logits": logits,
+        "logits": logits[:, :4],
         "beam_ids": beam.sequences,
         "beam_scores": beam.sequences_scores,
     }

@@ -19,6 +19,7 @@ EPSILON = 1e-5
 _ACTIVATIONS = {
     "gelu": "gelu",
     "relu": "relu",
+    "sigmoid": "sigmoid",
     "silu": "silu",
     "swish": "silu",
     "tanh": "tanh",
@@ -193,8 +194,8 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
     width = generation.take("num_beams", 1)
     settings = {
         "temperature": generation.take("temperature", 1.0),
-        "top_k": generation.take("top_k", 50),
-        "top_p": generation.take("top_p", 1.0),
+        "top_k": generation.take("top_k", 50) or None,  # 0 is off
+        "top_p": generation.take("top_p", None),
     }
     is_drawn = generation.take("do_sample", False)
     generation.check_all_used()

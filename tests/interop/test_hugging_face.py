@@ -1,0 +1,238 @@
+"""Checkpoints of other systems give the originals' numbers and texts."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_transformer as kt
+from keras_transformer.decoding import (
+    BannedIds,
+    BeamSearch,
+    ForcedPrefix,
+    GreedySearch,
+    NoRepeatNgram,
+    PowerLengthPenalty,
+    Sampling,
+)
+
+FAMILIES = ["marian", "marian_separate", "m2m_100", "nllb", "pegasus"]
+LENGTH = 24
+
+
+@pytest.fixture(scope="module")
+def read(originals):
+    """Function from a name to the translator of a checkpoint, its folder, answers."""
+    found = {}
+
+    def read_once(name):
+        if name not in found:
+            folder = originals / "models" / name
+            answers = dict(np.load(folder / "answers.npz"))
+            answers |= json.loads((folder / "answers.json").read_text("utf-8"))
+            found[name] = kt.Translator.from_preset(folder), folder, answers
+        return found[name]
+
+    return read_once
+
+
+@pytest.fixture
+def marian(originals, tmp_path):
+    """A copy of a checkpoint, to change."""
+    shutil.copytree(originals / "models" / "marian", tmp_path / "marian")
+    return tmp_path / "marian"
+
+
+def change(path, **values):
+    settings = json.loads(path.read_text("utf-8")) | values
+    path.write_text(json.dumps(settings), "utf-8")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_logits_are_those_of_the_original(read, name):
+    translator, _, answers = read(name)
+    inputs = {key: answers[key].astype("int32") for key in ("source_ids", "target_ids")}
+    logits = np.asarray(translator.model(inputs))[:, : answers["logits"].shape[1]]
+    np.testing.assert_allclose(logits, answers["logits"], 0, 1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_greedy_ids_are_those_of_the_original(read, name):
+    translator, _, answers = read(name)
+    search = GreedySearch(processors=translator.search.processors)
+    found = translator.model.generate(answers["source_ids"], search, LENGTH).ids[:, 0]
+    expected = answers["target_ids"][:, 1:]  # without the start symbol
+    np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_beams_are_those_of_the_original(read, name):
+    """In texts and in scores, all four of them.
+
+    The original goes on as long as ours with `early_stopping="never"`; with its default
+    it may end before it has found the best.
+    """
+    translator, _, answers = read(name)
+    penalty, processors = translator.search.length_penalty, translator.search.processors
+    search = BeamSearch(4, penalty, num_hypotheses=4, processors=processors)
+    found = translator.model.generate(answers["source_ids"], search, LENGTH)
+    np.testing.assert_allclose(found.scores.ravel(), answers["beam_scores"], 0, 1e-4)
+    texts = translator.decode(found.ids, search).numpy().ravel()
+    assert [text.decode() for text in texts] == answers["beam"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_texts_are_translated_as_by_the_original(read, name):
+    translator, _, answers = read(name)
+    found = translator.translate(answers["texts"], max_length=LENGTH)
+    assert found == answers["beam"][::4]
+    search = GreedySearch(processors=translator.search.processors)
+    found = translator.translate(answers["texts"], search, max_length=LENGTH)
+    assert found == answers["greedy"]
+
+
+@pytest.mark.parametrize(
+    "name", ["nllb", pytest.param("marian_separate", marks=pytest.mark.slow)]
+)
+def test_a_checkpoint_is_saved_and_served(read, name, tmp_path):
+    translator, _, answers = read(name)
+    texts = [*answers["texts"], "", "ꙮ and more " * 99]
+    with pytest.warns(UserWarning, match="are longer than max_source_length=64"):
+        expected = translator.translate(texts, max_length=LENGTH)
+    translator.save_to_preset(tmp_path / "saved")
+    loaded = kt.Translator.from_preset(tmp_path / "saved")
+    assert repr(loaded.search) == repr(translator.search)
+    with pytest.warns(UserWarning, match="are longer"):
+        assert loaded.translate(texts, max_length=LENGTH) == expected
+    loaded.export(tmp_path / "served", max_length=LENGTH)
+    served = tf.saved_model.load(tmp_path / "served").signatures["serving_default"]
+    found = served(text=tf.constant(texts))["translation"].numpy()
+    assert [text.decode() for text in found] == expected
+
+
+def test_a_model_is_read_without_its_tokenizers(originals, tmp_path, read):
+    translator, folder, _ = read("marian")
+    shutil.copytree(folder, tmp_path / "model")
+    for path in (*(tmp_path / "model").glob("*.spm"), tmp_path / "model/vocab.json"):
+        path.unlink()
+    model = kt.models.Transformer.from_preset(tmp_path / "model", dropout=0.5)
+    assert model.get_config()["dropout"] == 0.5
+    for found, expected in zip(model.weights, translator.model.weights, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(FileNotFoundError, match=r"vocab\.json is missing"):
+        kt.Translator.from_preset(tmp_path / "model")
+
+
+def test_a_target_language_is_put_before_texts_or_forced(read):
+    _, folder, _ = read("marian")
+    chosen = kt.Translator.from_preset(folder, target_language="fra")
+    plain = kt.Translator.from_preset(folder)
+    ids, _ = plain.encode([">>fra<< All human beings"])
+    assert (
+        chosen.encode(["All human beings"])[0].numpy().tolist() == ids.numpy().tolist()
+    )
+    with pytest.raises(ValueError, match=r"must be one of \['deu', 'fra'\].*'xyz'"):
+        kt.Translator.from_preset(folder, target_language="xyz")
+    with pytest.raises(ValueError, match="reads its source language from the text"):
+        kt.Translator.from_preset(folder, source_language="eng")
+    _, folder, _ = read("nllb")
+    russian = kt.Translator.from_preset(folder, target_language="rus_Cyrl")
+    (forced, *_) = russian.search.processors
+    assert isinstance(forced, ForcedPrefix)
+    assert russian.target_tokenizer.pieces(forced.ids) == ["rus_Cyrl"]
+    with pytest.raises(ValueError, match="`source_language` must be one of"):
+        kt.Translator.from_preset(folder, source_language="eng_Latn")
+
+
+def test_the_search_is_that_of_the_checkpoint(marian):
+    search = kt.Translator.from_preset(marian).search
+    assert isinstance(search, BeamSearch)
+    assert search.beam_width == 4
+    assert search.length_penalty.get_config() == PowerLengthPenalty(0.8).get_config()
+    assert [repr(x) for x in search.processors] == [repr(NoRepeatNgram(2))]
+    change(marian / "generation_config.json", bad_words_ids=[[131], [7]], num_beams=1)
+    search = kt.Translator.from_preset(marian).search
+    assert isinstance(search, GreedySearch)
+    assert repr(search.processors[0]) == repr(BannedIds([7]))
+    change(marian / "generation_config.json", do_sample=True, temperature=0.5, top_k=0)
+    search = kt.Translator.from_preset(marian).search
+    assert isinstance(search, Sampling)
+    assert (search.temperature, search.top_k, search.top_p) == (0.5, None, None)
+
+
+def test_older_files_say_how_to_search_in_config_json(marian):
+    (marian / "generation_config.json").unlink()
+    change(marian / "config.json", num_beams=6, bad_words_ids=[[131]], max_length=512)
+    search = kt.Translator.from_preset(marian).search
+    assert search.beam_width == 6
+    assert search.length_penalty.exponent == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        ("config.json", {"model_type": "bart"}, "model_type='bart'"),
+        ("config.json", {"new_option": 7}, r"not understood: \{'new_option': 7\}"),
+        ("config.json", {"normalize_before": True}, "normalize_before=True"),
+        ("config.json", {"decoder_ffn_dim": 7}, "decoder_ffn_dim=7"),
+        ("config.json", {"activation_function": "mish"}, "activation_function='mish'"),
+        ("config.json", {"d_model": 12}, r"must have the shape .*12.*Received: \(.*8"),
+        ("config.json", {"encoder_layers": 3}, "has no weight 'model.encoder.layers.2"),
+        ("config.json", {"encoder_layers": 1}, "not understood: .'model.encoder.layer"),
+        ("generation_config.json", {"penalty_alpha": 0.6}, "'penalty_alpha': 0.6"),
+        ("generation_config.json", {"bad_words_ids": [[5, 7]]}, r"\[\[5, 7\]\]"),
+        ("generation_config.json", {"eos_token_id": 7}, "eos_token_id=7"),
+        (
+            "generation_config.json",
+            {"do_sample": True},
+            "do_sample=True, num_beams=4",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_named(marian, file, values, message):
+    change(marian / file, **values)
+    with pytest.raises(ValueError, match=message) as error:
+        kt.Translator.from_preset(marian)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_truncated_file_is_told(marian):
+    path = marian / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        kt.Translator.from_preset(marian)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("config.json", "config.json is missing"),
+        ("source.spm", "source.spm is missing"),
+        ("model.safetensors", "holds no weights"),
+    ],
+)
+def test_a_missing_file_is_named(marian, name, message):
+    (marian / name).unlink()
+    with pytest.raises(FileNotFoundError, match=message):
+        kt.Translator.from_preset(marian)
+
+
+def test_a_table_that_differs_from_what_it_is_tied_to_is_told(marian):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(marian / "model.safetensors")
+    weights["lm_head.weight"] = weights["model.shared.weight"] + 1
+    save_file(weights, marian / "model.safetensors")
+    with pytest.raises(ValueError, match=r"'lm_head\.weight' differs from the one"):
+        kt.models.Transformer.from_preset(marian)
+
+
+def test_a_size_and_a_folder_take_different_arguments(tmp_path):
+    with pytest.raises(ValueError, match="`source_vocabulary_size` must be given"):
+        kt.models.Transformer.from_preset("tiny")
+    with pytest.raises(ValueError, match="source_vocabulary_size=7"):
+        kt.models.Transformer.from_preset(tmp_path, 7)
+    with pytest.raises(ValueError, match="preset='huge'"):
+        kt.models.Transformer.from_preset("huge", 7)
