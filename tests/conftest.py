@@ -14,8 +14,9 @@ VARIABLE = "KERAS_TRANSFORMER_MULTI30K"
 
 # These files run first, so that all workers finish at about the same time.
 SLOWEST_FILES = [
+    "test_recipe.py",
+    "test_training.py",
     "test_distribution.py",
-    "test_multi_worker.py",
     "test_tutorials.py",
     "test_exports.py",
     "test_older_files.py",
@@ -95,6 +96,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if any(part in item.nodeid for part in SLOW_TESTS):
             item.add_marker(pytest.mark.slow)
+        # A worker takes a file, or all files about runs, which share a training.
+        path = item.path
+        group = "runs" if path.parent.name == "runs" else str(path)
+        item.add_marker(pytest.mark.xdist_group(group))
     order = {name: i for i, name in enumerate(SLOWEST_FILES)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
