@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-backends test-slow figures clean
+.PHONY: help demo test test-backends test-interop test-slow figures clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -34,6 +34,11 @@ test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Test layers, deco
 	    KERAS_BACKEND=$$backend KERAS_TRANSFORMER_NUMBERS=.venv-jax/numbers.npz \
 	    .venv-$$backend/bin/python -m pytest -q --no-header $(BACKEND_TESTS); done
 
+# With the originals on the machine: what is kept in tests/interop/fixtures is written
+# anew by them, and they read what is exported for them.
+test-interop: $(READY) .venv-originals/.ready ## Test other systems' models beside PyTorch and transformers
+	KERAS_TRANSFORMER_ORIGINALS=$(CURDIR)/.venv-originals/bin/python $(BIN)/pytest -q tests/interop
+
 figures: $(READY) ## Run the tutorials in full and redraw docs/figures
 	@set -e; drawn=$$(mktemp -d); for tutorial in tutorials/*.py; do \
 	    echo $$tutorial; TUTORIAL_FOLDER=$$drawn $(BIN)/python $$tutorial > $$drawn/log; done; \
@@ -43,7 +48,7 @@ test-slow: $(READY) ## Run the slow tests, which kill trainings and workers and 
 	$(BIN)/pytest -q -m slow tests
 
 clean: ## Remove the environment and the caches
-	rm -rf $(VENV) .venv-jax .venv-torch build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-jax .venv-torch .venv-originals build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Created again when the dependencies change. TensorFlow comes without CUDA; for GPUs:
@@ -58,6 +63,13 @@ $(READY): setup.py pyproject.toml
 	@echo "Setting up $(VENV): this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+.venv-originals/.ready: Makefile
+	@echo "Setting up .venv-originals: this takes a few minutes, once."
+	@$(PYTHON) -m venv --clear .venv-originals
+	@.venv-originals/bin/python -m pip install -qq --disable-pip-version-check 'torch>=2.9' \
+	    'transformers>=5.0' 'sentencepiece>=0.2.1' 'protobuf>=5'
 	@touch $@
 
 # Without TensorFlow, so that importing it by mistake fails.

@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from keras_transformer.cli.convert import convert
 from keras_transformer.cli.demo import demo
 from keras_transformer.cli.errors import OneLineErrors
 from keras_transformer.cli.evaluate import evaluate
@@ -24,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, translate, evaluate, export, average):
+for command in (demo, train, translate, evaluate, export, convert, average):
     app.command()(command)
 app.add_typer(plot, name="plot")
 

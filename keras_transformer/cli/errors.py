@@ -5,6 +5,9 @@ import warnings
 
 import typer
 
+# An extra that is not installed is an ImportError.
+_MISTAKES = (ValueError, OSError, FloatingPointError, ImportError)
+
 
 class OneLineErrors(typer.core.TyperGroup):
     """Commands that report a user's mistake in one line and exit with status 1.
@@ -21,7 +24,7 @@ class OneLineErrors(typer.core.TyperGroup):
                 return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # the reader of the output has closed it, which is no error
-            except (ValueError, OSError, FloatingPointError) as error:
+            except _MISTAKES as error:
                 if ctx.params.get("debug"):
                     raise
                 typer.echo(f"Error: {_in_one_line(error)}", err=True)

@@ -47,7 +47,7 @@ def evaluate(
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
-    path = recipe or model / "settings.yaml"
+    path = recipe or Path(model, "settings.yaml")
     if recipe is None and not path.is_file():
         raise FileNotFoundError(
             f"{model} holds no run, whose recipe would name the files. Name a recipe "

@@ -26,16 +26,20 @@ def load_tensorflow(devices: bool = True) -> None:
             keras.random.uniform(())
 
 
-def load_translator(folder: Path):
-    """Returns the `Translator` of a run, or one saved by itself."""
+def load_translator(model: str, source_language=None, target_language=None):
+    """Returns the `Translator` of a run, one saved by itself, or a pretrained one."""
     load_tensorflow()
     from keras_transformer.runs import Run
     from keras_transformer.translator import Translator
 
-    run = Run(folder)
-    if run.settings_path.is_file():
+    languages = source_language, target_language
+    run, is_chosen = Run(model), any(languages)
+    if run.settings_path.is_file() and not is_chosen:
         return run.translator()
-    return Translator.load(folder)
+    is_elsewhere = model.startswith("hf://") or Path(model, "config.json").is_file()
+    if is_elsewhere or is_chosen:
+        return Translator.from_preset(model, *languages)
+    return Translator.load(model)
 
 
 @contextlib.contextmanager

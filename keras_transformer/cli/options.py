@@ -26,7 +26,12 @@ def output_file(kind, text: str):
 
 
 Debug = option(bool, "Show the full traceback of an error.", "--debug")
-Model = argument(Path, "MODEL", "Folder of a run or of a saved translator.")
+Model = argument(
+    str,
+    "MODEL",
+    "Folder of a run, of a saved translator or of a checkpoint in Hugging Face's "
+    "layout, or hf://user/model.",
+)
 Data = option(
     Path | None,
     "Folder that the file names in the recipe are relative to.",

@@ -64,6 +64,25 @@ def test_the_weights_are_those_of_a_model_with_sinusoids_in_halves(name, tmp_pat
 
 
 @each_case
+def test_an_export_is_read_back(name, tmp_path):
+    # The families' own epsilon.
+    translator = make_translator(**{**CASES[name], "epsilon": 1e-5})
+    translator.search = BEAM
+    folder = translator.export(tmp_path / "1", format="hugging_face")
+    found = kt.Translator.from_preset(folder)
+    assert found.max_source_length == translator.max_source_length
+    texts = [text for text in TEXTS if len(text) < 40]
+    for mine, theirs in zip(
+        translator.translate_n_best(texts, max_length=MAX_LENGTH),
+        found.translate_n_best(texts, found.search, max_length=MAX_LENGTH),
+        strict=True,
+    ):
+        # The families leave unknown subwords out.
+        assert theirs[0].text == mine[0].text.replace(" \u2047 ", "")
+        np.testing.assert_allclose(theirs[0].score, mine[0].score, 1e-3)
+
+
+@each_case
 def test_config_and_files_describe_the_translator(name, tmp_path):
     translator = make_translator(**CASES[name])
     settings = translator.model.settings

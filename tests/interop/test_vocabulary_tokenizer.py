@@ -23,7 +23,9 @@ def read(originals):
         folder = originals / "tokenizers" / name
         answers = json.loads((folder / "answers.json").read_text("utf-8"))
         if name.startswith("marian"):
-            source, target, _ = marian.tokenizers(folder, {})
+            size = len(json.loads((folder / "vocab.json").read_text("utf-8")))
+            ids = {"pad_id": size - 1, "start_id": size - 1, "end_id": 0}
+            source, target, _ = marian.tokenizers(folder, ids)
         elif name == "pegasus":
             source, target, _ = pegasus.tokenizers(folder, {})
         else:

@@ -69,5 +69,9 @@ def _read_model(folder, kwargs):
     weights = read_weights(folder)
     model = Transformer(**{**arguments, **kwargs})
     set_weights(model, weights, family.complete_weights(weights, model))
-    longest = values.get("max_position_embeddings", 512)
+    settings_path = path.with_name("tokenizer_config.json")
+    settings = read_json(settings_path) if settings_path.is_file() else {}
+    # Tokenizers without a limit have a huge one.
+    lengths = values.get("max_position_embeddings"), settings.get("model_max_length")
+    longest = int(min((x for x in lengths if x), default=512))
     return model, arguments, longest, Config(generation, generation_path)

@@ -70,10 +70,21 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
             "A Marian model reads its source language from the text: leave out "
             f"`source_language`. Received: source_language={source_language!r}."
         )
-    settings = folder / "tokenizer_config.json"
-    is_separate = settings.is_file() and read_json(settings).get("separate_vocabs")
+    path = folder / "tokenizer_config.json"
+    settings = read_json(path) if path.is_file() else {}
+    is_separate = settings.get("separate_vocabs")
     names = ("vocab.json", "target_vocab.json" if is_separate else "vocab.json")
     source, target = (read_json(folder / name) for name in names)
+    piece_of = {index: piece for piece, index in target.items()}
+    special = {"unknown": settings.get("unk_token", "<unk>")}
+    for name in ("pad", "start", "end"):
+        index = arguments[f"{name}_id"]
+        if index not in piece_of:
+            raise ValueError(
+                f"{folder / names[1]} has no subword of id {index}, which config.json "
+                f"gives as that of the {name}."
+            )
+        special[name] = piece_of[index]
     prefix = []
     if target_language is not None:
         prefix = [f">>{target_language}<<"]
@@ -83,13 +94,11 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
                 f"`target_language` must be one of {known}. "
                 f"Received: target_language={target_language!r}."
             )
+    is_code = {"reads_language_codes": True}
+    model = read_bytes(folder / "source.spm")
     source_tokenizer = VocabularyTokenizer(
-        read_bytes(folder / "source.spm"),
-        source,
-        prefix=prefix,
-        reads_language_codes=True,
+        model, source, **special, prefix=prefix, **is_code
     )
-    target_tokenizer = VocabularyTokenizer(
-        read_bytes(folder / "target.spm"), target, reads_language_codes=True
-    )
+    model = read_bytes(folder / "target.spm")
+    target_tokenizer = VocabularyTokenizer(model, target, **special, **is_code)
     return source_tokenizer, target_tokenizer, None

@@ -43,6 +43,8 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
             "A Pegasus model knows no languages. Received: "
             f"source_language={source_language!r}, target_language={target_language!r}."
         )
+    if (folder / "source.spm").is_file():  # written by this package
+        return marian.tokenizers(folder, arguments)
     settings = folder / "tokenizer_config.json"
     offset = read_json(settings).get("offset", 103) if settings.is_file() else 103
     model = read_bytes(folder / "spiece.model")

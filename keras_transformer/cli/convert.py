@@ -1,0 +1,63 @@
+"""`keras-transformer convert`."""
+
+import enum
+from pathlib import Path
+
+import typer
+
+from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.options import Model, argument, option
+
+
+class Format(str, enum.Enum):
+    """The systems that a translator can be written for."""
+
+    KERAS = "keras"
+    HUGGING_FACE = "hugging_face"
+    CTRANSLATE2 = "ctranslate2"
+
+
+def convert(
+    model: Model,
+    folder: argument(Path, "FOLDER", "Folder to write, which does not exist yet."),
+    format: option(
+        Format,
+        "The system to write for: this one, Hugging Face's transformers, or "
+        "CTranslate2.",
+    ) = Format.KERAS,
+    quantization: option(
+        str | None,
+        "Type of the weights for CTranslate2, such as int8 or float16.",
+        metavar="TYPE",
+    ) = None,
+    source_language: option(
+        str | None,
+        "Source language of an M2M100 or NLLB model, such as eng_Latn.",
+        metavar="LANGUAGE",
+    ) = None,
+    target_language: option(
+        str | None,
+        "Target language of a model that knows several, such as deu_Latn.",
+        metavar="LANGUAGE",
+    ) = None,
+):
+    """Convert a translator from another system, or for another system.
+
+    The folder appears once it is complete.
+
+    Examples: `keras-transformer convert hf://Helsinki-NLP/opus-mt-en-de opus-en-de`,
+    `keras-transformer convert runs/en-de fast --format ctranslate2 --quantization int8`
+    """
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already. Name a new folder.")
+    if quantization and format != Format.CTRANSLATE2:
+        raise typer.BadParameter(
+            f"is for --format ctranslate2. Received: --format {format.value}",
+            param_hint="--quantization",
+        )
+    translator = load_translator(model, source_language, target_language)
+    if format == Format.KERAS:
+        translator.save(folder)
+    else:
+        translator.export(folder, format=format.value, quantization=quantization)
+    typer.echo(f"The translator is in {folder}.")
