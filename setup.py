@@ -51,11 +51,9 @@ setup(
     package_data={"keras_transformer": ["runs/recipes/*", "plots/*.html"]},
     python_requires=">=3.10,<3.14",
     install_requires=[
-        # Keras 3.12 and KerasHub 0.25 are the last that run on Python 3.10.
+        # Keras 3.12 is the last that runs on Python 3.10.
         'keras>=3.15; python_version >= "3.11"',
         'keras>=3.12.4,<3.13; python_version < "3.11"',
-        'keras-hub>=0.32; python_version >= "3.11"',
-        'keras-hub>=0.25; python_version < "3.11"',
         "tensorflow>=2.21",
         "tensorflow-text>=2.21",
         "tensorboard>=2.20",  # TensorFlow no longer installs it.
@@ -74,6 +72,9 @@ setup(
         "ctranslate2": CTRANSLATE2,
         "export": EXPORT,
         "dev": [
+            # Tests compare layers with it; the package downloads with huggingface_hub.
+            'keras-hub>=0.32; python_version >= "3.11"',
+            'keras-hub>=0.25; python_version < "3.11"',
             *HUB,
             *CTRANSLATE2,
             *EXPORT,
