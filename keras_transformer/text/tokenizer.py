@@ -247,24 +247,23 @@ class SubwordTokenizer(tf.Module):
             >>> stops = tokenizer.stop_strings("bike")
             >>> search = kt.decoding.BeamSearch(4, stop_strings=stops)
         """
-        model = self._python_model
-
-        def text_of(token_id):
-            piece = model.id_to_piece(token_id)
-            if model.is_control(token_id):
-                return ""
-            if model.is_unknown(token_id):
-                return model.decode([token_id])
-            if model.is_byte(token_id):  # such as <0x0A>
-                return bytes([int(piece[1:-1], 16)]).decode("utf-8", "surrogateescape")
-            return piece.replace("\u2581", " ")
-
-        tokens = {one: text_of(one) for one in range(self.vocabulary_size)}
+        tokens = {one: self._text_of(one) for one in range(self.vocabulary_size)}
         return StopStrings(strings, tokens)
 
     def equals(self, other) -> bool:
         """Tells whether another tokenizer gives the same ids to every text."""
         return type(self) is type(other) and self.model_proto == other.model_proto
+
+    def _text_of(self, token_id):
+        model = self._python_model
+        piece = model.id_to_piece(token_id)
+        if model.is_control(token_id):
+            return ""
+        if model.is_unknown(token_id):
+            return model.decode([token_id])
+        if model.is_byte(token_id):  # such as <0x0A>
+            return bytes([int(piece[1:-1], 16)]).decode("utf-8", "surrogateescape")
+        return piece.replace("\u2581", " ")
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a file in SentencePiece's own format, which its tools read too.
