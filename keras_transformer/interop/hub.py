@@ -72,7 +72,8 @@ def _download(where) -> Path:
         raise FileNotFoundError(f"{where} has no revision {revision!r}.") from None
     except errors.HFValidationError as error:
         raise ValueError(f"{where} is not hf://user/model: {error}") from None
-    except (errors.LocalEntryNotFoundError, ConnectionError, OSError) as error:
+    # The second is of the HTTP library in use: a connection dropped, or timed out.
+    except (OSError, errors.HTTPError) as error:
         raise ConnectionError(
             f"{where} could not be downloaded, and the cache has no copy of it "
             f"({type(error).__name__}). Check the connection, and try again."
