@@ -66,7 +66,7 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
             entry = {"id": name, "sha": COMMIT, "siblings": files}
             self.answer(json.dumps(entry).encode())
 
-    do_HEAD = do_GET  # noqa: N815  the server's name
+    do_HEAD = do_GET
 
     def answer(self, body, status=200, code=None):
         self.send_response(status)
@@ -115,17 +115,17 @@ def online(endpoint, cache):
     return results(cache, where, HF_ENDPOINT=endpoint)
 
 
+NEW = {"config.json": "{}", "model.safetensors": "1", "source.spm": "2"}
+
+
 @pytest.mark.parametrize(
     ("where", "files"),
     [
-        ("user/new", {"config.json": "{}", "model.safetensors": "1", "source.spm": "2"}),
+        ("user/new", NEW),
         ("user/old", {"config.json": "{}", "pytorch_model.bin": "3"}),
         ("user/both", {"model.safetensors": "1"}),
         ("user/other", {"config.json": "{}"}),
-        (
-            f"user/new@{COMMIT}",
-            {"config.json": "{}", "model.safetensors": "1", "source.spm": "2"},
-        ),
+        (f"user/new@{COMMIT}", NEW),
     ],
 )
 def test_only_what_can_be_read_is_downloaded(online, where, files):
