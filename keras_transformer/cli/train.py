@@ -17,6 +17,13 @@ def train(
         str, "RECIPE", "A YAML file, or `multi30k`, which comes with the package."
     ),
     run: option(Path, "Folder of the run: a new one, or one to resume.", metavar="DIR"),
+    pretrained: option(
+        str | None,
+        "Translator to go on from: a run, a saved translator, a checkpoint in Hugging "
+        "Face's layout, or hf://user/model.",
+        "--from",
+        metavar="MODEL",
+    ) = None,
     data: Data = None,
     source: option(
         str | None, "Source language, such as en.", metavar="LANGUAGE"
@@ -38,6 +45,9 @@ def train(
     translator: settings.yaml with every setting, the tokenizers, the last checkpoints,
     log.csv with one row per epoch, tensorboard, and at the end the translator.
 
+    With `--from`, training goes on from a translator, with its tokenizers; the model of
+    the recipe must agree with it, or be left out.
+
     To resume an interrupted training after its last saved epoch, repeat the command.
 
     Example: `keras-transformer train multi30k --data multi30k/data --run runs/en-de`
@@ -51,7 +61,10 @@ def train(
           train: {source: "train.{source}", target: "train.{target}"}
           validation: {source: "val.{source}", target: "val.{target}"}
     """
+    if pretrained and Path(pretrained).is_dir():
+        pretrained = str(Path(pretrained).resolve())
     options = {
+        "model.pretrained": pretrained,
         "data.folder": str(data.resolve()) if data else None,
         "data.source": source,
         "data.target": target,

@@ -3,12 +3,15 @@
 import os
 from pathlib import Path
 
+from keras_transformer.decoding import Search
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.settings import SIDES
+from keras_transformer.runs.settings import SIDES, DecodingSettings
 from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
 from keras_transformer.training import Checkpoints
 from keras_transformer.translator import Translator
+from keras_transformer.translator.saving import SETTINGS, read_search
 
 
 class Run:
@@ -18,7 +21,8 @@ class Run:
       the training text;
     - `tokenizers/` and `checkpoints/`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
-    - `translator/`: the trained translator.
+    - `translator/`: the trained translator;
+    - `pretrained/`: the translator that training went on from, if there was one.
 
     Args:
         folder: Path of the folder, which may not exist yet; `runs.train` makes it.
@@ -28,6 +32,7 @@ class Run:
         self.folder = Path(folder)
         self.settings_path = self.folder / "settings.yaml"
         self.translator_path = self.folder / "translator"
+        self.pretrained_path = self.folder / "pretrained"
         self.tokenizers_path = self.folder / "tokenizers"
         self.tensorboard_path = self.folder / "tensorboard"
         self.log = Log(self.folder / "log.csv")
@@ -52,8 +57,25 @@ class Run:
 
     def tokenizers(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
         """Returns the source and the target tokenizer, once they are trained."""
-        names = ("shared", "shared") if self.recipe().tokenizer.shared else SIDES
-        return tuple(SubwordTokenizer.load(self.tokenizer_path(name)) for name in names)
+        is_shared = self.tokenizer_path("shared").is_file()
+        names = ("shared", "shared") if is_shared else SIDES
+        return tuple(load_tokenizer(self.tokenizer_path(name)) for name in names)
+
+    def search(self) -> Search:
+        """Returns the search that the settings name.
+
+        If they name none, it is that of the pretrained translator, if there was one;
+        its processors, such as a forced language, always hold.
+        """
+        settings = self.recipe().decoding
+        search = settings.search()
+        if not (self.pretrained_path / SETTINGS).is_file():
+            return search
+        pretrained = read_search(self.pretrained_path)
+        if settings == DecodingSettings(average=settings.average):
+            return pretrained
+        search.processors = pretrained.processors
+        return search
 
     def translator(self) -> Translator:
         """Returns the translator, with the search that the settings name now.
@@ -67,7 +89,7 @@ class Run:
                 "average the checkpoints that it has saved."
             )
         translator = Translator.load(self.translator_path)
-        translator.search = self.recipe().decoding.search()
+        translator.search = self.search()
         return translator
 
     def has_trained(self) -> bool:

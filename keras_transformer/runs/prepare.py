@@ -11,6 +11,7 @@ import tensorflow as tf
 import yaml
 
 from keras_transformer.runs.folder import Run
+from keras_transformer.runs.pretrained import copy_pretrained
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES
 from keras_transformer.storage import write_text
@@ -76,7 +77,12 @@ def begin_run(recipe: Recipe, run: Run) -> None:
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     write_text(run.settings_path, text)
     if not has_trained:
-        _train_tokenizers(recipe, run)
+        # An interrupted start may have left tokenizers of other settings.
+        shutil.rmtree(run.tokenizers_path, ignore_errors=True)
+        if recipe.model.pretrained:
+            copy_pretrained(recipe, run)
+        else:
+            _train_tokenizers(recipe, run)
 
 
 def join_run(recipe: Recipe, run: Run) -> None:
@@ -90,8 +96,6 @@ def join_run(recipe: Recipe, run: Run) -> None:
 
 
 def _train_tokenizers(recipe, run):
-    # An interrupted start may have left tokenizers of other settings.
-    shutil.rmtree(run.tokenizers_path, ignore_errors=True)
     settings = recipe.tokenizer
     files = {side: recipe.data.paths("train", side) for side in SIDES}
     if settings.shared:

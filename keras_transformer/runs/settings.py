@@ -97,6 +97,11 @@ class ModelSettings:
 
     An argument that is left out or null keeps the preset's value. Without a `seed`,
     dropout depends on `training.seed`, as the weights do.
+
+    With `pretrained`, training goes on from the weights, tokenizers and search of a
+    translator: a run, or what `Translator.from_preset` reads. Other settings of the
+    model and of the tokenizers must then agree with it, or be left out; `dropout` and
+    its like may differ.
     """
 
     preset: str = "base"
@@ -110,11 +115,12 @@ class ModelSettings:
     attention_dropout: float | None = setting(None, least=0)
     activation_dropout: float | None = setting(None, least=0)
     seed: int | None = setting(None, least=0)
+    pretrained: str | None = None
 
     def overrides(self) -> dict[str, Any]:
         """Returns the arguments that override the preset."""
         arguments = dataclasses.asdict(self)
-        del arguments["preset"]
+        del arguments["preset"], arguments["pretrained"]
         return {name: value for name, value in arguments.items() if value is not None}
 
 

@@ -13,6 +13,7 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import WriteLog
 from keras_transformer.runs.prepare import prepare
+from keras_transformer.runs.pretrained import pretrained_model
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES
 from keras_transformer.text import read_lines
@@ -71,7 +72,7 @@ def save_average(run: Run, last: int) -> list[Path]:
     paths = checkpoints.paths()
     paths = paths[: paths.index(latest) + 1][-last:]
     model = training.average_checkpoints(paths)
-    _translator(run.recipe(), model, run.tokenizers()).save(run.translator_path)
+    _translator(run, model, run.tokenizers()).save(run.translator_path)
     return paths
 
 
@@ -108,18 +109,22 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
         model.optimizer.learning_rate = schedule
         model.jit_compile = jit_compile
         return model
-    source, target = (tokenizer.vocabulary_size for tokenizer in data.tokenizers)
-    model = Transformer.from_preset(
-        recipe.model.preset,
-        source,
-        target_vocabulary_size=None if recipe.tokenizer.shared else target,
-        dtype=settings.precision,
-        **recipe.model.overrides(),
-    )
+    if recipe.model.pretrained:
+        model = pretrained_model(recipe, run)
+    else:
+        source, target = (tokenizer.vocabulary_size for tokenizer in data.tokenizers)
+        model = Transformer.from_preset(
+            recipe.model.preset,
+            source,
+            target_vocabulary_size=None if recipe.tokenizer.shared else target,
+            dtype=settings.precision,
+            **recipe.model.overrides(),
+        )
+    pad_id = model.pad_id
     model.compile(
         training.Adam(schedule),
-        training.TokenCrossentropy(settings.label_smoothing),
-        metrics=[training.TokenAccuracy(), training.Perplexity()],
+        training.TokenCrossentropy(settings.label_smoothing, pad_id=pad_id),
+        metrics=[training.TokenAccuracy(pad_id), training.Perplexity(pad_id)],
         jit_compile=jit_compile,
     )
     return model
@@ -164,10 +169,11 @@ def _writers(recipe, run, model, tokenizers):
         training.SaveCheckpoints(run.checkpoints()),
     ]
     if settings.bleu_every is not None:
-        translator = _translator(recipe, model, tokenizers)
+        translator = _translator(run, model, tokenizers)
+        search = GreedySearch(translator.search.processors)
         files = (recipe.data.paths("validation", side) for side in SIDES)
         bleu = training.BleuCallback(
-            lambda texts: translator.translate(texts, GreedySearch()),
+            lambda texts: translator.translate(texts, search),
             *(_first_lines(paths, settings.bleu_sentences) for paths in files),
             every=settings.bleu_every,
         )
@@ -175,10 +181,10 @@ def _writers(recipe, run, model, tokenizers):
     return writers
 
 
-def _translator(recipe, model, tokenizers):
+def _translator(run, model, tokenizers):
     # A source longer than those trained on translates better whole than cut.
-    longest, search = 2 * recipe.training.max_length, recipe.decoding.search()
-    return Translator(model, *tokenizers, longest, search)
+    longest = 2 * run.recipe().training.max_length
+    return Translator(model, *tokenizers, longest, run.search())
 
 
 def _first_lines(paths, count):

@@ -113,6 +113,12 @@ def save_translator(translator, folder: str | os.PathLike) -> None:
         write_text(unfinished / SETTINGS, json.dumps(settings, indent=2) + "\n")
 
 
+def read_search(folder: str | os.PathLike):
+    """Reads the search of a saved translator, or None if an older file holds none."""
+    settings = json.loads((Path(folder) / SETTINGS).read_text(encoding="utf-8"))
+    return keras.saving.deserialize_keras_object(settings.get("search"))
+
+
 def read_translator(folder: str | os.PathLike):
     """Reads the arguments of a `Translator` by name; see `Translator.load`."""
     folder = Path(folder)

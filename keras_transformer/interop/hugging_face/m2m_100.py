@@ -98,8 +98,8 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
             control=["<s>", *symbols, *unused],
         )
 
-    first_id = table[chosen["target"]]
-    return tokenizer([chosen["source"]]), tokenizer([]), first_id
+    both = (tokenizer([chosen[side]]) for side in ("source", "target"))
+    return *both, table[chosen["target"]]
 
 
 def _symbols(folder, first_id) -> dict:

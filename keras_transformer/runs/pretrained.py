@@ -1,0 +1,77 @@
+"""Training that goes on from a pretrained translator."""
+
+import dataclasses
+from pathlib import Path
+
+from keras_transformer.models import Transformer
+from keras_transformer.models.presets import PRESETS
+from keras_transformer.runs.folder import Run
+from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs.settings import ModelSettings, TokenizerSettings
+from keras_transformer.translator import Translator
+
+# What may differ from the pretrained model.
+_FREE = {"dropout", "attention_dropout", "activation_dropout", "seed"}
+
+
+def copy_pretrained(recipe: Recipe, run: Run) -> None:
+    """Writes the translator that training goes on from, and its tokenizers, to a run.
+
+    Raises:
+        ValueError: If the recipe has settings that do not agree with the translator.
+    """
+    where = recipe.model.pretrained
+    source = Run(where)
+    translator = (
+        source.translator()
+        if source.settings_path.is_file()
+        else Translator.from_preset(where)
+    )
+    _check_agreement(recipe, translator)
+    translator.save(run.pretrained_path)
+    for side in ("source", "target"):
+        tokenizer = getattr(translator, f"{side}_tokenizer")
+        tokenizer.save(run.tokenizer_path(side))
+
+
+def pretrained_model(recipe: Recipe, run: Run) -> Transformer:
+    """Returns the model that training goes on from, with the recipe's dropout."""
+    arguments = {k: v for k, v in recipe.model.overrides().items() if k in _FREE}
+    arguments["dtype"] = recipe.training.precision
+    return Transformer.from_preset(Path(run.pretrained_path), **arguments)
+
+
+def _check_agreement(recipe, translator):
+    config = translator.model.get_config()
+    is_shared = config["target_vocabulary_size"] is None
+    found = {
+        "tokenizer.vocabulary_size": translator.source_tokenizer.vocabulary_size,
+        "tokenizer.shared": is_shared,
+        **{f"model.{name}": value for name, value in config.items()},
+    }
+    for name, value in _given(recipe).items():
+        if name not in found:
+            raise ValueError(
+                f"`{name}` must be left out with `model.pretrained`, which brings its "
+                f"tokenizers. Received: {name}={value!r}."
+            )
+        if value != found[name]:
+            raise ValueError(
+                f"`{name}` must be that of the pretrained translator, {found[name]!r}, "
+                f"or be left out. Received: {name}={value!r}."
+            )
+
+
+def _given(recipe):
+    """The settings that must agree, where they are not the defaults."""
+    tokenizer, model = recipe.tokenizer, recipe.model
+    given = {
+        f"tokenizer.{x.name}": getattr(tokenizer, x.name)
+        for x in dataclasses.fields(TokenizerSettings)
+        if getattr(tokenizer, x.name) != x.default and x.name != "sampling"
+    }
+    arguments = dict(model.overrides())
+    if model.preset != ModelSettings.preset:
+        arguments = {**PRESETS[model.preset], **arguments}
+    arguments = {k: v for k, v in arguments.items() if k not in _FREE}
+    return given | {f"model.{name}": value for name, value in arguments.items()}

@@ -1,0 +1,104 @@
+"""Training that goes on from a translator."""
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.runs import Recipe, Run, train
+
+ONE_EPOCH = {"training.epochs": 1}
+
+
+@pytest.fixture
+def tuned(trained, load, tmp_path):
+    """Function from settings to a run of one epoch that goes on from `trained`."""
+
+    def tune(where=trained.folder, **settings):
+        recipe = load(**{"model.pretrained": str(where), **ONE_EPOCH, **settings})
+        return train(recipe, tmp_path / "tuned")
+
+    return tune
+
+
+def weights_of(model):
+    return {weight.path: np.asarray(weight) for weight in model.weights}
+
+
+def test_training_goes_on_with_the_weights_and_tokenizers(trained, tuned):
+    run = tuned(**{"training.learning_rate": 1e-12, "model.dropout": 0.0})
+    before, after = trained.translator(), run.translator()
+    assert after.source_tokenizer.equals(before.source_tokenizer)
+    assert after.model.get_config()["dropout"] == 0
+    found, expected = weights_of(after.model), weights_of(before.model)
+    for path, weight in expected.items():
+        np.testing.assert_allclose(found[path], weight, 0, 1e-9)
+
+
+@pytest.mark.slow
+def test_training_goes_on_to_learn(trained, tuned, load, tmp_path):
+    (row,) = tuned().log.rows()
+    (fresh,) = train(load(**ONE_EPOCH), tmp_path / "fresh").log.rows()
+    assert float(row["val_loss"]) < float(fresh["val_loss"])
+    assert float(row["val_loss"]) != float(trained.log.rows()[-1]["val_loss"])
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_needs_no_pretrained_translator(trained, tuned, load):
+    moved = trained.folder.with_name("moved")
+    run = tuned()
+    trained.folder.rename(moved)
+    try:
+        settings = {"model.pretrained": str(trained.folder), "training.epochs": 2}
+        assert len(train(load(**settings), run.folder).log.rows()) == 2
+    finally:
+        moved.rename(trained.folder)
+
+
+@pytest.mark.slow
+def test_the_search_is_that_of_the_translator_unless_one_is_named(
+    trained, load, tmp_path, text
+):
+    translator = trained.translator()
+    penalty = kt.decoding.PowerLengthPenalty(0.7)
+    forced = kt.decoding.ForcedPrefix([7], is_scored=False)
+    translator.search = kt.decoding.BeamSearch(3, penalty, processors=[forced])
+    translator.save(tmp_path / "saved")
+    settings = Recipe.load(text / "small.yaml").to_dict()
+    decoding = {f"decoding.{name}": None for name in settings["decoding"]}
+    assert decoding.keys() == {
+        "decoding.beam_width",
+        "decoding.length_penalty",
+        "decoding.average",
+    }
+    defaults = {"decoding.beam_width": 4, "decoding.length_penalty": 0.6}
+    recipe = load(
+        **{"model.pretrained": str(tmp_path / "saved"), **defaults, **ONE_EPOCH}
+    )
+    run = train(recipe, tmp_path / "run")
+    assert repr(run.translator().search) == repr(translator.search)
+    path = run.settings_path
+    path.write_text(path.read_text().replace("beam_width: 4", "beam_width: 2"))
+    search = Run(run.folder).translator().search
+    assert search.beam_width == 2
+    assert [repr(x) for x in search.processors] == [repr(forced)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tokenizer.vocabulary_size", 31),
+        ("tokenizer.shared", False),
+        ("tokenizer.split_digits", True),
+        ("model.num_layers", 3),
+        ("model.activation", "gelu"),
+    ],
+)
+def test_settings_that_do_not_agree_are_named(tuned, name, value, tmp_path):
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        tuned(**{name: value})
+    assert not (tmp_path / "tuned" / "pretrained").exists()
+
+
+def test_a_translator_that_is_not_there_is_named(tuned, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
+        tuned(tmp_path / "nowhere")
