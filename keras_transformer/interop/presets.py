@@ -2,6 +2,7 @@
 
 import os
 
+from keras_transformer.interop import marian_npz
 from keras_transformer.interop.hub import preset_folder
 from keras_transformer.interop.hugging_face import families
 from keras_transformer.models import Transformer
@@ -14,7 +15,7 @@ def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     if (folder / saving.SETTINGS).is_file():
         model = saving.read_translator(folder)["model"]
         return _with_arguments(model, kwargs)
-    return families.read_transformer(folder, **kwargs)
+    return _reader(folder).read_transformer(folder, **kwargs)
 
 
 def read_translator(
@@ -35,7 +36,12 @@ def read_translator(
                 )
         arguments = saving.read_translator(folder)
         return {**arguments, "model": _with_arguments(arguments["model"], kwargs)}
-    return families.read_translator(folder, *languages.values(), **kwargs)
+    return _reader(folder).read_translator(folder, *languages.values(), **kwargs)
+
+
+def _reader(folder):
+    """The module that reads a folder of another system."""
+    return marian_npz if (folder / marian_npz.NAME).is_file() else families
 
 
 def _with_arguments(model, arguments):

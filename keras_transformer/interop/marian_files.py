@@ -1,0 +1,81 @@
+"""Files of a model of Marian's: weights in NumPy's format, settings, vocabularies."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+import yaml
+
+from keras_transformer.interop.checkpoint import read_bytes
+
+
+def read_yaml(data: bytes, path) -> dict:
+    """Reads names and values; raises `ValueError` with the path if it holds others."""
+    try:
+        values = yaml.safe_load(data)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is not YAML: {reason}.") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold names and values. Received: {values!r}.")
+    return values
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Reads arrays by name: floats as float32, other dtypes as they are.
+
+    Raises:
+        FileNotFoundError: If the file is missing.
+        ValueError: If it is damaged.
+    """
+    data = read_bytes(path)
+    try:
+        with np.load(io.BytesIO(data)) as file:
+            arrays = dict(file.items())
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error}). Download it again.") from None
+    is_float = {name: array.dtype.kind == "f" for name, array in arrays.items()}
+    return {
+        name: array.astype("float32") if is_float[name] else array
+        for name, array in arrays.items()
+    }
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Reads the ids of subwords: of a .yml file, or of a SentencePiece model, .spm.
+
+    Raises:
+        FileNotFoundError: If the file is missing.
+        ValueError: If it is damaged.
+    """
+    data = read_bytes(path)
+    if path.suffix == ".spm":
+        try:
+            model = sentencepiece.SentencePieceProcessor(model_proto=data)
+        except RuntimeError:
+            raise ValueError(f"{path} is not a SentencePiece model.") from None
+        return {model.id_to_piece(i): i for i in range(model.vocab_size())}
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}.") from None
+    vocabulary, long = {}, None
+    # A line each. YAML as a whole would read the subword no as a boolean.
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r")
+        if line.startswith("? "):  # a long subword, its id on the next line
+            long = line[2:]
+        elif line:
+            piece, _, index = line.rpartition(":")
+            piece, long = piece if long is None else long, None
+            try:
+                is_quoted = piece[:1] in ("'", '"')
+                piece = yaml.safe_load(piece) if is_quoted else piece
+                vocabulary[piece] = int(index)
+            except (ValueError, yaml.YAMLError):
+                raise ValueError(
+                    f"{path}, line {number}, is not a subword and its id: {line!r}."
+                ) from None
+    return vocabulary
