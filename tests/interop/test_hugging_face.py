@@ -112,6 +112,35 @@ def test_a_checkpoint_is_saved_and_served(read, name, tmp_path):
     assert [text.decode() for text in found] == expected
 
 
+@pytest.mark.slow
+def test_training_goes_on_with_a_frozen_encoder(marian, tmp_path):
+    translator = kt.Translator.from_preset(marian, dropout=0.0)
+    model = translator.model
+    for name, lines in (("a", ["All human beings", "free"]), ("b", ["Alle", "frei"])):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", "utf-8")
+    dataset = kt.text.parallel_dataset(
+        tmp_path / "a",
+        tmp_path / "b",
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        tokens_per_batch=64,
+        max_length=16,
+        buckets=[16],
+    )
+    (inputs, labels) = next(iter(dataset))
+    # What the original reads: the padding before the first token of the target.
+    assert inputs["target_ids"][:2, 0].numpy().tolist() == [model.pad_id] * 2
+    assert set(labels[2:].numpy().ravel()) <= {model.pad_id}
+    model.encoder.trainable = False
+    encoder = [np.asarray(weight) for weight in model.encoder.weights]
+    loss = kt.training.TokenCrossentropy(pad_id=model.pad_id)
+    model.compile(kt.training.Adam(0.01), loss, jit_compile=False)
+    losses = model.fit(dataset, epochs=10, shuffle=False, verbose=0).history["loss"]
+    assert losses[-1] < 0.6 * losses[0]
+    for before, after in zip(encoder, model.encoder.weights, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
 def test_a_model_is_read_without_its_tokenizers(originals, tmp_path, read):
     translator, folder, _ = read("marian")
     shutil.copytree(folder, tmp_path / "model")
