@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 # Programs that tests run in other processes; pytest must not import them.
-collect_ignore = ["serving/c_interface.py", "serving/fresh_process.py"]
+collect_ignore = [
+    "interop/make_fixtures.py",
+    "interop/run_transformers.py",
+    "serving/c_interface.py",
+    "serving/fresh_process.py",
+]
 
 REPOSITORY = Path(__file__).parents[1]
 VARIABLE = "KERAS_TRANSFORMER_MULTI30K"

@@ -31,7 +31,7 @@ class ForcedPrefix(Processor):
 
     Example:
         >>> kt.decoding.ForcedPrefix([[7, 5], [11]])
-        ForcedPrefix(ids=((7, 5), (11,)))
+        ForcedPrefix(ids=((7, 5), (11,)), is_scored=True)
     """
 
     def __init__(self, ids, is_scored: bool = True):
