@@ -16,12 +16,12 @@ demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 	$(BIN)/keras-transformer demo
 
 # Three workers suit two cores: tracing uses one core at most, and some tests wait for
-# other processes. Workers take groups in the order of tests/conftest.py.
+# other processes. Workers take files in the order of tests/conftest.py.
 test: $(READY) ## Check style and imports, then run the tests and the examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models
 

@@ -101,10 +101,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if any(part in item.nodeid for part in SLOW_TESTS):
             item.add_marker(pytest.mark.slow)
-        # A worker takes a file, or all files about runs, which share a training.
-        path = item.path
-        group = "runs" if path.parent.name == "runs" else str(path)
-        item.add_marker(pytest.mark.xdist_group(group))
     order = {name: i for i, name in enumerate(SLOWEST_FILES)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
