@@ -76,7 +76,9 @@ def translate(texts):
     )
     found = [result.hypotheses[0] for result in results]
     control = {*settings["control"]}
-    return target.decode([[x for x in row if x not in control] for row in found])
+    texts = target.decode([[x for x in row if x not in control] for row in found])
+    # Subwords that only the source's model knows keep their mark of a space.
+    return [text.replace("\u2581", " ").strip() for text in texts]
 
 
 print(translate(["A man rides a bike."]))

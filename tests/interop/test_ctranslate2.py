@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import sentencepiece
 from interop.random_translator import (
     MAX_LENGTH,
     TEXTS,
@@ -308,3 +309,29 @@ def test_a_missing_ctranslate2_is_an_error_that_says_how_to_install_it(
     with pytest.raises(ImportError, match=r"keras-transformer\[ctranslate2\]"):
         make_translator().export(tmp_path / "1", format="ctranslate2")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["marian", "nllb", "pegasus"])
+def test_a_pretrained_translator_goes_on_to_ctranslate2(name, originals, tmp_path):
+    translator = kt.Translator.from_preset(originals / "models" / name)
+    greedy = kt.decoding.GreedySearch(translator.search.processors)
+    folder = translator.export(tmp_path / "1", greedy, 24, format="ctranslate2")
+    settings = json.loads((folder / "translator.json").read_text("utf-8"))
+    texts = ["All human beings are born free", "in dignity"]
+    expected = translator.translate(texts, greedy, max_length=24)
+    pieces = sentencepiece.SentencePieceProcessor(str(folder / "source.model"))
+    target = sentencepiece.SentencePieceProcessor(str(folder / "target.model"))
+    results = ctranslate2.Translator(str(folder)).translate_batch(
+        [
+            [*settings["source_prefix"], *row]
+            for row in pieces.encode(texts, out_type=str)
+        ],
+        target_prefix=[settings["target_prefix"]] * len(texts),
+        **settings["translate_batch"],
+    )
+    control = {*settings["control"]}
+    found = [
+        target.decode([x for x in result.hypotheses[0] if x not in control])
+        for result in results
+    ]
+    assert [text.replace("\u2581", " ").strip() for text in found] == expected
