@@ -57,7 +57,8 @@ class Run:
 
     def tokenizers(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
         """Returns the source and the target tokenizer, once they are trained."""
-        is_shared = self.tokenizer_path("shared").is_file()
+        is_pretrained = self.recipe().model.pretrained is not None
+        is_shared = self.recipe().tokenizer.shared and not is_pretrained
         names = ("shared", "shared") if is_shared else SIDES
         return tuple(load_tokenizer(self.tokenizer_path(name)) for name in names)
 
