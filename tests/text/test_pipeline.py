@@ -308,7 +308,7 @@ def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
     assert large - small < 15 * 1024
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     pairs=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=13),
     tokens_per_batch=st.integers(61, 311),

@@ -40,7 +40,7 @@ def in_order(windows):
     return sorted(map(tuple, np.concatenate(windows, axis=1).tolist()))
 
 
-@settings(max_examples=23)
+@settings(max_examples=10)
 @given(
     documents=st.lists(st.text(st.sampled_from("bako li\t\u3000"), max_size=23)),
     length=st.integers(1, 41),
