@@ -1,9 +1,9 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
 Reading order: `masks`, `weight_options`, `positions`, `embeddings`, `attention`,
-`attention_layer`, `score_functions`, `multi_head`, `feed_forward`, `residual`, `block`,
-`stack`, `encoder`, `cache`, `decoder`, `causal_decoder`, `pooling`, `patches`. What is
-written for speed alone is in `keras_transformer.kernels`.
+`attention_layer`, `score_functions`, `projection`, `multi_head`, `feed_forward`,
+`residual`, `block`, `stack`, `encoder`, `cache`, `decoder`, `causal_decoder`,
+`pooling`, `patches`. What is written for speed alone is in `keras_transformer.kernels`.
 """
 
 from keras_transformer.kernels.softmax import masked_softmax

@@ -5,6 +5,7 @@ import keras
 from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.kernels.dense import dense
 from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.layers.projection import Projection
 from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 
@@ -64,7 +65,7 @@ class FeedForward(WeightOptionsLayer):
     def build(self, input_shape):
         def layer(name, units, activation=None):
             settings = {"dtype": self.dtype_policy, **self.weight_options}
-            return keras.layers.Dense(units, activation, name=name, **settings)
+            return Projection(units, activation, name=name, **settings)
 
         self._widen = layer("widen", self.intermediate_dim, self.activation)
         self._narrow = layer("narrow", input_shape[-1])

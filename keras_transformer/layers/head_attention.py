@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
@@ -20,6 +19,7 @@ from keras_transformer.layers.attention_axes import (
 from keras_transformer.layers.attention_layer import Attention
 from keras_transformer.layers.layer_arguments import copy_layer, layer_config
 from keras_transformer.layers.positions import attention_positions
+from keras_transformer.layers.projection import Projection
 from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 
@@ -89,7 +89,7 @@ class HeadAttention(WeightOptionsLayer):
             self._axes = AttentionAxes(self.attention_axes, rank)
 
         def projection(name, units, input_shape, activation=None):
-            layer = keras.layers.Dense(
+            layer = Projection(
                 units,
                 activation,
                 name=name,

@@ -5,7 +5,7 @@ import zlib
 import keras
 
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.quantization import QuantizedInsideMixin
+from keras_transformer.layers.inside import InsideMixin
 
 _OPTIONS = {
     "initializer": keras.initializers,
@@ -73,7 +73,7 @@ def _copied(value, name):
     return type(value).from_config(config)
 
 
-class WeightOptionsLayer(RematerializedMixin, QuantizedInsideMixin, keras.layers.Layer):
+class WeightOptionsLayer(RematerializedMixin, InsideMixin, keras.layers.Layer):
     """Base class of layers whose weights take the options of `keras.layers.Dense`.
 
     The options are keyword arguments of the constructor: `kernel_initializer`,

@@ -37,6 +37,14 @@ class GenerationMixin:
     def end_id(self) -> int:
         return self._settings["end_id"]
 
+    def quantize(self, *args, **kwargs):
+        super().quantize(*args, **kwargs)
+        self._runner.cache_clear()  # Its programs read the weights of before.
+
+    def enable_lora(self, *args, **kwargs):
+        super().enable_lora(*args, **kwargs)
+        self._runner.cache_clear()
+
     def run_search(self, inputs, search, max_length: int) -> Hypotheses:
         """Runs a search, compiled once for each search, length and `jit_compile`.
 

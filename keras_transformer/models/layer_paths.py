@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.kernels.keras_private import all_layers
+from keras_transformer.layers.inside import change_of
 
 
 def layers_with_paths(model):
@@ -30,12 +31,12 @@ def frozen_layers(model) -> list:
     return frozen
 
 
-def quantized_layers(model) -> list:
-    """Returns the path and the dtype policy of every quantised layer."""
+def changed_layers(model) -> list:
+    """Returns the path of each quantised or adapted layer, with what was done to it."""
     return [
-        [path, keras.dtype_policies.serialize(layer.dtype_policy)]
+        [path, change]
         for path, layer in layers_with_paths(model)
-        if not isinstance(layer, keras.Model) and layer.quantization_mode is not None
+        if not isinstance(layer, keras.Model) and (change := change_of(layer))
     ]
 
 

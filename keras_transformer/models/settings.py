@@ -1,18 +1,22 @@
 """Models that are saved as the settings they were made from."""
 
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.checks import check_ids
 from keras_transformer.kernels.batch_slices import BatchSlicesMixin
 from keras_transformer.kernels.keras_private import asks_for_shapes
 from keras_transformer.kernels.rematerialization import RematerializedMixin
+from keras_transformer.layers.inside import apply_change
 from keras_transformer.layers.weight_options import WeightOptions
 from keras_transformer.models.exports import export
 from keras_transformer.models.layer_paths import (
+    changed_layers,
     frozen_layers,
     layer_at,
-    quantized_layers,
 )
+from keras_transformer.models.lora import enable_lora, has_lora, merge_lora
 
 
 class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
@@ -20,8 +24,8 @@ class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
 
     `get_config` returns these arguments, and `from_config` passes them to the
     constructor, so that a saved model is loaded as an object of its own class.
-    Frozen layers are loaded frozen, blocks and layers inside of them too, and quantised
-    layers quantised.
+    Frozen layers are loaded frozen, blocks and layers inside of them too; quantised
+    layers are loaded quantised, and low-rank adaptations as they were.
 
     Args:
         inputs: Inputs of the functional model.
@@ -64,7 +68,7 @@ class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
             "name": self.name,
             "trainable": self.trainable,
             "frozen_layers": frozen_layers(self),
-            "quantized_layers": quantized_layers(self),
+            "changed_layers": changed_layers(self),
             **self._settings,
             **self.weight_options.get_config(),
         }
@@ -79,20 +83,86 @@ class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
     ):
         """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
         # For ONNX, Keras finds the inputs only of models that have been called.
-        kwargs["input_signature"] = input_signature or [self.input]
-        export(self, filepath, format, verbose=verbose, **kwargs)
+        model = merge_lora(self)
+        kwargs["input_signature"] = input_signature or [model.input]
+        export(model, filepath, format, verbose=verbose, **kwargs)
+
+    def enable_lora(
+        self,
+        rank: int,
+        alpha: float | None = None,
+        projections: Sequence[str] = ("query", "value"),
+    ):
+        """Adds low-rank adaptation (LoRA) to projections, and freezes all else.
+
+        A kernel `W` becomes `W + alpha / rank * A B`, where only `A`, `(width, rank)`,
+        and `B`, `(rank, units)`, which is zero at first, are trained. Compile the model
+        afterwards. What else is to be trained, such as the layer `"logits"` of a
+        classifier, may be made trainable again. Saved models keep `A` and `B`; exports
+        hold `W + alpha / rank * A B`, as does `merge_lora()`.
+
+        Args:
+            rank: Number of columns of `A`.
+            alpha: Scale of the product; `rank` if None.
+            projections: Names of the projections: `"query"`, `"key"`, `"value"` and
+                `"output"` of attention, `"widen"` and `"narrow"` of feed-forward
+                layers. The paper adapts queries and values.
+
+        Raises:
+            ValueError: If the model is quantised or has adaptations, if `rank` is not
+                a positive integer, or if a name is not that of a projection.
+
+        Example:
+            >>> model = kt.models.LanguageModel(
+            ...     11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+            ... )
+            >>> model.enable_lora(rank=2)
+            >>> [weight.shape for weight in model.trainable_weights]
+            [(8, 2), (2, 8), (8, 2), (2, 8)]
+
+        Reference:
+            [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1
+        """
+        enable_lora(self, rank, alpha, projections)
+
+    def merge_lora(self):
+        """Returns a model whose kernels hold the low-rank adaptations of this one.
+
+        Its layers are all trainable. A model without adaptations returns itself.
+        """
+        return merge_lora(self)
+
+    def quantize(self, mode=None, config=None, **kwargs):
+        """Quantises the weights, as `keras.Model.quantize`; see docs/pretrained.md.
+
+        Raises:
+            ValueError: If the model has low-rank adaptations.
+        """
+        if has_lora(self):
+            raise ValueError(
+                "A model with low-rank adaptations cannot be quantised. Quantise "
+                "`model.merge_lora()`."
+            )
+        super().quantize(mode, config=config, **kwargs)
+
+    def make_train_function(self, force=False):
+        if any("dtype" in change for _, change in changed_layers(self)):
+            raise ValueError(
+                "A quantised model cannot be trained: its integers have no gradient. "
+                "Train the model that it was made from, then quantise that."
+            )
+        return super().make_train_function(force)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         frozen = config.pop("frozen_layers", ())
-        quantized = config.pop("quantized_layers", ())
+        changed = config.pop("changed_layers", ())
         model = cls(**config)
         for path in frozen:
             layer_at(model, path).trainable = False
-        for path, policy in quantized:
-            policy = keras.dtype_policies.deserialize(policy)
-            layer_at(model, path).dtype_policy = policy
+        for path, change in changed:
+            apply_change(layer_at(model, path), change)
         return model
 
 

@@ -224,7 +224,15 @@ class Translator(SavedTranslator):
         """
         options = {"jit_compile": jit_compile, "quantization": quantization}
         search = search or self.search
-        return export_as(format, self, path, search, max_length, **options)
+        return export_as(format, self._merged(), path, search, max_length, **options)
+
+    def _merged(self):
+        """The translator without low-rank adaptations, which its kernels then hold."""
+        model = self.model.merge_lora()
+        if model is self.model:
+            return self
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        return Translator(model, *tokenizers, self.max_source_length, self.search)
 
     def encode(self, texts):
         """Returns texts as the model reads them, with TensorFlow ops only.

@@ -1,0 +1,52 @@
+"""Layers inside of layers that were quantised or adapted, saved and loaded."""
+
+import keras
+
+from keras_transformer.kernels.keras_private import all_layers
+
+
+class InsideMixin:
+    """Lets a layer be loaded with the layers inside of it quantised and adapted.
+
+    Keras saves what `quantize` and `enable_lora` do to a layer in the config of that
+    layer, which it does not save for layers inside of others. Here the build config
+    holds it.
+    """
+
+    def get_build_config(self):
+        config = super().get_build_config()
+        changes = {
+            _path_inside(self, layer): change
+            for layer in all_layers(self)
+            if (change := change_of(layer))
+        }
+        return {**config, "inside": changes} if changes else config
+
+    def build_from_config(self, config):
+        config = dict(config)
+        changes = config.pop("inside", {})
+        super().build_from_config(config)
+        for layer in all_layers(self):
+            apply_change(layer, changes.get(_path_inside(self, layer), {}))
+
+
+def change_of(layer) -> dict:
+    """Returns what was done to a layer, as `apply_change` takes it; {} for nothing."""
+    change = {}
+    if layer.quantization_mode is not None:
+        change["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
+    if getattr(layer, "lora_enabled", False):
+        change["lora"] = [layer.lora_rank, layer.lora_alpha]
+    return change
+
+
+def apply_change(layer, change: dict) -> None:
+    """Quantises a layer, or enables its low-rank adaptation, as it was in another."""
+    if "dtype" in change:
+        layer.dtype_policy = keras.dtype_policies.deserialize(change["dtype"])
+    if "lora" in change:
+        layer.enable_lora(*change["lora"])
+
+
+def _path_inside(layer, inner):
+    return (inner.path or inner.name).removeprefix(f"{layer.path}/")

@@ -1,0 +1,92 @@
+"""Linear maps inside of layers, which low-rank adaptation may train."""
+
+import keras
+import numpy as np
+from keras import ops
+
+_FACTORS = ("lora_kernel_a", "lora_kernel_b")
+_SETTINGS = "lora_settings"
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Projection(keras.layers.Dense):
+    """A dense layer whose low-rank adaptation (LoRA) is saved beside its kernel.
+
+    Keras adds an adaptation to the kernel when it saves a layer, and then loads it as
+    zero, where neither of its two factors has a gradient: training could not go on.
+    Here the kernel and the factors come back as they were.
+
+    Reference:
+        [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1
+    """
+
+    def enable_lora(self, rank, lora_alpha=None, **kwargs):
+        """Adds a trainable product of rank `rank`; kernel and bias are frozen.
+
+        The kernel becomes `kernel + lora_alpha / rank * a @ b`, where `b` is zero at
+        first. The arguments are those of `keras.layers.Dense.enable_lora`.
+        """
+        super().enable_lora(rank, lora_alpha, **kwargs)
+        self.freeze_kernel()
+
+    def freeze_kernel(self):
+        """Freezes all but the adaptation."""
+        for weight in self.weights:
+            if not any(weight is factor for factor in self.factors()):
+                weight.trainable = False
+
+    def factors(self):
+        """Returns the two factors of the adaptation."""
+        return [getattr(self, name) for name in _FACTORS]
+
+    def merged_kernel(self):
+        """Returns the kernel with the adaptation added, in the kernel's own dtype."""
+        with _Disabled(self):
+            kernel = self.kernel
+        scale = self.lora_alpha / self.lora_rank
+        return kernel + ops.cast(scale * ops.matmul(*self.factors()), kernel.dtype)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        # Keras quantises subclasses only without its check of the type.
+        super().quantize(mode, type_check=False, config=config)
+
+    def save_own_variables(self, store):
+        with _Disabled(self):
+            super().save_own_variables(store)
+        if self.lora_enabled:
+            for name in _FACTORS:
+                store[name] = getattr(self, name)
+            store[_SETTINGS] = [self.lora_rank, self.lora_alpha]
+
+    def load_own_variables(self, store):
+        """Loads kernel, bias and adaptation.
+
+        Where the layer has no adaptation of that rank and scale, the kernel takes it;
+        one of its own then begins anew.
+        """
+        values = {name: store[name] for name in store.keys()}  # noqa: SIM118
+        factors = [values.pop(name) for name in _FACTORS if name in values]
+        settings = list(map(float, values.pop(_SETTINGS, ())))
+        mine = self.factors() if self.lora_enabled else []
+        if not mine or settings != [self.lora_rank, self.lora_alpha]:
+            if factors:
+                rank, alpha = settings
+                values["0"] = values["0"] + alpha / rank * np.matmul(*factors)
+            factors = [ops.copy(mine[0]), ops.zeros_like(mine[1])] if mine else []
+        super().load_own_variables(values)  # sets both factors to zero
+        for factor, value in zip(mine, factors, strict=True):
+            factor.assign(value)
+
+
+class _Disabled:
+    """Lets a layer appear without its adaptation."""
+
+    def __init__(self, layer):
+        self._layer = layer
+
+    def __enter__(self):
+        self._was_enabled = self._layer.lora_enabled
+        self._layer.lora_enabled = False
+
+    def __exit__(self, *error):
+        self._layer.lora_enabled = self._was_enabled
