@@ -42,6 +42,13 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
             "batches, and SentencePiece samples other subwords in every process. "
             f"Received: tokenizer.sampling={sampling}."
         )
+    model = recipe.model
+    if (model.frozen or model.lora_rank) and not model.pretrained:
+        raise ValueError(
+            "`model.frozen` and `model.lora_rank` must be left out without "
+            "`model.pretrained`: weights that are not trained would stay random. "
+            f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
+        )
     if workers.is_chief:
         begin_run(recipe, run)
     workers.wait()

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from keras_transformer.kernels.keras_private import all_layers
 from keras_transformer.models import Transformer
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.folder import Run
@@ -35,10 +36,31 @@ def copy_pretrained(recipe: Recipe, run: Run) -> None:
 
 
 def pretrained_model(recipe: Recipe, run: Run) -> Transformer:
-    """Returns the model that training goes on from, with the recipe's dropout."""
-    arguments = {k: v for k, v in recipe.model.overrides().items() if k in _FREE}
+    """Returns the model that training goes on from, with the recipe's dropout.
+
+    What the recipe does not want to be trained is frozen.
+    """
+    settings = recipe.model
+    arguments = {k: v for k, v in settings.overrides().items() if k in _FREE}
     arguments["dtype"] = recipe.training.precision
-    return Transformer.from_preset(Path(run.pretrained_path), **arguments)
+    model = Transformer.from_preset(Path(run.pretrained_path), **arguments)
+    if settings.lora_rank:
+        model = model.merge_lora()  # of an adaptation before this one
+        model.enable_lora(settings.lora_rank)
+    _freeze(model, settings.frozen)
+    return model
+
+
+def _freeze(model, names):
+    layers = {layer.path: layer for layer in all_layers(model) if layer.weights}
+    for name in names:
+        if name not in layers:
+            known = ", ".join(x.name for x in model.layers if x.weights)
+            raise ValueError(
+                f"`model.frozen` must name layers, such as {known}, or layers inside "
+                f"of these. Received: {name!r}."
+            )
+        layers[name].trainable = False
 
 
 def _check_agreement(recipe, translator):

@@ -101,7 +101,9 @@ class ModelSettings:
     With `pretrained`, training goes on from the weights, tokenizers and search of a
     translator: a run, or what `Translator.from_preset` reads. Other settings of the
     model and of the tokenizers must then agree with it, or be left out; `dropout` and
-    its like may differ.
+    its like may differ. `frozen` names its layers that are not trained, such as
+    `encoder` or `decoder/block_0`; with `lora_rank`, only low-rank adaptations of that
+    rank are, see `Transformer.enable_lora`.
     """
 
     preset: str = "base"
@@ -116,11 +118,14 @@ class ModelSettings:
     activation_dropout: float | None = setting(None, least=0)
     seed: int | None = setting(None, least=0)
     pretrained: str | None = None
+    frozen: tuple[str, ...] = ()
+    lora_rank: int | None = setting(None, least=1)
 
     def overrides(self) -> dict[str, Any]:
         """Returns the arguments that override the preset."""
         arguments = dataclasses.asdict(self)
-        del arguments["preset"], arguments["pretrained"]
+        for name in ("preset", "pretrained", "frozen", "lora_rank"):
+            del arguments[name]
         return {name: value for name, value in arguments.items() if value is not None}
 
 

@@ -34,6 +34,39 @@ def test_training_goes_on_with_the_weights_and_tokenizers(trained, tuned):
         np.testing.assert_allclose(found[path], weight, 0, 1e-9)
 
 
+def test_frozen_layers_stay_as_they_were(trained, tuned):
+    run = tuned(**{"model.frozen": ["encoder", "decoder/block_0/self_attention"]})
+    before, after = (weights_of(x.translator().model) for x in (trained, run))
+    for path, weight in before.items():
+        is_frozen = path.startswith(("encoder/", "decoder/block_0/self_attention/"))
+        assert np.array_equal(weight, after[path]) == is_frozen, path
+
+
+def test_an_adaptation_is_all_that_is_trained(trained, tuned, load):
+    settings = {"model.lora_rank": 2, "training.learning_rate": 0.1}
+    run = tuned(**settings)
+    before, after = (weights_of(x.translator().model) for x in (trained, run))
+    for path, weight in before.items():
+        np.testing.assert_array_equal(after.pop(path), weight)
+    assert after
+    assert all("lora_kernel" in path for path in after)
+    assert any(np.any(after[path]) for path in after if path.endswith("kernel_b"))
+    settings |= {"model.pretrained": str(trained.folder), "training.epochs": 2}
+    run = train(load(**settings), run.folder)
+    found = weights_of(run.translator().model)
+    assert found.keys() == before.keys() | after.keys()
+    assert len(run.log.rows()) == 2
+
+
+def test_only_what_is_pretrained_is_frozen_or_adapted(tuned, load, tmp_path):
+    with pytest.raises(ValueError, match=r"such as .*encoder, decoder.*: 'incoder'"):
+        tuned(**{"model.frozen": "incoder"})
+    for settings in ({"model.lora_rank": 2}, {"model.frozen": "encoder"}):
+        with pytest.raises(ValueError, match=r"must be left out without .*pretrained"):
+            train(load(**settings), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.slow
 def test_training_goes_on_to_learn(trained, tuned, load, tmp_path):
     (row,) = tuned().log.rows()
