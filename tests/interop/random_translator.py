@@ -6,7 +6,9 @@ import numpy as np
 from serving.tiny_translator import SOURCES, TARGETS
 
 import keras_transformer as kt
+from keras_transformer.kernels.keras_private import all_layers
 
+GREEDY = kt.decoding.GreedySearch()
 TEXTS = ["two dog plays", "a", *SOURCES[::11], "five tree rides " * 20]
 MAX_LENGTH = 13
 
@@ -59,6 +61,22 @@ def make_model(*sizes, **settings):
     values[model.end_id] += 0.3 * shift
     table.assign(values)
     return model
+
+
+def make_adapted_translator():
+    """Returns a translator whose low-rank adaptation changes most of what it says."""
+    translator = make_translator()
+    before, _ = searched(translator, GREEDY)
+    names = ("query", "value", "narrow", "output")
+    translator.model.enable_lora(2, projections=names)
+    rng = np.random.default_rng(5)
+    for layer in all_layers(translator.model):
+        if getattr(layer, "lora_enabled", False):
+            for factor in layer.factors():
+                factor.assign(rng.normal(size=factor.shape) / 2)
+    after, _ = searched(translator, GREEDY)
+    assert sum(x != y for x, y in zip(before, after, strict=True)) > len(TEXTS) / 2
+    return translator
 
 
 def searched(translator, search):

@@ -12,6 +12,7 @@ import sentencepiece
 from interop.random_translator import (
     MAX_LENGTH,
     TEXTS,
+    make_adapted_translator,
     make_model,
     make_translator,
     searched,
@@ -309,6 +310,12 @@ def test_a_missing_ctranslate2_is_an_error_that_says_how_to_install_it(
     with pytest.raises(ImportError, match=r"keras-transformer\[ctranslate2\]"):
         make_translator().export(tmp_path / "1", format="ctranslate2")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_adaptation_is_in_the_kernels(tmp_path):
+    translator, greedy = make_adapted_translator(), kt.decoding.GreedySearch()
+    folder = translator.export(tmp_path / "1", greedy, MAX_LENGTH, format="ctranslate2")
+    assert translate(folder)[0] == searched(translator, greedy)[0]
 
 
 @pytest.mark.parametrize("name", ["marian", "nllb", "pegasus"])
