@@ -83,6 +83,8 @@ class TransformerBlock(WeightOptionsLayer):
             **self.weight_options,
         )
         layer.build(*shapes)
+        if positions is not None:
+            positions.built = True  # The attention has a copy; Keras asks both.
         return layer, self._build_residual(name, shapes[0])
 
     def _build_feed_forward(self, shape):

@@ -5,6 +5,7 @@ import contextlib
 import keras
 
 from keras_transformer.kernels import onnx_operations, target
+from keras_transformer.kernels.keras_private import all_layers
 
 
 def export(model, filepath, format: str, **kwargs) -> None:
@@ -21,12 +22,21 @@ def export(model, filepath, format: str, **kwargs) -> None:
         format: `"onnx"`, `"litert"`, `"openvino"`, or another one of Keras.
         **kwargs: The other arguments of `keras.Model.export`.
 
+    Raises:
+        ValueError: If a model that is quantised to int8 goes to LiteRT.
+
     Example:
         >>> inputs = keras.Input((None, 16))
         >>> layer = kt.layers.EncoderBlock(num_heads=2, intermediate_dim=32)
         >>> model = keras.Model(inputs, layer(inputs))
         >>> kt.models.export(model, "model.onnx", format="onnx")  # doctest: +SKIP
     """
+    modes = {x.quantization_mode for x in all_layers(model)}
+    if format == "litert" and "int8" in modes:
+        raise ValueError(
+            "LiteRT has no products of int8 kernels as Keras computes them. Export the "
+            "model from before `quantize`, or quantise it to int4, which LiteRT takes."
+        )
     if format == "onnx" and target.is_tensorflow():
         onnx_operations.add_missing_operations()
     is_portable = format != "tf_saved_model"

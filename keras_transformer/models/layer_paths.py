@@ -40,6 +40,11 @@ def changed_layers(model) -> list:
     ]
 
 
+def is_quantizable(layer) -> bool:
+    """Tells whether Keras can quantise a layer."""
+    return isinstance(layer, keras.layers.Dense | keras.layers.Embedding)
+
+
 def layer_at(model, path):
     """Returns the layer with this path."""
     layer = model

@@ -14,6 +14,7 @@ from keras_transformer.models.exports import export
 from keras_transformer.models.layer_paths import (
     changed_layers,
     frozen_layers,
+    is_quantizable,
     layer_at,
 )
 from keras_transformer.models.lora import enable_lora, has_lora, merge_lora
@@ -132,8 +133,8 @@ class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
         """
         return merge_lora(self)
 
-    def quantize(self, mode=None, config=None, **kwargs):
-        """Quantises the weights, as `keras.Model.quantize`; see docs/pretrained.md.
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        """Quantises kernels and embeddings, as `keras.Model.quantize`.
 
         Raises:
             ValueError: If the model has low-rank adaptations.
@@ -143,7 +144,8 @@ class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
                 "A model with low-rank adaptations cannot be quantised. Quantise "
                 "`model.merge_lora()`."
             )
-        super().quantize(mode, config=config, **kwargs)
+        # Keras warns of each layer that it cannot quantise.
+        super().quantize(mode, config, filters or is_quantizable, **kwargs)
 
     def make_train_function(self, force=False):
         if any("dtype" in change for _, change in changed_layers(self)):

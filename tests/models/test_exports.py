@@ -147,6 +147,19 @@ def test_an_export_gives_the_live_numbers(format, name, tmp_path):
         np.testing.assert_allclose(run(**inputs), live, 0, 1e-5)
 
 
+@pytest.mark.usefixtures("few_objects_to_collect")
+def test_a_quantised_model_is_exported_or_refused(tmp_path):
+    model = draw_weights(MODELS["LanguageModel"]())
+    model.quantize("int8")
+    with pytest.raises(ValueError, match=r"LiteRT has no products of int8 .* or quant"):
+        model.export(tmp_path / "model.tflite", format="litert")
+    assert not list(tmp_path.iterdir())
+    run = exported(model.export, "onnx", tmp_path)
+    inputs = inputs_for(model, 3, 7)
+    live = model(next(iter(inputs.values())))
+    np.testing.assert_allclose(run(**inputs), live, 0, 1e-5)
+
+
 @pytest.mark.parametrize(
     "format", ["onnx", pytest.param("litert", marks=needs_python_3_11)]
 )

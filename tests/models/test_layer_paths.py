@@ -69,7 +69,6 @@ def test_a_block_is_frozen_inside_of_a_model_of_another_name(tmp_path):
     assert len(found) == len(model.trainable_weights)
 
 
-@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 @every_model
 def test_a_quantised_model_comes_back(model_class, settings, inputs, mode, tmp_path):
@@ -84,10 +83,12 @@ def test_a_quantised_model_comes_back(model_class, settings, inputs, mode, tmp_p
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
-def test_a_layer_that_is_quantised_inside_comes_back(tmp_path):
+@pytest.mark.parametrize("positions", [None, "rotary", "linear_bias", "sinusoidal"])
+def test_a_layer_that_is_quantised_inside_comes_back(positions, tmp_path):
     inputs = keras.Input((5, 8))
     attended = layers.MultiHeadAttention(2, 4)(inputs, inputs)
-    model = keras.Model(inputs, layers.Encoder(1, 2, 16)(attended))
+    encoder = layers.Encoder(1, 2, 16, positions=positions)
+    model = keras.Model(inputs, encoder(attended))
     model.quantize("int8")
     expected = outputs_of(model, STATES)
     twin = loaded(loaded(model, tmp_path), tmp_path)

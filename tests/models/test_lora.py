@@ -230,7 +230,6 @@ def test_what_cannot_be_adapted_is_told():
         model.quantize("int8")
 
 
-@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
 @pytest.mark.usefixtures("few_objects_to_collect")
 def test_a_quantised_model_is_not_trained():
     model = compiled(transformer())
