@@ -72,7 +72,11 @@ class Projection(keras.layers.Dense):
             if factors:
                 rank, alpha = settings
                 values["0"] = values["0"] + alpha / rank * np.matmul(*factors)
-            factors = [ops.copy(mine[0]), ops.zeros_like(mine[1])] if mine else []
+            factors = (
+                [ops.convert_to_numpy(mine[0]), ops.zeros(mine[1].shape)]
+                if mine
+                else []
+            )
         super().load_own_variables(values)  # sets both factors to zero
         for factor, value in zip(mine, factors, strict=True):
             factor.assign(value)

@@ -128,7 +128,7 @@ def test_what_was_generated_before_is_not_generated_after():
     for layer in all_layers(model):
         if getattr(layer, "lora_enabled", False):
             for factor in layer.factors():
-                factor.assign(ops.ones_like(factor))
+                factor.assign(ops.ones(factor.shape))
     after = model.generate(SOURCE, max_length=4).ids
     assert np.any(before != after)
     np.testing.assert_array_equal(
@@ -156,7 +156,7 @@ def test_every_model_is_adapted_and_comes_back(model_class, settings, inputs, tm
     model.enable_lora(2)
     for layer in all_layers(model):
         if getattr(layer, "lora_enabled", False):
-            layer.lora_kernel_b.assign(ops.ones_like(layer.lora_kernel_b))
+            layer.lora_kernel_b.assign(ops.ones(layer.lora_kernel_b.shape))
     model.save(tmp_path / "model.keras")
     twin = keras.models.load_model(tmp_path / "model.keras")
     assert all(is_factor(weight.path) for weight in twin.trainable_weights)
@@ -181,7 +181,7 @@ def test_layers_in_a_model_of_ones_own_come_back_adapted(tmp_path):
     for layer in all_layers(model):
         if layer.name == "query":
             layer.enable_lora(2)
-            layer.lora_kernel_b.assign(ops.ones_like(layer.lora_kernel_b))
+            layer.lora_kernel_b.assign(ops.ones(layer.lora_kernel_b.shape))
     expected = outputs_of(model, STATES)
     model.save(tmp_path / "model.keras")
     twin = keras.models.load_model(tmp_path / "model.keras")
@@ -194,7 +194,7 @@ def test_plain_weights_begin_an_adaptation_anew(tmp_path):
     plain.save_weights(tmp_path / "plain.weights.h5")
     model.enable_lora(2)
     for weight in model.weights:
-        weight.assign(ops.ones_like(weight))
+        weight.assign(ops.ones(weight.shape))
     model.load_weights(tmp_path / "plain.weights.h5")
     np.testing.assert_allclose(outputs_of(model), outputs_of(plain), atol=1e-6)
     losses = fit(compiled(model), steps=20)
