@@ -19,6 +19,7 @@ import ctranslate2
 import sentencepiece
 
 import keras_transformer as kt
+from keras_transformer.runs import Recipe, Run
 
 BATCH_SIZE = 32
 
@@ -82,9 +83,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jit-compile", action="store_true")
     arguments = parser.parse_args()
-    run = kt.runs.Run(arguments.run)
+    run = Run(arguments.run)
     settings = {"data.folder": str(arguments.data.resolve())}
-    data = kt.runs.Recipe.load(run.settings_path, settings).data
+    data = Recipe.load(run.settings_path, settings).data
     lines, references, tokenized = (
         [line for path in data.paths("validation", side) for line in _lines(path)]
         for side in ("source", "target", "tokenized")

@@ -24,7 +24,10 @@ class InsideMixin:
 
     def build_from_config(self, config):
         config = dict(config)
-        changes = config.pop("inside", {})
+        # "quantized" is the name in older files, which hold policies alone.
+        policies = config.pop("quantized", {})
+        changes = {path: {"dtype": policies[path]} for path in policies}
+        changes |= config.pop("inside", {})
         super().build_from_config(config)
         for layer in all_layers(self):
             apply_change(layer, changes.get(_path_inside(self, layer), {}))

@@ -159,7 +159,10 @@ class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         frozen = config.pop("frozen_layers", ())
-        changed = config.pop("changed_layers", ())
+        changed = config.pop("changed_layers", [])
+        # The name in older files, which hold policies alone.
+        policies = config.pop("quantized_layers", ())
+        changed = [[path, {"dtype": policy}] for path, policy in policies] + changed
         model = cls(**config)
         for path in frozen:
             layer_at(model, path).trainable = False

@@ -94,3 +94,26 @@ def test_a_layer_that_is_quantised_inside_comes_back(positions, tmp_path):
     twin = loaded(loaded(model, tmp_path), tmp_path)
     assert len(quantized(twin)) == len(quantized(model)) == 4 + 4 + 2
     np.testing.assert_array_equal(outputs_of(twin, STATES), expected)
+
+
+def test_configs_that_name_quantised_layers_are_read():
+    model = Transformer(
+        17, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+    )
+    model.quantize("int8")
+    config = model.get_config()
+    changed = config.pop("changed_layers")
+    config["quantized_layers"] = [[path, change["dtype"]] for path, change in changed]
+    assert quantized(Transformer.from_config(config)) == quantized(model)
+
+    layer = layers.FeedForward(3)
+    layer.build((None, 5, 4))
+    for inner in all_layers(layer)[1:]:
+        if inner.name in ("widen", "narrow"):
+            inner.quantize("int8")
+            policy = keras.saving.serialize_keras_object(inner.dtype_policy)
+    twin = layers.FeedForward(3)
+    twin.build_from_config(
+        {"input_shape": (None, 5, 4), "quantized": {"widen": policy, "narrow": policy}}
+    )
+    assert len(quantized(twin)) == len(quantized(layer)) == 2
