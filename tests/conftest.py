@@ -1,4 +1,4 @@
-"""The order of the tests, and the fixture of a corpus of real text."""
+"""The order of the tests, and the fixtures that several folders share."""
 
 import gc
 import os
@@ -139,6 +139,60 @@ def multi30k():
     if not folder.is_dir():
         pytest.skip(f"Multi30k is not in {folder}: set {VARIABLE} to its folder.")
     return folder.resolve()
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """Function from a name and `make` to a folder that one worker alone makes."""
+    import fcntl
+
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+
+    def made_once(name, make):
+        made = folder / name
+        with open(folder / f"{name}.lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = folder / f"{name}.done"
+            if not done.exists():
+                make(made)
+                done.touch()
+        return made
+
+    return made_once
+
+
+@pytest.fixture(scope="session")
+def small_text(made_once):
+    """Folder of the corpus and the recipe, small.yaml, of small_corpus.py."""
+    from small_corpus import write_corpus, write_recipe
+
+    def write(folder):
+        folder.mkdir()
+        write_corpus(folder)
+        write_recipe(folder / "small.yaml")
+
+    return made_once("small_text", write)
+
+
+@pytest.fixture(scope="session")
+def trained_by_the_shell(made_once, small_text):
+    """Folder of a run of three epochs, and what the command printed, in `stdout`."""
+
+    def train(folder):
+        from typer.testing import CliRunner
+
+        from keras_transformer.cli import app
+
+        recipe, run = small_text / "small.yaml", folder / "run"
+        options = ["--data", small_text, "--run", run, "--epochs", 3]
+        result = CliRunner().invoke(app, list(map(str, ["train", recipe, *options])))
+        assert result.exit_code == 0, result.stderr
+        assert not result.stderr
+        (folder / "stdout").write_text(result.stdout)
+
+    return made_once("trained_by_the_shell", train)
 
 
 @pytest.fixture
