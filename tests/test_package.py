@@ -1,4 +1,5 @@
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -25,15 +26,47 @@ def run_python(*arguments):
     )
 
 
-def modules_after(code):
-    """The names of all modules that a fresh process has loaded after running code."""
-    process = run_python("-c", f"import sys; {code}; print(*sys.modules)")
+IMPORTS = """
+import importlib
+import json
+import pkgutil
+import sys
+
+import keras_transformer
+found = {"modules": list(sys.modules)}
+
+import keras
+before = set(keras.saving.get_custom_objects())
+
+import keras_transformer.datasets
+found["modules of data"] = list(sys.modules)
+
+from keras_transformer.translator import formats
+found["exporter"] = formats.find_format("saved_model").__name__
+
+for module in pkgutil.walk_packages(keras_transformer.__path__, "keras_transformer."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+added = set(keras.saving.get_custom_objects()) - before
+found["registered"] = len(before)
+found["forgotten"] = [name for name in added if name.startswith("keras_transformer>")]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def imports():
+    """What a fresh process finds as it imports one part after the other.
+
+    In this one, other tests may have imported anything.
+    """
+    process = run_python("-c", IMPORTS)
     assert process.returncode == 0, process.stderr
-    return set(process.stdout.split())
+    return json.loads(process.stdout)
 
 
-def test_importing_the_package_loads_no_text_plots_or_shell():
-    modules = modules_after("import keras_transformer")
+def test_importing_the_package_loads_no_text_plots_or_shell(imports):
+    modules = set(imports["modules"])
     assert "keras_transformer.models.transformer" in modules
     lazy = {"cli", "datasets", "plots", "runs", "serving", "text", "translator"}
     assert not modules & {f"keras_transformer.{name}" for name in lazy}
@@ -41,28 +74,27 @@ def test_importing_the_package_loads_no_text_plots_or_shell():
 
 
 def test_the_shell_answers_before_it_loads_keras():
-    shell = "sys.argv = ['/bin/keras-transformer', '--help']"
-    modules = modules_after(f"{shell}; import keras_transformer.cli")
+    code = (
+        "import sys; sys.argv = ['/bin/keras-transformer', '--help'];"
+        "import keras_transformer.cli; print(*sys.modules)"
+    )
+    modules = set(run_python("-c", code).stdout.split())
     assert "keras_transformer.cli.translate" in modules
     assert not modules & {"keras", "matplotlib", "numpy", "tensorflow"}
 
 
-def test_importing_the_package_registers_every_class():
-    # In a fresh process, as here other tests may have imported anything.
-    code = """
-import importlib, pkgutil, keras_transformer, keras
-before = set(keras.saving.get_custom_objects())
-for module in pkgutil.walk_packages(keras_transformer.__path__, "keras_transformer."):
-    if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
-added = set(keras.saving.get_custom_objects()) - before
-print(len(before), [name for name in added if name.startswith("keras_transformer>")])
-"""
-    process = run_python("-c", code)
-    assert process.returncode == 0, process.stderr
-    count, forgotten = process.stdout.split(maxsplit=1)
-    assert int(count) > 30
-    assert forgotten.strip() == "[]"
+def test_importing_the_data_loads_neither_babel_nor_sentencepiece(imports):
+    assert "keras_transformer.datasets" in imports["modules of data"]
+    assert not {"babel", "sentencepiece"} & set(imports["modules of data"])
+
+
+def test_formats_are_found_by_whoever_imports_the_translator_alone(imports):
+    assert imports["exporter"] == "export_translator"
+
+
+def test_importing_the_package_registers_every_class(imports):
+    assert imports["registered"] > 30
+    assert imports["forgotten"] == []
 
 
 @pytest.mark.parametrize("name", SUBMODULES)

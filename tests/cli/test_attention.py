@@ -26,6 +26,17 @@ def translator(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def loaded(translator):
+    return Translator.load(translator)
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(loaded, monkeypatch):
+    """Lets commands share one translator, which compiles no search twice."""
+    monkeypatch.setattr(Translator, "load", lambda path: loaded)
+
+
 def shell(*arguments, stdin=None):
     return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
 

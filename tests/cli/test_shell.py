@@ -1,5 +1,7 @@
 import contextlib
+import functools
 import gzip
+import importlib
 import json
 import os
 import shutil
@@ -13,7 +15,7 @@ import pytest
 from small_corpus import sentences, write_corpus, write_lines, write_recipe
 from typer.testing import CliRunner
 
-from keras_transformer import Translator
+from keras_transformer import Translator, datasets
 from keras_transformer.cli import app
 from keras_transformer.decoding import (
     BeamSearch,
@@ -22,6 +24,7 @@ from keras_transformer.decoding import (
     NoRepeatNgram,
     RepetitionPenalty,
 )
+from keras_transformer.runs import Run
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
@@ -65,40 +68,51 @@ def default_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text")
-    write_corpus(folder)
-    return folder
+@pytest.fixture(scope="session")
+def text(small_text):
+    return small_text
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def recipe(text):
-    return write_recipe(text / "small.yaml")
+    return text / "small.yaml"
+
+
+@pytest.fixture(scope="session")
+def run(trained_by_the_shell):
+    """A run that the shell trained for three epochs; copy it rather than change it."""
+    return trained_by_the_shell / "run"
 
 
 @pytest.fixture(scope="module")
-def run(text, recipe, tmp_path_factory):
-    """A run that the shell trained for two epochs."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    result = shell("train", recipe, "--data", text, "--run", folder)
-    assert result.exit_code == 0, result.stderr
-    assert "Epoch 2/2" in result.stdout
-    assert result.stdout.endswith(f"The translator is in {folder / 'translator'}.\n")
-    assert not result.stderr
-    return folder
+def translator(run):
+    """The translator of the run, with the searches that it has compiled."""
+    return Run(run).translator()
+
+
+@pytest.fixture
+def loaded(translator, monkeypatch):
+    """Lets commands go on with `translator`, which compiles no search twice."""
+    monkeypatch.setattr(Run, "translator", lambda self: translator)
+    return translator
+
+
+def test_a_training_tells_its_epochs_and_where_its_translator_is(run):
+    stdout = (run.parent / "stdout").read_text()
+    assert "Epoch 3/3" in stdout
+    assert stdout.endswith(f"The translator is in {run / 'translator'}.\n")
 
 
 def test_the_same_command_goes_on_after_the_last_epoch(text, recipe, run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     result = shell(
-        "train", recipe, "--data", text, "--run", folder, "--set", "training.epochs=3"
+        "train", recipe, "--data", text, "--run", folder, "--set", "training.epochs=4"
     )
     assert result.exit_code == 0, result.stderr
-    assert "Epoch 3/3" in result.stdout
-    assert "Epoch 2/3" not in result.stdout
+    assert "Epoch 4/4" in result.stdout
+    assert "Epoch 3/4" not in result.stdout
     rows = (folder / "log.csv").read_text().splitlines()
-    assert [row.partition(",")[0] for row in rows] == ["epoch", "1", "2", "3"]
+    assert [row.partition(",")[0] for row in rows] == ["epoch", "1", "2", "3", "4"]
 
 
 def test_ctrl_c_leaves_the_last_epoch_and_says_how_to_go_on(
@@ -127,6 +141,7 @@ def test_standard_input_is_translated_line_by_line(run):
     assert alone.stdout.splitlines() == lines[:1]
 
 
+@pytest.mark.usefixtures("loaded")
 def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     lines = "".join(f"{line}\n" for line in sentences(5, seed=11))
     with gzip.open(tmp_path / "text.gz", "wt") as file:
@@ -145,9 +160,9 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
         (["--beam-width", 3, "--length-penalty", 7], BeamSearch(3, length_penalty=7)),
     ],
 )
-def test_options_choose_the_search(run, options, search):
+def test_options_choose_the_search(run, loaded, options, search):
     lines = sentences(3, seed=5)
-    wanted = Translator.load(run / "translator").translate(lines, search)
+    wanted = loaded.translate(lines, search)
     result = shell("translate", run, *options, stdin="\n".join(lines))
     assert result.stdout.splitlines() == wanted
 
@@ -161,24 +176,22 @@ def test_options_choose_the_search(run, options, search):
         (["--repetition-penalty", 5], [RepetitionPenalty(5.0)], None),
     ],
 )
-def test_options_control_what_is_produced(run, option, processors, max_length):
+def test_options_control_what_is_produced(run, loaded, option, processors, max_length):
     search = BeamSearch(2, length_penalty=0.6, processors=processors)
     lines = sentences(3, seed=5)
-    translator = Translator.load(run / "translator")
-    wanted = translator.translate(lines, search, max_length=max_length)
-    assert wanted != translator.translate(lines, BeamSearch(2, length_penalty=0.6))
+    wanted = loaded.translate(lines, search, max_length=max_length)
+    assert wanted != loaded.translate(lines, BeamSearch(2, length_penalty=0.6))
     result = shell("translate", run, *option, stdin="\n".join(lines))
     assert result.stdout.splitlines() == wanted
 
 
-def test_translations_end_before_stop_strings(run):
+def test_translations_end_before_stop_strings(run, loaded):
     lines, plain = sentences(3, seed=5), BeamSearch(2, length_penalty=0.6)
-    translator = Translator.load(run / "translator")
-    longer = translator.translate(lines, plain)
+    longer = loaded.translate(lines, plain)
     strings = [longer[0][2:4], "xyz"]
-    stops = translator.target_tokenizer.stop_strings(strings)
+    stops = loaded.target_tokenizer.stop_strings(strings)
     search = BeamSearch(2, length_penalty=0.6, stop_strings=stops)
-    wanted = translator.translate(lines, search)
+    wanted = loaded.translate(lines, search)
     assert wanted != longer
     options = ["--stop-string", strings[0], "--stop-string", strings[1]]
     result = shell("translate", run, *options, stdin="\n".join(lines))
@@ -200,6 +213,7 @@ def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     assert compiled == [False, True]
 
 
+@pytest.mark.usefixtures("loaded")
 def test_a_sentence_that_is_too_long_is_reported_by_its_line(run):
     result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
     assert result.exit_code == 0
@@ -231,12 +245,10 @@ def test_a_saved_translator_is_evaluated_by_a_recipe(run, recipe, text):
 
 
 def test_averaging_makes_the_translator_anew(run, tmp_path):
-    from keras_transformer.runs import Run
-
     folder = shutil.copytree(run, tmp_path / "run")
     result = shell("average", folder, "--last", 1)
     assert result.exit_code == 0, result.stderr
-    assert "averages epoch-0002.keras." in result.stdout
+    assert "averages epoch-0003.keras." in result.stdout
     checkpoints = Run(folder).checkpoints()
     last = checkpoints.load(checkpoints.latest()).get_weights()
     for weight, wanted in zip(
@@ -258,9 +270,36 @@ def test_exports_are_numbered(run, tmp_path):
     assert settings["search"]["processors"][0]["config"] == {"length": 2}
 
 
-def test_the_demo_trains_translates_and_exports(tmp_path):
+def test_the_demo_translates_and_exports_what_it_trained(run, tmp_path, monkeypatch):
+    demo = importlib.import_module("keras_transformer.cli.demo")
+    few = functools.partial(datasets.locale_phrases, train=503, validation=7, test=3)
+    monkeypatch.setattr(datasets, "locale_phrases", few)
+    calls = []
+
+    def train(recipe, folder):
+        calls.append((recipe.data.folder, folder))
+        return Run(run)
+
+    def export(translator, folder):
+        calls.append((translator.max_source_length, folder))
+        return folder / "1"
+
+    monkeypatch.setattr(demo, "train_recipe", train)
+    monkeypatch.setattr(demo, "export_next_version", export)
+    folders = [tmp_path / name for name in ("demo", "served", "demo-data")]
+    result = shell("demo", "--run", folders[0], "--export", folders[1])
+    assert result.exit_code == 0, result.stderr
+    assert "of 3 held-out phrases" in result.stdout
+    assert f"The SavedModel is in {folders[1] / '1'}" in result.stdout
+    assert calls == [(str(folders[2]), folders[0]), (32, folders[1])]
+    assert len((folders[2] / "train.de").read_text().splitlines()) == 503
+
+
+def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
+    few = functools.partial(datasets.locale_phrases, train=503, validation=7, test=11)
+    monkeypatch.setattr(datasets, "locale_phrases", few)
     small = [
-        *("--set", "training.epochs=1", "--set", "training.tokens_per_batch=16384"),
+        *("--set", "training.epochs=1", "--set", "tokenizer.vocabulary_size=211"),
         *("--set", "training.jit_compile=false", "--set", "model.num_layers=1"),
         *("--set", "model.hidden_dim=8", "--set", "model.num_heads=2"),
         *("--set", "model.intermediate_dim=11"),
@@ -270,7 +309,7 @@ def test_the_demo_trains_translates_and_exports(tmp_path):
     )
     assert result.exit_code == 0, result.stderr
     assert "val_loss" in result.stdout
-    assert "of 500 held-out phrases" in result.stdout
+    assert "of 11 held-out phrases" in result.stdout
     assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
 
 
@@ -357,6 +396,7 @@ def test_a_missing_file_or_folder_is_reported(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("loaded")
 def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
     result = shell("translate", run, tmp_path / "none")
     assert result.exit_code == 1
@@ -366,6 +406,7 @@ def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
     assert "standard input:2 is not UTF-8" in in_one_line(result)
 
 
+@pytest.mark.usefixtures("loaded")
 def test_a_text_is_not_overwritten_by_its_translation(run, tmp_path):
     write_lines(tmp_path / "text", ["ba"])
     result = shell("translate", run, tmp_path / "text", "-o", tmp_path / "text")

@@ -1,8 +1,6 @@
 import io
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 import sentencepiece
@@ -171,11 +169,3 @@ def test_an_empty_split_is_refused(split):
     message = f"`{split}` must be a positive integer. Received: {split}=0."
     with pytest.raises(ValueError, match=message):
         locale_phrases("en", "de", **{split: 0})
-
-
-def test_importing_the_package_loads_neither_babel_nor_sentencepiece():
-    code = (
-        "import sys, keras_transformer.datasets;"
-        "assert not {'babel', 'sentencepiece'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from interop.random_translator import make_translator
 from typer.testing import CliRunner
@@ -21,10 +22,16 @@ def test_a_checkpoint_becomes_a_translator(originals, tmp_path):
     done = run("convert", checkpoint, tmp_path / "mine")
     assert done.exit_code == 0, done.output
     assert str(tmp_path / "mine") in done.output
-    expected = kt.Translator.from_preset(checkpoint).translate([TEXT])
-    assert kt.Translator.load(tmp_path / "mine").translate([TEXT]) == expected
+    expected = kt.Translator.from_preset(checkpoint)
+    mine = kt.Translator.load(tmp_path / "mine")
+    assert mine.source_tokenizer.equals(expected.source_tokenizer)
+    assert mine.target_tokenizer.equals(expected.target_tokenizer)
+    assert repr(mine.search) == repr(expected.search)
+    pairs = zip(mine.model.weights, expected.model.weights, strict=True)
+    for weight, wanted in pairs:
+        np.testing.assert_array_equal(weight.numpy(), wanted.numpy())
     done = run("translate", checkpoint, stdin=TEXT)
-    assert done.output.splitlines() == expected
+    assert done.output.splitlines() == mine.translate([TEXT])
     again = run("convert", checkpoint, tmp_path / "mine")
     assert again.exit_code == 1
     assert "exists already" in again.stderr

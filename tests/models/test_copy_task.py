@@ -64,7 +64,7 @@ def trained():
         metrics=[TokenAccuracy()],
     )
     inputs = {"source_ids": SEEN, "target_ids": target_ids}
-    model.fit(inputs, labels, batch_size=64, epochs=4, shuffle=False, verbose=0)
+    model.fit(inputs, labels, batch_size=64, epochs=3, shuffle=False, verbose=0)
     return model
 
 

@@ -91,8 +91,10 @@ def test_scores_are_those_of_the_model_without_a_cache(name):
         assert ids.shape == (4, 1 if search is not BEAM else 3, MAX_LENGTH)
         assert np.all(np.diff(scores) <= 0), "the best comes first"
         for sentence, hypotheses, found in zip(source, ids, scores, strict=True):
-            for hypothesis, score in zip(hypotheses, found, strict=True):
-                expected, length = log_probability(model, sentence, hypothesis)
+            totals, ends = log_probabilities(model, sentence, hypotheses)
+            for hypothesis, score, expected, length in zip(
+                hypotheses, found, totals, ends, strict=True
+            ):
                 if search is BEAM:
                     expected /= ((5 + length) / 6) ** 0.6
                 np.testing.assert_allclose(score, expected, 1e-4, 1e-4)

@@ -368,7 +368,7 @@ def trained():
         metrics=[Perplexity()],
     )
     ids, labels = examples(phrases("de")[0])
-    model.fit(ids, labels, batch_size=32, epochs=16, shuffle=False, verbose=0)
+    model.fit(ids, labels, batch_size=32, epochs=8, shuffle=False, verbose=0)
     return model
 
 
@@ -383,8 +383,8 @@ def test_it_learns_to_tell_what_comes_next(trained):
 
 
 def test_it_completes_the_names_of_months(trained):
-    prompts = examples(["3. Febr", "17. Dez"])[0]
+    prompts = examples(["17. Dez", "2. Aug", "11. Okt"])[0]
     prompts[prompts == END] = PAD
     ids = trained.generate(prompts, BeamSearch(2), max_length=5).ids[:, 0]
-    assert to_text(ids[0]).startswith("uar")
-    assert to_text(ids[1]).startswith("ember")
+    for found, rest in zip(ids, ("ember", "ust", "ober"), strict=True):
+        assert to_text(found).startswith(rest)

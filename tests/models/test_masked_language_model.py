@@ -167,7 +167,7 @@ def pretrained():
     )
     texts = tf.data.Dataset.from_tensor_slices(labelled(0, LENGTH)[0]).batch(32, True)
     dataset = masked_dataset(texts, vocabulary, MASK, share=0.3, seed=3)
-    model.fit(dataset, epochs=10, shuffle=False, verbose=0)
+    model.fit(dataset, epochs=8, shuffle=False, verbose=0)
     return model
 
 

@@ -3,18 +3,14 @@
 import shutil
 
 import pytest
-from small_corpus import write_corpus, write_recipe
 
-from keras_transformer.runs import Recipe, Run, train
+from keras_transformer.runs import Recipe, Run
 
 
 @pytest.fixture(scope="session")
-def text(tmp_path_factory):
+def text(small_text):
     """Folder of the corpus and the recipe, small.yaml."""
-    folder = tmp_path_factory.mktemp("text")
-    write_corpus(folder)
-    write_recipe(folder / "small.yaml")
-    return folder
+    return small_text
 
 
 @pytest.fixture(scope="session")
@@ -26,11 +22,9 @@ def load(text):
 
 
 @pytest.fixture(scope="session")
-def trained(load, tmp_path_factory):
+def trained(trained_by_the_shell):
     """A run of three epochs; copy it rather than change it."""
-    return train(
-        load(**{"training.epochs": 3}), tmp_path_factory.mktemp("runs") / "trained"
-    )
+    return Run(trained_by_the_shell / "run")
 
 
 @pytest.fixture

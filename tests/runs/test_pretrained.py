@@ -76,15 +76,11 @@ def test_training_goes_on_to_learn(trained, tuned, load, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_needs_no_pretrained_translator(trained, tuned, load):
-    moved = trained.folder.with_name("moved")
-    run = tuned()
-    trained.folder.rename(moved)
-    try:
-        settings = {"model.pretrained": str(trained.folder), "training.epochs": 2}
-        assert len(train(load(**settings), run.folder).log.rows()) == 2
-    finally:
-        moved.rename(trained.folder)
+def test_an_interrupted_training_needs_no_pretrained_translator(copy, tuned, load):
+    run = tuned(copy.folder)
+    copy.folder.rename(copy.folder.with_name("moved"))
+    settings = {"model.pretrained": str(copy.folder), "training.epochs": 2}
+    assert len(train(load(**settings), run.folder).log.rows()) == 2
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ SENTENCEPIECE_OPS = {
 
 @pytest.fixture(scope="module")
 def translator():
-    return make_translator(epochs=60, normalize_first=True)
+    return make_translator(updates=60, normalize_first=True)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,10 @@ def test_a_compiled_export_gives_the_live_translations(compiled, live):
     np.testing.assert_allclose(response["scores"], live["scores"][:5], atol=1e-4)
 
 
-def test_xla_compiles_the_search_of_a_compiled_export(exported, compiled):
+def test_xla_compiles_the_search_of_a_compiled_export(translator, exported, tmp_path):
+    search = kt.decoding.GreedySearch()
+    compiled = translator.export(tmp_path / "1", search, 2, jit_compile=True)
+
     def is_compiled(path):
         saved_model = saved_model_pb2.SavedModel()
         saved_model.ParseFromString((path / "saved_model.pb").read_bytes())

@@ -19,11 +19,11 @@ SOURCES, TARGETS = (
 )
 
 
-def make_translator(epochs=0, max_source_length=20, **settings):
+def make_translator(updates=0, max_source_length=20, **settings):
     """Returns a translator of two vocabularies, whose model has an optimizer.
 
     Args:
-        epochs: Updates; after 60 of them it knows all of `SOURCES`.
+        updates: After 60 of them it knows all of `SOURCES`.
         max_source_length: Longest source, in subwords.
         **settings: Arguments of the `Transformer`.
     """
@@ -44,6 +44,11 @@ def make_translator(epochs=0, max_source_length=20, **settings):
         for texts, tokenizer in zip((SOURCES, TARGETS), tokenizers, strict=True)
     )
     target_ids = np.pad(labels, ((0, 0), (1, 0)), constant_values=2)[:, :-1]
-    inputs = {"source_ids": source_ids, "target_ids": target_ids}
-    model.fit(inputs, labels, len(labels), epochs, shuffle=False, verbose=0)
+    # One epoch of repeated sentences: to begin another takes longer than an update.
+    source_ids, target_ids, repeated = (
+        np.tile(ids, (updates, 1)) for ids in (source_ids, target_ids, labels)
+    )
+    if updates:
+        inputs = {"source_ids": source_ids, "target_ids": target_ids}
+        model.fit(inputs, repeated, len(labels), shuffle=False, verbose=0)
     return kt.Translator(model, *tokenizers, max_source_length)

@@ -114,11 +114,11 @@ def test_every_epoch_has_every_pair_once_in_its_own_order(
 
 def test_the_order_depends_only_on_seed_and_epoch(make):
     dataset = make(seed=11)
-    epochs = [flat(as_numpy(dataset)) for _ in range(3)]
+    epochs = [flat(as_numpy(dataset)) for _ in range(2)]
     keras.utils.set_random_seed(7)
     again = make(seed=11)
-    assert [flat(as_numpy(again)) for _ in range(3)] == epochs
-    assert flat(as_numpy(make(seed=11, initial_epoch=2))) == epochs[2]
+    assert [flat(as_numpy(again)) for _ in range(2)] == epochs
+    assert flat(as_numpy(make(seed=11, initial_epoch=1))) == epochs[1]
     assert flat(as_numpy(make(seed=12))) not in epochs
 
 
@@ -308,7 +308,7 @@ def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
     assert large - small < 15 * 1024
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     pairs=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=13),
     tokens_per_batch=st.integers(61, 311),

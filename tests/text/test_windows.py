@@ -40,7 +40,7 @@ def in_order(windows):
     return sorted(map(tuple, np.concatenate(windows, axis=1).tolist()))
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(
     documents=st.lists(st.text(st.sampled_from("bako li\t\u3000"), max_size=23)),
     length=st.integers(1, 41),
@@ -83,13 +83,13 @@ def test_every_epoch_has_the_same_windows_in_its_own_order(make):
 
 def test_the_order_depends_only_on_seed_and_epoch(make):
     dataset = make(seed=11)
-    epochs = [as_numpy(dataset) for _ in range(3)]
+    epochs = [as_numpy(dataset) for _ in range(2)]
     keras.utils.set_random_seed(7)
     again = make(seed=11)
-    np.testing.assert_array_equal([as_numpy(again) for _ in range(3)], epochs)
-    np.testing.assert_array_equal(as_numpy(make(seed=11, initial_epoch=2)), epochs[2])
+    np.testing.assert_array_equal([as_numpy(again) for _ in range(2)], epochs)
+    np.testing.assert_array_equal(as_numpy(make(seed=11, initial_epoch=1)), epochs[1])
     assert np.any(as_numpy(make(seed=12))[0] != epochs[0][0])
-    assert dataset.epoch.numpy() == 3
+    assert dataset.epoch.numpy() == 2
     dataset.epoch.assign(1)
     np.testing.assert_array_equal(as_numpy(dataset), epochs[1])
 

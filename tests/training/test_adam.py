@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -140,6 +142,13 @@ def trained(optimizer, batch_size=ROWS, embeds=True, **compile_options):
     return model, weights[STEPS * ROWS // batch_size - 1 :: STEPS * ROWS // batch_size]
 
 
+@functools.cache
+def plainly_trained(embeds, eager):
+    """The weights that Keras's Adam gives without any option."""
+    plain = keras.optimizers.Adam(0.1, **PAPER)
+    return trained(plain, embeds=embeds, **HOW[eager])[1]
+
+
 def assert_same_steps(ours, theirs):
     assert len(ours) == len(theirs) == 4
     for found, expected in zip(ours, theirs, strict=True):
@@ -147,9 +156,25 @@ def assert_same_steps(ours, theirs):
             np.testing.assert_allclose(x, y, 1e-4, 1e-6)
 
 
-@pytest.mark.parametrize("how", [{"run_eagerly": True}, {"jit_compile": False}])
-@pytest.mark.parametrize("name", OPTIONS)
-def test_every_option_makes_the_updates_of_keras(name, how):
+HOW = {True: {"run_eagerly": True}, False: {"jit_compile": False}}
+# What works eagerly and, all together, in a graph, works alone in a graph too.
+each_option = pytest.mark.parametrize(
+    ("name", "eager"),
+    [
+        *((name, True) for name in OPTIONS),
+        ("all", False),
+        *(
+            pytest.param(name, False, marks=pytest.mark.slow)
+            for name in OPTIONS
+            if name != "all"
+        ),
+    ],
+)
+
+
+@each_option
+def test_every_option_makes_the_updates_of_keras(name, eager):
+    how = HOW[eager]
     # Keras divides no sparse gradient by `loss_scale_factor`.
     embeds = "loss_scale_factor" not in OPTIONS[name]
     options = {**PAPER, **OPTIONS[name]}
@@ -158,7 +183,7 @@ def test_every_option_makes_the_updates_of_keras(name, how):
         keras.optimizers.Adam(0.1, **options), embeds=embeds, **how
     )
     assert_same_steps(found, expected)
-    _, plain = trained(keras.optimizers.Adam(0.1, **PAPER), embeds=embeds, **how)
+    plain = plainly_trained(embeds, eager)
     differs = not np.allclose(plain[-1][0], expected[-1][0], 1e-3)
     assert differs == (name != "loss scale"), "the option changes nothing"
     for optimizer, model in ((ours.optimizer, ours), (theirs.optimizer, theirs)):
@@ -166,9 +191,9 @@ def test_every_option_makes_the_updates_of_keras(name, how):
     assert_same_steps([ours.get_weights()] * 4, [theirs.get_weights()] * 4)
 
 
-@pytest.mark.parametrize("how", [{"run_eagerly": True}, {"jit_compile": False}])
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options_apply_to_the_mean_gradient_once_per_update(name, how):
+@each_option
+def test_options_apply_to_the_mean_gradient_once_per_update(name, eager):
+    how = HOW[eager]
     options = {**PAPER, **OPTIONS[name]}
     ours, found = trained(
         Adam(0.1, gradient_accumulation_steps=STEPS, **options), embeds=False, **how

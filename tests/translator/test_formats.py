@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 from serving.tiny_translator import make_translator
 
@@ -34,14 +31,3 @@ def test_a_translator_is_exported_by_the_format_that_is_named(monkeypatch, tmp_p
         (translator, path, search, 7),
         {"jit_compile": True},
     )
-
-
-def test_the_formats_are_found_by_whoever_imports_the_translator_alone():
-    program = (
-        "from keras_transformer.translator import formats; "
-        "formats.find_format('saved_model')"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True
-    )
-    assert process.returncode == 0, process.stderr
