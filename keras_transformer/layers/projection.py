@@ -56,7 +56,7 @@ class Projection(keras.layers.Dense):
         if self.lora_enabled:
             for name in _FACTORS:
                 store[name] = getattr(self, name)
-            store[_SETTINGS] = [self.lora_rank, self.lora_alpha]
+            store[_SETTINGS] = np.array([self.lora_rank, self.lora_alpha], float)
 
     def load_own_variables(self, store):
         """Loads kernel, bias and adaptation.
@@ -66,20 +66,18 @@ class Projection(keras.layers.Dense):
         """
         values = {name: store[name] for name in store.keys()}  # noqa: SIM118
         factors = [values.pop(name) for name in _FACTORS if name in values]
-        settings = list(map(float, values.pop(_SETTINGS, ())))
-        mine = self.factors() if self.lora_enabled else []
-        if not mine or settings != [self.lora_rank, self.lora_alpha]:
-            if factors:
-                rank, alpha = settings
-                values["0"] = values["0"] + alpha / rank * np.matmul(*factors)
-            factors = (
-                [ops.convert_to_numpy(mine[0]), ops.zeros(mine[1].shape)]
-                if mine
-                else []
-            )
+        found = list(map(float, values.pop(_SETTINGS, ())))
+        is_same = found == [self.lora_rank, self.lora_alpha]
+        if found and not is_same:
+            rank, alpha = found
+            values["0"] = values["0"] + alpha / rank * np.matmul(*factors)
+        if self.lora_enabled and not is_same:
+            a, b = self.factors()
+            factors = ops.convert_to_numpy(a), np.zeros(b.shape)
         super().load_own_variables(values)  # sets both factors to zero
-        for factor, value in zip(mine, factors, strict=True):
-            factor.assign(value)
+        if self.lora_enabled:
+            for factor, value in zip(self.factors(), factors, strict=True):
+                factor.assign(value)
 
 
 class _Disabled:
