@@ -6,9 +6,11 @@ from keras_transformer.interop import marian_npz
 from keras_transformer.interop.hub import preset_folder
 from keras_transformer.interop.hugging_face import families
 from keras_transformer.models import Transformer
+from keras_transformer.models.presets import register_reader
 from keras_transformer.translator import saving
 
 
+@register_reader("transformer")
 def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     """Reads a pretrained model; see `Transformer.from_preset`."""
     folder = preset_folder(where)
@@ -18,6 +20,7 @@ def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     return _reader(folder).read_transformer(folder, **kwargs)
 
 
+@register_reader("translator")
 def read_translator(
     where: str | os.PathLike,
     source_language: str | None = None,

@@ -30,6 +30,30 @@ PRESETS = {
 }
 
 
+# It imports the models and registers its readers. Loaded at the first look-up.
+_MODULE = "keras_transformer.interop.presets"
+_READERS = {}
+
+
+def register_reader(kind: str):
+    """Decorates the function that reads what is pretrained: a model or a translator.
+
+    It is called as `reader(where, *args, **kwargs)`.
+    """
+
+    def register(reader):
+        _READERS[kind] = reader
+        return reader
+
+    return register
+
+
+def read_pretrained(kind: str, where: str | os.PathLike, *args, **kwargs):
+    """Reads a pretrained `"transformer"`, or the arguments of a `"translator"`."""
+    importlib.import_module(_MODULE)
+    return _READERS[kind](where, *args, **kwargs)
+
+
 class PresetMixin:
     """Gives a Transformer `from_preset`."""
 
@@ -75,6 +99,4 @@ class PresetMixin:
                 "`source_vocabulary_size` must be left out for a pretrained model. "
                 f"Received: source_vocabulary_size={source_vocabulary_size}."
             )
-        # On a higher floor, which TensorFlow is needed for.
-        presets = importlib.import_module("keras_transformer.interop.presets")
-        return presets.read_transformer(preset, **kwargs)
+        return read_pretrained("transformer", preset, **kwargs)

@@ -1,12 +1,12 @@
 """A translator on disk: model, tokenizers and settings in one folder."""
 
-import importlib
 import json
 import os
 from pathlib import Path
 
 import keras
 
+from keras_transformer.models.presets import read_pretrained
 from keras_transformer.storage import replace_files, write_text
 from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
@@ -78,9 +78,8 @@ class SavedTranslator:
             >>> translator.translate(["A man rides a bike."])  # doctest: +SKIP
             ['Ein Mann fährt Fahrrad.']
         """
-        presets = importlib.import_module("keras_transformer.interop.presets")
         languages = source_language, target_language
-        arguments = presets.read_translator(where, *languages, **kwargs)
+        arguments = read_pretrained("translator", where, *languages, **kwargs)
         return cls._from_arguments(where, arguments)
 
     @classmethod
