@@ -118,7 +118,7 @@ class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
             ...     11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
             ... )
             >>> model.enable_lora(rank=2)
-            >>> [weight.shape for weight in model.trainable_weights]
+            >>> [tuple(weight.shape) for weight in model.trainable_weights]
             [(8, 2), (2, 8), (8, 2), (2, 8)]
 
         Reference:

@@ -35,10 +35,14 @@ def test_training_goes_on_with_the_weights_and_tokenizers(trained, tuned):
 
 
 def test_frozen_layers_stay_as_they_were(trained, tuned):
-    run = tuned(**{"model.frozen": ["encoder", "decoder/block_0/self_attention"]})
+    run = tuned(
+        **{"model.frozen": ["embedding", "encoder", "decoder/block_0/self_attention"]}
+    )
     before, after = (weights_of(x.translator().model) for x in (trained, run))
     for path, weight in before.items():
-        is_frozen = path.startswith(("encoder/", "decoder/block_0/self_attention/"))
+        is_frozen = path.startswith(
+            ("embedding/", "encoder/", "decoder/block_0/self_attention/")
+        )
         assert np.array_equal(weight, after[path]) == is_frozen, path
 
 
