@@ -37,7 +37,7 @@ test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Test layers, deco
 # With the originals on the machine: what is kept in tests/interop/fixtures is written
 # anew by them, and they read what is exported for them.
 test-interop: $(READY) .venv-originals/.ready ## Test other systems' models beside PyTorch and transformers
-	KERAS_TRANSFORMER_ORIGINALS=$(CURDIR)/.venv-originals/bin/python $(BIN)/pytest -q tests/interop
+	KERAS_TRANSFORMER_ORIGINALS=$(CURDIR)/.venv-originals/bin/python $(BIN)/pytest -q -m "" tests/interop
 
 figures: $(READY) ## Run the tutorials in full and redraw docs/figures
 	@set -e; drawn=$$(mktemp -d); for tutorial in tutorials/*.py; do \
