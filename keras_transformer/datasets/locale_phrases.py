@@ -3,9 +3,12 @@
 import itertools
 import random
 import re
+from collections.abc import Sequence
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.datasets.splits import ParallelText, Splits
+
+_MAX_MISSES = 10_000  # draws in a row without a phrase that can be used
 
 
 def locale_phrases(
@@ -15,6 +18,7 @@ def locale_phrases(
     validation: int = 500,
     test: int = 500,
     seed: int = 0,
+    kinds: Sequence[str] | None = None,
 ) -> Splits:
     """Generates a parallel corpus of dates, times, money, units and names.
 
@@ -34,13 +38,19 @@ def locale_phrases(
         validation: Number of phrases to choose models and settings by.
         test: Number of phrases to evaluate a finished model on.
         seed: Random seed. Equal arguments give equal phrases.
+        kinds: Names of the kinds of phrases, in any order; all kinds unless given.
+            Time: `"date"`, `"part_of_date"`, `"date_and_time"`, `"date_interval"`,
+            `"time"`, `"time_interval"`, `"relative_time"`, `"duration"`. Amounts:
+            `"money"`, `"named_money"`, `"quantity"`, `"number"`, `"percentage"`. Lists
+            of names: `"countries"`, `"languages"`.
 
     Returns:
         `Splits` of lists of strings, `source` and `target`, in random order.
 
     Raises:
-        ValueError: If a locale is unknown, if both are the same, if CLDR lacks
-            names in one of them, or if a size is not positive.
+        ValueError: If a locale or a kind is unknown, if both locales are the same, if
+            CLDR lacks names in one of them, if a size is not positive, or if the kinds
+            have too few phrases.
 
     Example:
         >>> data = locale_phrases("en", "de", train=2000, validation=11, test=7)
@@ -54,16 +64,21 @@ def locale_phrases(
     from keras_transformer.datasets.phrase_kinds import PhraseKinds
 
     check_positive_integers(train=train, validation=validation, test=test)
-    kinds = PhraseKinds(source_locale, target_locale)
-    phrases = _distinct_phrases(kinds, random.Random(seed))
+    phrase_kinds = PhraseKinds(source_locale, target_locale, kinds)
+    phrases = _distinct_phrases(phrase_kinds, random.Random(seed))
     training = list(itertools.islice(phrases, train))
     vocabulary = {word for phrase in training for word in _words(phrase)}
-    held_out = (phrase for phrase in phrases if _words(phrase) <= vocabulary)
-    return Splits(
-        _parallel_text(training),
-        _parallel_text(itertools.islice(held_out, validation)),
-        _parallel_text(itertools.islice(held_out, test)),
-    )
+    held_out = _frequent(phrases, lambda phrase: _words(phrase) <= vocabulary)
+    held_out_splits = (list(itertools.islice(held_out, n)) for n in (validation, test))
+    splits = [training, *held_out_splits]
+    found, wanted = sum(map(len, splits)), train + validation + test
+    if found < wanted:
+        raise ValueError(
+            f"`kinds` must have enough phrases for all splits, {wanted} of them; only "
+            f"{found} were found. Name more kinds, or ask for fewer phrases. "
+            f"Received: kinds={kinds!r}."
+        )
+    return Splits(*map(_parallel_text, splits))
 
 
 def _parallel_text(phrases):
@@ -76,10 +91,25 @@ def _words(phrase):
 
 
 def _distinct_phrases(kinds, rng):
-    """Yields phrases without end, each a `(source, target)` with a new source."""
+    """Returns an iterator of phrases, each a `(source, target)` with a new source."""
     seen = set()
-    while True:
-        phrase = kinds.draw(rng)
-        if phrase[0] not in seen:
-            seen.add(phrase[0])
+
+    def is_new(phrase):
+        number = len(seen)
+        seen.add(phrase[0])
+        return len(seen) > number
+
+    return _frequent((kinds.draw(rng) for _ in itertools.count()), is_new)
+
+
+def _frequent(phrases, is_usable):
+    """Yields the usable phrases until there is none among many."""
+    misses = 0
+    for phrase in phrases:
+        if is_usable(phrase):
+            misses = 0
             yield phrase
+        else:
+            misses += 1
+            if misses == _MAX_MISSES:
+                return

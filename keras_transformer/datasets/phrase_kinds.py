@@ -2,6 +2,7 @@
 
 import datetime
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 
@@ -44,7 +45,12 @@ class PhraseKinds:
     longer form. Arguments and errors are those of `locale_phrases`.
     """
 
-    def __init__(self, source_locale: str, target_locale: str):
+    def __init__(
+        self,
+        source_locale: str,
+        target_locale: str,
+        kinds: Sequence[str] | None = None,
+    ):
         self._source = cldr.parse_locale("source_locale", source_locale)
         self._target = cldr.parse_locale("target_locale", target_locale)
         received = f"source_locale={source_locale!r}, target_locale={target_locale!r}."
@@ -75,23 +81,31 @@ class PhraseKinds:
                 "CLDR names countries, languages and currencies. "
                 f"Received: {received}"
             )
-        self._weights = {
-            self._date: 6,
-            self._part_of_date: 2,
-            self._date_and_time: 3,
-            self._date_interval: 2,
-            self._time: 1,
-            self._time_interval: 2,
-            self._relative_time: 2,
-            self._duration: 3,
-            self._money: 4,
-            self._named_money: 5,
-            self._quantity: 5,
-            self._number: 1,
-            self._percentage: 1,
-            partial(_name_list, codes=self._countries): 4,
-            partial(_name_list, codes=self._languages): 3,
+        weights = {
+            "date": (self._date, 6),
+            "part_of_date": (self._part_of_date, 2),
+            "date_and_time": (self._date_and_time, 3),
+            "date_interval": (self._date_interval, 2),
+            "time": (self._time, 1),
+            "time_interval": (self._time_interval, 2),
+            "relative_time": (self._relative_time, 2),
+            "duration": (self._duration, 3),
+            "money": (self._money, 4),
+            "named_money": (self._named_money, 5),
+            "quantity": (self._quantity, 5),
+            "number": (self._number, 1),
+            "percentage": (self._percentage, 1),
+            "countries": (partial(_name_list, codes=self._countries), 4),
+            "languages": (partial(_name_list, codes=self._languages), 3),
         }
+        kinds = tuple(weights) if kinds is None else kinds
+        if isinstance(kinds, str) or not kinds or not set(kinds) <= set(weights):
+            raise ValueError(
+                f"`kinds` must be a list of names among {tuple(weights)}. "
+                f"Received: kinds={kinds!r}."
+            )
+        # In the order above, so that the order of `kinds` does not matter.
+        self._weights = dict(weights[name] for name in weights if name in kinds)
 
     def draw(self, rng) -> tuple[str, str]:
         """Draws a phrase with a `random.Random`; returns it in both locales."""

@@ -145,6 +145,35 @@ def test_equal_seeds_give_equal_phrases_and_other_seeds_do_not():
     assert locale_phrases("en", "de", **sizes, seed=5).train != data.train
 
 
+def test_only_the_named_kinds_are_drawn():
+    data = locale_phrases("en", "de", train=307, kinds=["percentage", "time"])
+    for text in (text for split in data for text in split.source):
+        assert re.fullmatch(r"[\d.]+%|\d+:\d\d [AP]M", text)
+
+
+def test_naming_all_kinds_in_any_order_is_naming_none():
+    _, documented = locale_phrases.__doc__.split("kinds: ")
+    names = re.findall(r'`"(\w+)"`', documented.partition("Returns:")[0])
+    sizes = {"train": 1009, "validation": 11, "test": 7}
+    data = locale_phrases("en", "de", **sizes)
+    assert locale_phrases("en", "de", **sizes, kinds=names[::-1]) == data
+
+
+@pytest.mark.parametrize("kinds", [["date", "dates"], "date", []])
+def test_kinds_that_do_not_exist_are_refused(kinds):
+    message = r"^`kinds` must be a list of names among \('date', .*\)\. Received: "
+    with pytest.raises(ValueError, match=message + re.escape(f"{kinds=}.")):
+        locale_phrases("en", "de", kinds=kinds)
+
+
+# A day has 1,440 times; and few lists have only names that occur in the first one.
+@pytest.mark.parametrize(("kind", "train"), [("time", 1420), ("countries", 1)])
+def test_kinds_with_too_few_phrases_are_refused(kind, train):
+    message = rf"enough phrases for all splits, {train + 30} .* kinds=\['{kind}'\]\.$"
+    with pytest.raises(ValueError, match=message):
+        locale_phrases("en", "de", train, validation=19, test=11, kinds=[kind])
+
+
 @pytest.mark.parametrize("name", ["xx", "", "English", None])
 @pytest.mark.parametrize("argument", ["source_locale", "target_locale"])
 def test_an_unknown_locale_is_named(argument, name):
