@@ -8,8 +8,8 @@
 # old text mixed in, with all weights, with a frozen encoder, or with low-rank
 # adaptation (LoRA).
 #
-# It takes about seven minutes on two cores. A third of them trains the translator that
-# is then fine-tuned.
+# It takes about eight minutes on two cores. A quarter of that is the training of the
+# translator that is then fine-tuned.
 
 # %%
 import os
