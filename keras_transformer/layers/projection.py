@@ -1,5 +1,7 @@
 """Linear maps inside of layers, which low-rank adaptation may train."""
 
+import contextlib
+
 import keras
 import numpy as np
 from keras import ops
@@ -41,7 +43,7 @@ class Projection(keras.layers.Dense):
 
     def merged_kernel(self):
         """Returns the kernel with the adaptation added, in the kernel's own dtype."""
-        with _Disabled(self):
+        with self._without_lora():
             kernel = self.kernel
         scale = self.lora_alpha / self.lora_rank
         return kernel + ops.cast(scale * ops.matmul(*self.factors()), kernel.dtype)
@@ -51,7 +53,7 @@ class Projection(keras.layers.Dense):
         super().quantize(mode, type_check=False, config=config)
 
     def save_own_variables(self, store):
-        with _Disabled(self):
+        with self._without_lora():
             super().save_own_variables(store)
         if self.lora_enabled:
             for name in _FACTORS:
@@ -79,16 +81,11 @@ class Projection(keras.layers.Dense):
             for factor, value in zip(self.factors(), factors, strict=True):
                 factor.assign(value)
 
-
-class _Disabled:
-    """Lets a layer appear without its adaptation."""
-
-    def __init__(self, layer):
-        self._layer = layer
-
-    def __enter__(self):
-        self._was_enabled = self._layer.lora_enabled
-        self._layer.lora_enabled = False
-
-    def __exit__(self, *error):
-        self._layer.lora_enabled = self._was_enabled
+    @contextlib.contextmanager
+    def _without_lora(self):
+        """Lets the layer appear without its adaptation."""
+        is_enabled, self.lora_enabled = self.lora_enabled, False
+        try:
+            yield
+        finally:
+            self.lora_enabled = is_enabled
