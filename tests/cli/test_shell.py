@@ -1,7 +1,6 @@
 import contextlib
 import functools
 import gzip
-import importlib
 import json
 import os
 import shutil
@@ -268,31 +267,6 @@ def test_exports_are_numbered(run, tmp_path):
     settings = json.loads(settings.read_text())
     assert settings["max_target_length"] == 11
     assert settings["search"]["processors"][0]["config"] == {"length": 2}
-
-
-def test_the_demo_translates_and_exports_what_it_trained(run, tmp_path, monkeypatch):
-    demo = importlib.import_module("keras_transformer.cli.demo")
-    few = functools.partial(datasets.locale_phrases, train=503, validation=7, test=3)
-    monkeypatch.setattr(datasets, "locale_phrases", few)
-    calls = []
-
-    def train(recipe, folder):
-        calls.append((recipe.data.folder, folder))
-        return Run(run)
-
-    def export(translator, folder):
-        calls.append((translator.max_source_length, folder))
-        return folder / "1"
-
-    monkeypatch.setattr(demo, "train_recipe", train)
-    monkeypatch.setattr(demo, "export_next_version", export)
-    folders = [tmp_path / name for name in ("demo", "served", "demo-data")]
-    result = shell("demo", "--run", folders[0], "--export", folders[1])
-    assert result.exit_code == 0, result.stderr
-    assert "of 3 held-out phrases" in result.stdout
-    assert f"The SavedModel is in {folders[1] / '1'}" in result.stdout
-    assert calls == [(str(folders[2]), folders[0]), (32, folders[1])]
-    assert len((folders[2] / "train.de").read_text().splitlines()) == 503
 
 
 def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
