@@ -8,8 +8,8 @@
 # old text mixed in, with all weights, with a frozen encoder, or with low-rank
 # adaptation (LoRA).
 #
-# It takes about eight minutes on two cores. A quarter of that is the training of the
-# translator that is then fine-tuned.
+# It takes about ten minutes on two cores that do other work as well. A quarter of that
+# is the training of the translator that is then fine-tuned.
 
 # %%
 import os
@@ -158,9 +158,10 @@ table = {"before": bleu(load_pretrained())}
 # ## All weights
 # The simplest way is to continue the training, with the new phrases only. Large models
 # need a low learning rate: for one from Hugging Face, begin with `3e-5`. Our model is
-# small and needs a higher one. The learning rates of this tutorial were chosen on
-# validation phrases. `compile_model` passes the model's `pad_id` to the loss, because
-# the padding of Hugging Face's models is not 0.
+# small and needs a higher one: those for all weights and for LoRA were chosen on
+# validation phrases, and the decoder has the one for all weights. `compile_model`
+# passes the model's `pad_id` to the loss, because the padding of Hugging Face's models
+# is not 0.
 
 # %%
 trained = {}
