@@ -71,9 +71,11 @@ class ToyModel:
 
     def step(self, token_ids, memory, cache, index, visible):
         self.num_steps += 1
-        table = ops.take(self.entries.astype("float32"), index, axis=0)
-        written = ops.take(table, token_ids, axis=0)  # (batch, hypotheses, dim)
-        is_here = (ops.arange(visible.shape[2]) == index)[:, None, None]
+        size, dim = self.entries.shape[1:]
+        table = ops.reshape(self.entries.astype("float32"), (-1, dim))
+        written = ops.take(table, index[:, None] * size + token_ids, axis=0)
+        is_here = ops.arange(visible.shape[2]) == index[:, None]
+        is_here = is_here[..., None, None]
         entries = ops.where(is_here, written[:, None], cache["entries"])
         state = ops.einsum("bitj,btjd->bid", ops.cast(visible, "float32"), entries)
         state = ops.tanh(state + memory["sentence"][:, None])
@@ -103,7 +105,7 @@ class TableModel:
 
     def step(self, token_ids, memory, cache, index, visible):
         self.num_steps += 1
-        logits = ops.take(self.logits, index, axis=0)
+        logits = ops.take(self.logits, index, axis=0)[:, None]
         shape = (*ops.shape(token_ids), self.logits.shape[-1])
         return ops.cast(ops.broadcast_to(logits, shape), self.dtype), cache
 

@@ -34,7 +34,7 @@ def evaluate(
         metavar="RECIPE",
     ) = None,
     output: output_file(Path | None, "File to write the translations to.") = None,
-    batch_size: BatchSize = 32,
+    batch_size: BatchSize = None,
 ):
     """Measure the BLEU of a translator on held-out text.
 

@@ -37,7 +37,11 @@ Data = option(
     "Folder that the file names in the recipe are relative to.",
     metavar="DIR",
 )
-BatchSize = option(int, "Sentences to translate at once.", min=1)
+BatchSize = option(
+    int | None,
+    "Sentences to translate at a time, which memory limits. [default: what is fastest]",
+    min=1,
+)
 Settings = option(
     list[str] | None,
     "Any setting of the recipe, such as training.early_stopping=5. May be given "

@@ -1,7 +1,6 @@
 """`keras-transformer translate`."""
 
 import contextlib
-import itertools
 import sys
 import warnings
 from pathlib import Path
@@ -20,7 +19,7 @@ from keras_transformer.cli.options import (
 from keras_transformer.cli.plot import check_picture, write_attention
 from keras_transformer.cli.progress import track
 
-_BATCHES_PER_CHUNK = 32
+_LINES_PER_CHUNK = 8192
 
 
 @takes_decoding_options
@@ -42,19 +41,19 @@ def translate(
         "as an interactive page, out.html. Line 2 gets out-2.png.",
         metavar="FILE",
     ) = None,
-    batch_size: BatchSize = 32,
+    batch_size: BatchSize = None,
     jit_compile: option(
         bool,
-        "Let XLA compile the search: some seconds for every new sentence length, then "
-        "about twice as fast. Worth it from about 10,000 lines.",
+        "Let XLA compile every search. By itself it compiles those that are long enough "
+        "to make up for the seconds that this takes.",
         "--jit-compile",
     ) = False,
 ):
     """Translate a file or standard input, line by line.
 
     Line n of the output translates line n of the input; an empty line stays empty.
-    Text of any size can be piped through: 32 batches are read, sorted by length and
-    translated at a time. With `--batch-size 1`, or if the input is typed in, every line
+    Text of any size can be piped through: up to 8,192 lines are read and translated at
+    a time. With `--batch-size 1`, or if the input is typed in, every line
     is translated as soon as it is read.
 
     Example: `echo "A man rides a bike." | keras-transformer translate runs/en-de`
@@ -73,7 +72,7 @@ def translate(
     # Counting the lines finds a faulty one before anything is written.
     total = None if text is None else sum(1 for _ in read_lines(text))
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
-    chunk_size = 1 if line_by_line else _BATCHES_PER_CHUNK * batch_size
+    chunk_size = 1 if line_by_line else _LINES_PER_CHUNK
     search = decoding.search(translator)
     settings = search, batch_size, decoding.max_length
     translated = _translated(translator, lines, name, chunk_size, *settings)
@@ -95,9 +94,10 @@ def translate(
 
 def _translated(translator, lines, name, chunk_size, *settings):
     """Yields each line and its translation, and warns of lines that had to be cut."""
-    lines = iter(lines)
+    from keras_transformer.translator.batching import chunks_of
+
     number = 0
-    while chunk := list(itertools.islice(lines, chunk_size)):
+    for chunk in chunks_of(lines, chunk_size):
         _, is_cut = translator.encode(chunk)
         for index in is_cut.numpy().nonzero()[0]:
             typer.echo(

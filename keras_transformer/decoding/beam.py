@@ -186,7 +186,7 @@ class BeamSearch(Search):
         )
         extensions = extend(model, live, tokens, self.num_endings)
         divisors = self._divisors(live)
-        divisor = ops.take(divisors, index)
+        divisor = ops.take(divisors, index)[:, None]
         finished = finish(finished, live, extensions, index, divisor)
         live = survive(live, extensions, index)
         # Nothing lives on where every place has a finished hypothesis that is better.

@@ -34,7 +34,7 @@ def inherit_lineage(lineage, parents, index):
         lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
         parents: Int32 tensor of shape `(batch, hypotheses)`: the slot whose
             hypothesis each new one extends.
-        index: Scalar position that was written last.
+        index: Positions that were written last, int32 of shape `(batch,)`.
 
     Returns:
         A tensor of the shape of `lineage`, in which positions after `index` are
@@ -42,7 +42,7 @@ def inherit_lineage(lineage, parents, index):
     """
     num_hypotheses, max_length = lineage.shape[1:]
     own = ops.arange(num_hypotheses, dtype="int32")[:, None]
-    written = ops.arange(max_length, dtype="int32") <= index
+    written = ops.arange(max_length, dtype="int32") <= index[:, None, None]
     return ops.where(written, take_rows(lineage, parents), own)
 
 
@@ -51,7 +51,8 @@ def visible_entries(lineage, index):
 
     Args:
         lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
-        index: Scalar position that this step writes; later ones are hidden.
+        index: Positions that this step writes, int32 of shape `(batch,)`; later ones
+            are hidden.
 
     Returns:
         A boolean tensor of shape `(batch, hypotheses, max_length, slots)`: the
@@ -60,7 +61,7 @@ def visible_entries(lineage, index):
     num_hypotheses, max_length = lineage.shape[1:]
     slots = ops.arange(num_hypotheses, dtype="int32")
     positions = ops.arange(max_length, dtype="int32")
-    written = ops.where(positions <= index, lineage, -1)
+    written = ops.where(positions <= index[:, None, None], lineage, -1)
     return ops.equal(written[..., None], slots)
 
 
@@ -69,11 +70,19 @@ def write_position(table, index, values):
 
     Args:
         table: Tensor of shape `(batch, hypotheses, max_length)`.
-        index: Scalar position.
+        index: Positions, int32 of shape `(batch,)`.
         values: Tensor of shape `(batch, hypotheses)`.
 
     Returns:
         A tensor of the shape of `table`.
     """
     positions = ops.arange(table.shape[-1], dtype="int32")
-    return ops.where(positions == index, values[..., None], table)
+    is_here = positions == index[:, None, None]
+    return ops.where(is_here, values[..., None], table)
+
+
+def read_position(table, index):
+    """Reads one value for each hypothesis, as `write_position` writes it."""
+    positions = ops.arange(table.shape[-1], dtype="int32")
+    is_here = positions == index[:, None, None]
+    return ops.sum(ops.where(is_here, table, ops.zeros_like(table)), axis=-1)

@@ -46,7 +46,8 @@ class CachedModel(Protocol):
                 token of each hypothesis, `start_id` at first.
             memory: As `start` returned it.
             cache: As `start` or the last `step` returned it.
-            index: Scalar int32 position of `token_ids`.
+            index: Positions of `token_ids`, int32 of shape `(batch,)`: sentences may
+                have begun at different times.
             visible: Boolean tensor of shape
                 `(batch, hypotheses, positions, hypotheses)`, with as many
                 positions as the cache holds: `visible[b, i, t, j]` says whether

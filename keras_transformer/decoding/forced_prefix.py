@@ -56,14 +56,13 @@ class ForcedPrefix(Processor):
         table = self.ids if ops.is_tensor(self.ids) else _to_table(self.ids)
         table = ops.cast(table, "int32")
         _check_num_sequences(table.shape[0], keras.tree.flatten(inputs)[0].shape[0])
-        is_forced = (table >= 0) & (table != model.pad_id)
-        length = ops.shape(table)[1]
+        table = ops.where(table == model.pad_id, -1, table)[:, None]
+        columns = ops.arange(ops.shape(table)[2], dtype="int32")
 
         def process(logits, ids, index):
-            column = ops.minimum(index, length - 1)
-            forced_ids = ops.take(table, column, axis=1)[:, None, None]
-            applies = ops.take(is_forced, column, axis=1)[:, None, None]
-            applies = applies & (index < length)
+            at_index = ops.where(columns == index, table, -1)
+            forced_ids = ops.max(at_index, axis=-1, keepdims=True)
+            applies = forced_ids >= 0
             others = ops.not_equal(vocabulary_of(logits), forced_ids)
             if not self.is_scored:
                 certain = ops.logsumexp(logits, axis=-1, keepdims=True)

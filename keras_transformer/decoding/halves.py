@@ -4,10 +4,6 @@ Where XLA compiles for CPUs, it divides only large operations among the cores, a
 most of a decoding step is too small for that. Two searches at once use the cores.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
-import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.kernels import target
@@ -67,28 +63,3 @@ def search_in_halves(find, num_slots: int):
         )
 
     return find_in_halves
-
-
-def search_in_threads(find, inputs, tables):
-    """Searches two halves of a batch, each in a thread of its own.
-
-    Args:
-        find: Function of inputs and tables that returns a tuple of NumPy arrays.
-        inputs: The model's inputs.
-        tables: Nested structure of arrays with the sentences first.
-
-    Returns:
-        A list of what `find` would return for the whole batch.
-    """
-    inputs = keras.tree.map_structure(ops.convert_to_numpy, inputs)
-    size = len(keras.tree.flatten(inputs)[0])
-    # Both halves have the same size, so that one compiled program serves both: if
-    # the size is odd, the last sentence is in the second half twice.
-    halves = np.arange(size + size % 2).clip(max=size - 1).reshape(2, -1)
-
-    def find_half(rows):
-        return find(*keras.tree.map_structure(lambda x: x[rows], (inputs, tables)))
-
-    with ThreadPoolExecutor(len(halves)) as threads:
-        found = threads.map(find_half, halves)
-        return [np.concatenate(pair)[:size] for pair in zip(*found, strict=True)]

@@ -82,7 +82,7 @@ class IndependentSearch(Search):
         Args:
             model: The model that is searched.
             tokens: `NextTokens`.
-            index: Their scalar position.
+            index: Their positions, int32 of shape `(batch,)`.
             random_numbers: As the method of that name returned them.
 
         Returns:

@@ -77,7 +77,7 @@ def next_tokens_function(
         normalizer = log_normalizer(rows, *top_one(best_logits, best_ids))
         if bound:
             for process in bound:
-                logits = process(logits, ids, index)
+                logits = process(logits, ids, index[:, None, None])
             rows = ops.reshape(logits, (-1, size))
             best_logits, best_ids = top_k_in_blocks(rows, choices)
         is_token = best_ids != model.pad_id

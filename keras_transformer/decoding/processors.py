@@ -23,8 +23,8 @@ class Processor(Configurable):
     def bind(self, model, inputs):
         """Returns the function that changes the logits of every step.
 
-        It is called again, with fewer inputs, when some sentences have ended and
-        the others continue.
+        It is called again, with the inputs of other sentences, when some have ended
+        and others take their places.
 
         Args:
             model: The model that is searched, with its `pad_id`, and with the
@@ -36,8 +36,8 @@ class Processor(Configurable):
             `logits` are float32, of shape `(batch, hypotheses, vocabulary)`;
             `ids` int32, of shape `(batch, hypotheses, max_length)`: the
             tokens so far, without the start token, and `pad_id` from
-            position `index` on; `index` is the scalar position of the token
-            that the logits are for.
+            position `index` on; `index` is the position of the token that the
+            logits are for, int32 of shape `(batch, 1, 1)`.
         """
         raise NotImplementedError
 

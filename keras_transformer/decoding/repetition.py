@@ -33,12 +33,14 @@ class NoRepeatNgram(Processor):
         num_windows = ids.shape[-1] - self.size + 1
         if num_windows < 1:
             return logits
+        positions = ops.arange(ids.shape[-1], dtype="int32")
         # A window matches where all but its last token equal the newest ones.
         matches = ops.arange(num_windows, dtype="int32") + self.size <= index
         for offset in range(self.size - 1):
-            newest = ops.take(ids, ops.maximum(index - self.size + 1 + offset, 0), -1)
+            is_newest = positions == index - self.size + 1 + offset
+            newest = ops.sum(ops.where(is_newest, ids, 0), axis=-1, keepdims=True)
             tokens = ids[..., offset : offset + num_windows]
-            matches = matches & (tokens == newest[..., None])
+            matches = matches & (tokens == newest)
         last_ids = ids[..., self.size - 1 :]
         return forbid(logits, occurring(last_ids, matches, logits))
 

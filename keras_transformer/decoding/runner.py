@@ -1,215 +1,134 @@
-"""Many sentences through few compiled programs, without those that have ended."""
+"""Many sentences through few compiled programs."""
 
 import functools
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.cached_model import batch_size_of, cache_lengths
-from keras_transformer.decoding.halves import search_in_threads, worth_halving
+from keras_transformer.decoding.halves import worth_halving
+from keras_transformer.decoding.search import Hypotheses
+from keras_transformer.decoding.slots import search_in_slots
+from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
 
-# The fractions of a batch to which it may shrink, the largest first.
-FRACTIONS = (1 / 2, 1 / 4, 1 / 8)
-MIN_BATCH_FOR_STAGES = 8
-# Shrinking a batch takes as long as this many steps of what remains.
-REBATCH_COST_IN_STEPS = 4
+# Sentences that one call of a program can take; more only need more memory.
+ROWS_PER_CALL = 4096
+# Hypotheses of at most 64 tokens, of which XLA saves the time that it compiles for.
+MIN_HYPOTHESES_FOR_XLA = 700
+
+
+def default_batch_size(search) -> int:
+    """Returns how many sentences a search finds fastest side by side."""
+    return max(32, 128 // search.num_slots)
 
 
 class SearchRunner:
     """Runs a search of a model, compiled when it is first called.
 
-    A batch takes as many steps as its longest sentence. So that a sentence that
-    ends early costs nothing afterwards, a search runs in stages: the batch shrinks
-    to its active sentences, with their memory and their cache, once half, three
-    quarters or seven eighths of it have ended. A stage is compiled when it pays:
-    when the steps that it would have saved, less the cost of shrinking the batch,
-    have taken as long as `patience` batches. A batch whose sentences end together
-    is searched in one stage, and so is one of less than 8.
+    Up to `batch_size` sentences are searched as one batch. More go through as many
+    slots, each of which begins with the next sentence when one has ended; see
+    `slots`. Few programs are compiled, whatever the number of sentences: a batch is
+    filled up to a power of two.
 
-    A stage also ends when the cache is full. All sentences then continue with a
-    longer cache.
-
-    Where XLA compiles for CPUs, a large batch is searched in two halves, each in a
-    thread; see `halves`.
-
-    Where a search is part of a graph, such as an export, this does not apply: all
-    sentences continue until the last has ended.
+    Where XLA compiles for CPUs, the sentences are searched in two threads; see
+    `halves`. Where the runner may choose, XLA compiles once so many sentences have
+    been searched that compiling would have paid.
 
     Args:
         model: A model that offers the cached step.
         search: A search, without the tables of its processors.
         max_length: Most tokens of a sequence, the end token included.
         jit_compile: As in `keras.Model.compile`.
-        patience: Batches whose time a stage must save before it is compiled.
     """
 
-    def __init__(
-        self,
-        model,
-        search,
-        max_length: int,
-        jit_compile="auto",
-        patience: float = 4.0,
-    ):
+    def __init__(self, model, search, max_length: int, jit_compile="auto"):
         check_positive_integers(max_length=max_length)
         self._model = model
-        self._num_slots = search.num_slots
-        self._lengths = cache_lengths(model, max_length, search.num_slots)
-        self._compiles_with_xla = jit_compile is True
-        self._new_stage = functools.partial(
-            SearchStage, model, search, max_length, jit_compile
-        )
-        self._stages = {}
-        self._stages_lock = threading.Lock()
-        # What each fraction not in use would have saved, in times of a whole batch.
-        self._missed_savings = dict.fromkeys(FRACTIONS, 0.0)
-        self._patience = patience
+        self._search = search
+        self._max_length = max_length
+        self._jit_compile = jit_compile
+        self._hypotheses_so_far = 0.0
+        self._programs = {}
 
-    def __call__(self, inputs, tables):
+    def __call__(self, inputs, tables, batch_size: int | None = None) -> Hypotheses:
         """Finds the best sequences for each sentence.
 
         Args:
             inputs: The model's inputs.
             tables: The processors' settings for each sentence, as `Search.tables`
                 returns them.
+            batch_size: Sentences to search at a time; by default what is fastest.
 
         Returns:
-            The ids and scores of `Hypotheses`, NumPy arrays.
+            `Hypotheses` of NumPy arrays.
         """
-        size = batch_size_of(inputs)
-        if size < MIN_BATCH_FOR_STAGES:
-            return self._find(inputs, tables, fractions=())
-        fractions = self._fractions_in_use()
-        find = functools.partial(self._find, fractions=fractions)
-        if self._compiles_with_xla and worth_halving(size, self._num_slots):
-            ids, scores = search_in_threads(find, inputs, tables)
+        inputs = keras.tree.map_structure(ops.convert_to_numpy, inputs)
+        num_rows = len(keras.tree.flatten(inputs)[0])
+        if num_rows == 0:
+            shape = (0, self._search.num_hypotheses)
+            ids = np.zeros((*shape, self._max_length), "int32")
+            return Hypotheses(ids, np.zeros(shape, "float32"))
+        batch_size = batch_size or default_batch_size(self._search)
+        jit_compile = self._jit_compile_for(num_rows)
+        in_threads = jit_compile is True and worth_halving(
+            min(num_rows, batch_size), self._search.num_slots
+        )
+        num_threads = 2 if in_threads else 1
+        if num_rows <= batch_size:
+            num_slots = None
+            rows_per_call = next_power_of_two(-(-num_rows // num_threads))
         else:
-            ids, scores = find(inputs, tables)
-        lengths = np.count_nonzero(ids != self._model.pad_id, axis=-1).max(axis=1)
-        self._note_missed_savings(lengths)
-        return ids, scores
+            num_slots = batch_size // num_threads
+            rows_per_call = max(ROWS_PER_CALL, num_slots)
+        program = self._program(rows_per_call, num_slots, jit_compile)
 
-    def _find(self, inputs, tables, fractions):
-        """Searches in stages: the whole batch, then these fractions of it."""
-        size = batch_size_of(inputs)
-        fractions = [1, *fractions]
-        sizes = [int(size * fraction) for fraction in fractions]
-        # Each stage stops when the active sentences fit into the next.
-        max_active = np.array([*sizes[1:], 0], "int32")
-        rows, level, length = np.arange(size), 0, self._lengths[0]
-        stage = self._stage(fractions, level, length, begins=True)
-        found = stage.run(inputs, tables, max_active[0])
-        ids, scores = map(np.array, found["hypotheses"])
-        while num_active := np.count_nonzero(found["is_active"]):
-            state, index = found["state"], found["state"].index
-            while num_active <= max_active[level]:
-                level += 1
-            if sizes[level] < len(rows):
-                # The active sentences, and ended ones to fill the batch.
-                kept = np.argsort(~found["is_active"], kind="stable")[: sizes[level]]
-                rows, tables = rows[kept], _take(tables, kept)
-                state = _take(state._replace(index=()), kept)._replace(index=index)
-            if index == length:
-                length = self._lengths[self._lengths.index(length) + 1]
-                state = state._replace(cache=self._model.lengthen(state.cache, length))
-            stage = self._stage(fractions, level, length, begins=False)
-            found = stage.run(state, tables, max_active[level])
-            ids[rows], scores[rows] = found["hypotheses"]
-        return ids, scores
+        def run(rows):
+            filled = np.resize(rows, rows_per_call)  # with copies of the same rows
+            arguments = keras.tree.map_structure(lambda x: x[filled], (inputs, tables))
+            found = program.run(*arguments, np.int32(len(rows)))
+            return [x[: len(rows)] for x in found]
 
-    def _stage(self, fractions, level, length, begins):
-        is_last = level == len(fractions) - 1 and length == self._lengths[-1]
-        # A stage for each fraction, although one could take batches of any size:
-        # TensorFlow traces what has seen two shapes for any shape.
-        key = fractions[level], length, begins, is_last
-        with self._stages_lock:  # since both threads ask for the same stages
-            if key not in self._stages:
-                self._stages[key] = self._new_stage(*key[1:])
-            return self._stages[key]
+        # Each thread gets sentences from all of the batch, which may be sorted.
+        calls = [
+            np.arange(first, num_rows, num_threads)[start:][:rows_per_call]
+            for first in range(num_threads)
+            for start in range(0, -(-num_rows // num_threads), rows_per_call)
+        ]
+        with ThreadPoolExecutor(num_threads) as threads:
+            found = list(threads.map(run, calls))
+        order = np.argsort(np.concatenate(calls))
+        return Hypotheses(*(np.concatenate(x)[order] for x in zip(*found, strict=True)))
 
-    def _fractions_in_use(self):
-        """Returns fractions, the largest first, after adding those that now pay."""
-        missed = self._missed_savings
-        while missed and max(missed.values()) >= self._patience:
-            del missed[max(missed, key=missed.get)]
-            # Beside the new fraction, the others would have saved less.
-            missed.update(dict.fromkeys(missed, 0.0))
-        return [fraction for fraction in FRACTIONS if fraction not in missed]
+    def _jit_compile_for(self, num_rows):
+        """Returns whether XLA compiles the next search, or "auto" for Keras to say."""
+        if self._jit_compile != "auto" or not target.xla_would_compile_for_cpu():
+            return self._jit_compile
+        # The cost of a step, and how many there are, both grow with the length.
+        weight = self._search.num_slots * (self._max_length / 64) ** 2
+        self._hypotheses_so_far += num_rows * weight
+        return self._hypotheses_so_far >= MIN_HYPOTHESES_FOR_XLA
 
-    def _note_missed_savings(self, lengths):
-        """Adds what further fractions would have saved in a batch of these lengths."""
-        num_active = (lengths[:, None] > np.arange(lengths.max())).sum(axis=0)
+    def _program(self, *settings):
+        """Returns the compiled search with these settings of `_find`."""
+        if settings not in self._programs:
+            _, num_slots, jit_compile = settings
+            find = functools.partial(self._find, num_slots)
+            program = CompiledFunction(find, self._model, jit_compile)
+            self._programs[settings] = program
+        return self._programs[settings]
 
-        def cost(fractions):  # in rows, summed over steps
-            sizes = np.sort([int(one * len(lengths)) for one in (1, *fractions)])
-            size_at_step = sizes[np.searchsorted(sizes, num_active)]
-            shrunken = np.unique(size_at_step)[:-1]
-            return size_at_step.sum() + REBATCH_COST_IN_STEPS * shrunken.sum()
-
-        missed = self._missed_savings
-        in_use = [fraction for fraction in FRACTIONS if fraction not in missed]
-        for fraction in missed:
-            saved = cost(in_use) - cost([*in_use, fraction])
-            missed[fraction] += saved / max(cost([]), 1)
+    def _find(self, num_slots, inputs, tables, count):
+        """Searches `count` sentences in slots, or all as one batch if there are none."""
+        model, search, max_length = self._model, self._search, self._max_length
+        if num_slots is None:
+            return tuple(search.with_tables(tables)(model, inputs, max_length))
+        settings = count, num_slots, max_length
+        return tuple(search_in_slots(model, search, inputs, tables, *settings))
 
 
-class SearchStage:
-    """Steps of a search with one batch and one cache, compiled together.
-
-    Args:
-        model: A model that offers the cached step.
-        search: A search, without the tables of its processors.
-        max_length: Most tokens of a sequence.
-        jit_compile: As in `keras.Model.compile`.
-        cache_length: Positions that the cache holds.
-        begins: Whether the stage begins with the model's inputs, rather than with
-            the `SearchState` of another stage.
-        is_last: Whether no stage follows, so that the state need not be returned.
-    """
-
-    def __init__(
-        self, model, search, max_length, jit_compile, cache_length, begins, is_last
-    ):
-        self._model = model
-        self._search = search
-        self._max_length = max_length
-        self._cache_length = cache_length
-        self._begins = begins
-        self._is_last = is_last
-        self._compiled = CompiledFunction(self.advance, model, jit_compile)
-
-    def run(self, *arguments):
-        """Returns what `advance` does, compiled, as NumPy arrays."""
-        return self._compiled.run(*arguments)
-
-    def advance(self, start, tables, max_active):
-        """Takes steps until few sentences are active, or the cache is full.
-
-        Args:
-            start: The model's inputs, or a `SearchState`.
-            tables: The processors' settings for each sentence.
-            max_active: Number of active sentences to stop at.
-
-        Returns:
-            A dictionary: `"hypotheses"`, the best so far; `"is_active"`, of shape
-            `(batch,)`; and `"state"`, unless this is the last stage.
-        """
-        model, length = self._model, self._cache_length
-        search = self._search.with_tables(tables)
-        state = start
-        if self._begins:
-            state = search.begin(model, start, self._max_length, length)
-        state = search.advance(model, state, length, max_active)
-        found = {
-            "hypotheses": tuple(search.best(state.hypotheses)),
-            "is_active": search.is_active(state.index, state.hypotheses),
-        }
-        # Returning the state copies the memory and the cache.
-        return found if self._is_last else {**found, "state": state}
-
-
-def _take(structure, rows):
-    return keras.tree.map_structure(lambda x: x[rows], structure)
+def next_power_of_two(count: int) -> int:
+    """Returns the smallest power of two that is at least `count`."""
+    return 1 << (count - 1).bit_length()

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding.cache import read_position
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import forbid, vocabulary_of
@@ -113,7 +114,7 @@ class Sampling(IndependentSearch):
             ids, logits = None, forbid(tokens.logits, is_padding)
         hypotheses, size = logits.shape[1:]
         weights = self.weigh(logits, tokens.likeliest()[0][..., None])
-        uniform = ops.reshape(ops.take(random_numbers, index, axis=-1), (-1,))
+        uniform = ops.reshape(read_position(random_numbers, index), (-1,))
         drawn = draw(ops.reshape(weights, (-1, size)), uniform)
         logits = take_one(ops.reshape(logits, (-1, size)), drawn)
         if ids is not None:
@@ -123,25 +124,24 @@ class Sampling(IndependentSearch):
 
     def random_keys(self, inputs, pad_id):
         """Returns int32 numbers that tell all hypotheses apart, of shape `(rows,)`."""
+        if self._random_keys is not None:
+            return ops.reshape(self._random_keys, (-1,))
         num_rows = batch_size_of(inputs) * self.num_hypotheses
         if self.seed is None:
-            keys = self._random_keys
-            return ops.reshape(new_keys(num_rows) if keys is None else keys, (-1,))
-        ids = keras.tree.flatten(inputs)[0]
-        are_ids = "int" in keras.backend.standardize_dtype(ids.dtype)
-        if not are_ids or len(ids.shape) != 2:
+            return new_keys(num_rows)
+        if not hold_ids(inputs):
             return ops.arange(num_rows, dtype="int32")
+        ids = keras.tree.flatten(inputs)[0]
         hypotheses = ops.arange(self.num_hypotheses, dtype="int32")
         return ops.reshape(hash_rows(ids, pad_id)[:, None] + hypotheses, (-1,))
 
-    def tables(self, num_sentences):
-        tables = super().tables(num_sentences)
-        if self.seed is None:
-            # Drawn outside of what is compiled, which on JAX cannot advance Keras's
-            # global seed.
-            keys = new_keys(num_sentences * self.num_hypotheses)
-            keys = ops.convert_to_numpy(keys)
-            tables["random_keys"] = keys.reshape(num_sentences, self.num_hypotheses)
+    def tables(self, inputs):
+        tables = super().tables(inputs)
+        if self.seed is None or not hold_ids(inputs):
+            # Of the whole batch, since sentences are searched in groups; and outside of
+            # what is compiled, which on JAX cannot advance Keras's global seed.
+            keys = ops.convert_to_numpy(self.random_keys(inputs, pad_id=None))
+            tables["random_keys"] = keys.reshape(-1, self.num_hypotheses)
         return tables
 
     def with_tables(self, tables):
@@ -159,6 +159,13 @@ class Sampling(IndependentSearch):
         if self.top_p is None:
             return weights
         return ops.where(in_nucleus(log_weights, weights, self.top_p), weights, 0.0)
+
+
+def hold_ids(inputs):
+    """Tells whether the first tensor of inputs holds ids of shape `(batch, length)`."""
+    first = keras.tree.flatten(inputs)[0]
+    is_integer = "int" in keras.backend.standardize_dtype(first.dtype)
+    return is_integer and len(first.shape) == 2
 
 
 def new_keys(count):

@@ -7,7 +7,11 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.cached_model import CachedModel, cache_lengths
+from keras_transformer.decoding.cached_model import (
+    CachedModel,
+    batch_size_of,
+    cache_lengths,
+)
 from keras_transformer.decoding.configurable import Configurable
 from keras_transformer.decoding.endings import SearchedModel, check_end_ids
 from keras_transformer.decoding.next_tokens import next_tokens_function
@@ -31,11 +35,11 @@ class Hypotheses(NamedTuple):
 class SearchState(NamedTuple):
     """The state of a search between two steps.
 
-    All but `index` are nested structures of tensors with the batch first, so
-    that some of the sentences can continue without the others.
+    Nested structures of tensors with the batch first: sentences may have begun at
+    different times, and others can take the places of those that have ended.
 
     Attributes:
-        index: Scalar int32 position of the next token.
+        index: Positions of the next tokens, int32 of shape `(batch,)`.
         inputs: The model's inputs.
         memory: What its `start` returned.
         hypotheses: The hypotheses, in a form of the search's own.
@@ -57,10 +61,10 @@ class Search(Configurable):
     sentence has ended. It never produces the model's `pad_id`.
 
     A call is `begin`, `advance` and `best`, and computes every sentence until
-    the last has ended. A caller of these three methods may `advance` in several
-    stages and drop sentences in between, as `model.generate` does. Where the
-    model can lengthen its cache, the cache is short at first and longer in each
-    further stage: a step costs what it reads.
+    the last has ended. A caller of these three methods may replace sentences that
+    have ended by others in between, as `model.generate` does. Where the model can
+    lengthen its cache, the cache is short at first and longer later: a step costs
+    what it reads.
 
     Scores are sums of the model's own log-probabilities: forbidden tokens limit
     the choice, but do not change the probability of the others.
@@ -126,7 +130,7 @@ class Search(Configurable):
         memory, cache = model.start(inputs, self.num_slots, cache_length)
         model = SearchedModel(model, self.end_ids, self.stop_strings)
         return SearchState(
-            index=ops.convert_to_tensor(0, dtype="int32"),
+            index=ops.zeros((batch_size_of(inputs),), dtype="int32"),
             inputs=inputs,
             memory=memory,
             hypotheses=self.first_hypotheses(model, inputs, max_length),
@@ -136,7 +140,7 @@ class Search(Configurable):
     def advance(
         self, model: CachedModel, state: SearchState, cache_length: int, max_active=0
     ):
-        """Takes steps until few sentences are active, or the cache is full.
+        """Takes steps until few sentences are active, or one needs a longer cache.
 
         Args:
             model: The model that the search began with.
@@ -161,10 +165,16 @@ class Search(Configurable):
         def needs_step(index, hypotheses, cache):
             is_active = self.is_active(index, hypotheses)
             num_active = ops.sum(ops.cast(is_active, "int32"))
-            return (num_active > max_active) & (index < cache_length)
+            is_full = ops.any(is_active & (index >= cache_length))
+            return (num_active > max_active) & ~is_full
 
         def take_step(index, hypotheses, cache):
-            return index + 1, *self.grow(model, next_tokens, index, hypotheses, cache)
+            is_active = self.is_active(index, hypotheses)
+            # Sentences that have ended may be beyond the last position.
+            at = ops.minimum(index, cache_length - 1)
+            grown, cache = self.grow(model, next_tokens, at, hypotheses, cache)
+            hypotheses = choose_rows(is_active, grown, hypotheses)
+            return index + ops.cast(is_active, "int32"), hypotheses, cache
 
         index, hypotheses, cache = ops.while_loop(
             needs_step, take_step, (state.index, state.hypotheses, state.cache)
@@ -178,8 +188,7 @@ class Search(Configurable):
     def is_active(self, index, hypotheses):
         """Tells which sentences need another step, of shape `(batch,)`.
 
-        A sentence that needs none never needs one again, and further steps do
-        not change the best hypotheses that it has.
+        A sentence that needs none never needs one again.
         """
         raise NotImplementedError
 
@@ -189,7 +198,8 @@ class Search(Configurable):
         Args:
             model: The model that is searched, a `SearchedModel`.
             next_tokens: As `next_tokens_function` returned it.
-            index: Scalar position of the token.
+            index: Positions of the tokens, int32 of shape `(batch,)`. What becomes of
+                sentences that are not active is not used.
             hypotheses: The hypotheses so far.
             cache: The cache so far.
 
@@ -202,8 +212,12 @@ class Search(Configurable):
         """Returns the best hypotheses, final where a sentence is not active."""
         raise NotImplementedError
 
-    def tables(self, num_sentences: int) -> dict:
-        """Returns the `Processor.table`s by the processor's place, where not None."""
+    def tables(self, inputs) -> dict:
+        """Returns the settings of single sentences, which `with_tables` takes.
+
+        These are the `Processor.table`s by the processor's place, where not None.
+        """
+        num_sentences = len(keras.tree.flatten(inputs)[0])
         tables = (processor.table(num_sentences) for processor in self.processors)
         return {
             str(place): table for place, table in enumerate(tables) if table is not None
@@ -237,3 +251,24 @@ class Search(Configurable):
             if name == "processors" or isinstance(value, dict)
         }
         return cls(**{**config, **objects})
+
+
+def choose_rows(is_chosen, chosen, others):
+    """Takes some sentences of one nested structure, and the others of another.
+
+    Args:
+        is_chosen: Boolean tensor of shape `(batch,)`.
+        chosen: Nested structure of tensors with the batch first.
+        others: Structure of the same form.
+
+    Returns:
+        A structure of that form.
+    """
+
+    def choose(one, other):
+        if one is other:
+            return one
+        shape = (-1,) + (1,) * (len(one.shape) - 1)
+        return ops.where(ops.reshape(is_chosen, shape), one, other)
+
+    return keras.tree.map_structure(choose, chosen, others)

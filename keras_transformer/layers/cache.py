@@ -47,7 +47,7 @@ def lengthen_cache(cache, length):
 
 
 def write_step(cache, index, keys, values):
-    """Returns a cache with what every hypothesis adds at position `index`.
+    """Returns a cache with what every hypothesis adds at position `index`, `(batch,)`.
 
     New `keys` and `values` have the shape `(batch, num_heads, num_hypotheses, dim)`.
     """

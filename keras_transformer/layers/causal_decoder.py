@@ -108,7 +108,7 @@ class CausalBlock(_CausalByDefault, EncoderBlock):
         in_prompt = ops.cumsum(ops.ones_like(memory_mask, "int32"), axis=1) - 1
         in_cache = ops.cast(cache_positions(max_length, num_hypotheses), "int32")
         keys = ops.concatenate([in_prompt, lengths + in_cache], axis=1)
-        return lengths + ops.cast(index, "int32"), keys
+        return lengths + index[:, None], keys
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -150,7 +150,7 @@ class CausalDecoder(_CausalByDefault, Encoder):
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks; see `CausalBlock.step`."""
-        position = prompt_lengths(memory_mask) + ops.cast(index, "int32")
+        position = prompt_lengths(memory_mask) + index
         return self._step(position, inputs, memory, memory_mask, cache, index, visible)
 
 

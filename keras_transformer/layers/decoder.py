@@ -116,7 +116,8 @@ class DecoderBlock(TransformerBlock):
             memory: Projected memory from `start`.
             memory_mask: Boolean tensor of shape `(batch, source_length)`, or None.
             cache: Cache from `start` or the last `step`.
-            index: Position that is decoded, an integer tensor.
+            index: Position of each sentence that is decoded, int32 of shape
+                `(batch,)`.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
                 max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
                 hypothesis `i` may attend to what slot `j` wrote at position `t`.
@@ -129,12 +130,13 @@ class DecoderBlock(TransformerBlock):
         shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
         mask = ops.reshape(visible, shape)
         queries = self._self_attention_residual.prepare(inputs)
-        new = self._self_attention.project(queries, positions=index)
+        query_positions = index[:, None]
+        new = self._self_attention.project(queries, positions=query_positions)
         cache = write_step(cache, index, *new)
         keys, values = cache_entries(cache, num_hypotheses)
         key_positions = cache_positions(max_length, num_hypotheses)
         outputs, _ = self._self_attention.attend(
-            queries, keys, values, mask, None, index, key_positions
+            queries, keys, values, mask, None, query_positions, key_positions
         )
         states = self._self_attention_residual.add(inputs, outputs)
 

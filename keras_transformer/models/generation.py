@@ -23,6 +23,7 @@ class GenerationMixin:
         # Keras tracks and saves attributes that are layers, variables or containers of
         # them: this is none.
         make_runner = functools.partial(SearchRunner, self)
+        self._asked_jit_compile = "auto"
         self._runner = functools.lru_cache(MAX_RUNNERS)(make_runner)
 
     @property
@@ -37,6 +38,17 @@ class GenerationMixin:
     def end_id(self) -> int:
         return self._settings["end_id"]
 
+    def compile(self, *args, jit_compile="auto", **kwargs):
+        super().compile(*args, jit_compile=jit_compile, **kwargs)
+        self._asked_jit_compile = jit_compile
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config:
+            # Keras would save what "auto" came to on this machine, and for training.
+            config["jit_compile"] = self._asked_jit_compile
+        return config
+
     def quantize(self, *args, **kwargs):
         super().quantize(*args, **kwargs)
         self._runner.cache_clear()  # Its programs read the weights of before.
@@ -45,22 +57,26 @@ class GenerationMixin:
         super().enable_lora(*args, **kwargs)
         self._runner.cache_clear()
 
-    def run_search(self, inputs, search, max_length: int) -> Hypotheses:
+    def run_search(
+        self, inputs, search, max_length: int, batch_size: int | None = None
+    ) -> Hypotheses:
         """Runs a search, compiled once for each search, length and `jit_compile`.
 
         Args:
             inputs: Integer array or tensor of shape `(batch, length)`.
             search: A search of `keras_transformer.decoding`; greedy if None.
             max_length: Most tokens to produce, the end symbol included.
+            batch_size: As in `SearchRunner`.
         """
         search = GreedySearch() if search is None else search
         check_positive_integers(max_length=max_length)
-        tables = search.tables(len(inputs))
+        if batch_size is not None:
+            check_positive_integers(batch_size=batch_size)
+        tables = search.tables(inputs)
         # Settings of single sentences are inputs of the compiled program.
         search = search.with_tables(dict.fromkeys(tables))
-        jit_compile = self.jit_compile if self.compiled else "auto"
-        runner = self._runner(search, max_length, jit_compile)
-        return Hypotheses(*runner(inputs, tables))
+        runner = self._runner(search, max_length, self._asked_jit_compile)
+        return runner(inputs, tables, batch_size)
 
     def cache_lengths(self, max_length: int, num_hypotheses: int) -> list[int]:
         """Returns the lengths that the cache grows through, `max_length` last.

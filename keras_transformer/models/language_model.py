@@ -127,7 +127,13 @@ class LanguageModel(GenerationMixin, TokenModel):
         self._narrow = narrow
         self._stem = stem
 
-    def generate(self, prompt_ids, search=None, max_length: int = 64):
+    def generate(
+        self,
+        prompt_ids,
+        search=None,
+        max_length: int = 64,
+        batch_size: int | None = None,
+    ):
         """Continues texts with a search; see `Transformer.generate`.
 
         Args:
@@ -138,6 +144,8 @@ class LanguageModel(GenerationMixin, TokenModel):
             search: A search of `keras_transformer.decoding`; greedy unless
                 given.
             max_length: Most tokens to add, the end symbol included.
+            batch_size: Texts to continue at a time, which memory limits; by default
+                what is fastest.
 
         Returns:
             `Hypotheses` of the tokens added to the prompts.
@@ -156,7 +164,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             )
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.positions, np.shape(prompt_ids)[1] - 1 + max_length)
-        return self.run_search(prompt_ids, search, max_length)
+        return self.run_search(prompt_ids, search, max_length, batch_size)
 
     def attention_scores(self, ids):
         """Returns the attention scores of every layer and head.
@@ -204,8 +212,8 @@ class LanguageModel(GenerationMixin, TokenModel):
         `index` counts from the last token of the prompt. `logits_of` is the function
         from states to logits, see `prepared_step`.
         """
-        token_ids = ops.where(index == 0, memory["last_ids"], token_ids)
-        position = memory["first_step"][:, 0] + ops.cast(index, "int32")
+        token_ids = ops.where(index[:, None] == 0, memory["last_ids"], token_ids)
+        position = memory["first_step"][:, 0] + index
         states = self._stem.at(token_ids, position)
         states, cache = self.decoder.step(
             states, memory["keys_and_values"], memory["mask"], cache, index, visible

@@ -213,10 +213,18 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
                 check_called_with_ids(inputs[name], name)
         return super().call(inputs, training=training, mask=mask)
 
-    def generate(self, source_ids, search=None, max_length: int = 64):
+    def generate(
+        self,
+        source_ids,
+        search=None,
+        max_length: int = 64,
+        batch_size: int | None = None,
+    ):
         """Decodes with a search, compiled once for each search and length.
 
-        Sentences that end early drop out of the batch; see `SearchRunner`.
+        Any number of sentences may be given: as one ends, the next begins in its
+        place; see `SearchRunner`. XLA compiles where it pays, unless `compile` was
+        told otherwise by its `jit_compile`.
 
         Args:
             source_ids: Integer array or tensor of shape
@@ -224,6 +232,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             search: A search of `keras_transformer.decoding`; greedy unless
                 given.
             max_length: Most tokens to produce, the end symbol included.
+            batch_size: Sentences to search at a time, which memory limits; by default
+                what is fastest.
 
         Returns:
             `Hypotheses` of NumPy arrays: `ids` of shape
@@ -238,7 +248,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         check_positive_integers(max_length=max_length)
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.positions, max(source_ids.shape[1], max_length))
-        return self.run_search(source_ids, search, max_length)
+        return self.run_search(source_ids, search, max_length, batch_size)
 
     def attention_scores(self, source_ids, target_ids):
         """Returns the attention scores of every layer and head.

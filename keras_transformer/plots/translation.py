@@ -75,8 +75,8 @@ def translate_with_attention(
             stacklevel=2,
         )
     policy = translator.batching_policy()
-    ((_, batch, target_length),) = policy.batches(source_ids, batch_size=1)
-    target_ids = model.generate(batch, search, target_length).ids[0, 0]
+    ((_, padded_ids, target_length),) = policy.groups(source_ids)
+    target_ids = model.generate(padded_ids, search, target_length).ids[0, 0]
     target_ids = target_ids[target_ids != model.pad_id]
     inputs = np.append(model.start_id, target_ids[:-1])
     scores = model.attention_scores(source_ids, inputs[None])

@@ -1,23 +1,24 @@
 """How source ids are batched: padded lengths, groups, and copies that fill a batch."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.text import SubwordTokenizer
 
-MIN_PADDED_LENGTH = 16
+MIN_PADDED_LENGTH = 32
 
 
 class BatchingPolicy:
     """Decides which sources are searched together, and in which shapes.
 
-    A source is padded to the next power of two, from 16 subwords on. A batch holds
-    sources of one padded length, which also limits their translations. So the
+    A source is padded to the next power of two, from 32 subwords on. Those of one padded
+    length are searched together, and it limits the length of their translations. So the
     translation of a text depends on that text alone, and few shapes are compiled.
 
-    `Translator.translate` takes `batches`; an export uses the rest of this module,
+    `Translator.translate` takes `groups`; an export uses the rest of this module,
     which consists of TensorFlow ops, inside its graph. The lengths are those of
     `Translator` and of `Translator.translate`; `tokenizer` is that of the sources,
     whose padding and end symbol count.
@@ -45,29 +46,24 @@ class BatchingPolicy:
         groups = tf.searchsorted(self.source_lengths, lengths)
         return tf.where(lengths > 0, groups, len(self.source_lengths))
 
-    def batches(
-        self, source_ids, batch_size: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-        """Splits sources into batches of one size, the shortest first.
+    def groups(self, source_ids) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+        """Splits sources by their padded lengths.
 
-        Blank sources are left out. The last batch of each padded length is filled up
-        with copies of its own rows. If there are few sources, batches are smaller.
+        Blank sources are left out. The longest source of a group comes first, so that
+        the last to be searched end soon.
 
         Yields:
-            The rows of `source_ids` in the batch; their ids, of shape `(batch_size,
-            padded_length)`, copies last; and the length of the longest translation.
+            The rows of `source_ids` in the group; their ids, of shape `(rows,
+            padded_length)`; and the length of the longest translation.
         """
-        batch_size = min(batch_size, int(next_power_of_two(len(source_ids))))
         lengths = unpadded_lengths(source_ids, self._tokenizer)
-        order = np.argsort(lengths.numpy(), kind="stable")
+        order = np.argsort(-lengths.numpy(), kind="stable")
         groups = self.group_of(source_ids).numpy()[order]
         for group, length in enumerate(self.source_lengths):
-            in_group = order[groups == group]
-            for start in range(0, len(in_group), batch_size):
-                rows = in_group[start : start + batch_size]
-                batch = self.pad(tf.gather(source_ids, rows), length)
-                batch = fill_up(batch, batch_size)
-                yield rows, batch.numpy(), self.target_length(length)
+            rows = order[groups == group]
+            if len(rows):
+                ids = self.pad(tf.gather(source_ids, rows), length)
+                yield rows, ids.numpy(), self.target_length(length)
 
     def pad(self, source_ids, length: int):
         """Pads rows to a length, or removes the padding beyond it."""
@@ -98,3 +94,12 @@ def next_power_of_two(count):
     """Returns the smallest power of two that is at least `count`, a scalar tensor."""
     powers = 2 ** tf.range(31)
     return powers[tf.math.count_nonzero(powers < count)]
+
+
+def chunks_of(items: Iterable, size: int) -> Iterator[list]:
+    """Splits items into lists of `size`; the first is an eighth, so that it is soon."""
+    items = iter(items)
+    next_size = -(-size // 8)
+    while chunk := list(itertools.islice(items, next_size)):
+        yield chunk
+        next_size = size

@@ -1,6 +1,5 @@
 """Text in, text out, many texts at a time."""
 
-import itertools
 import os
 import re
 import warnings
@@ -10,7 +9,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
@@ -21,7 +19,11 @@ from keras_transformer.translator.arguments import (
     check_tokenizers_fit,
     list_of_texts,
 )
-from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
+from keras_transformer.translator.batching import (
+    BatchingPolicy,
+    chunks_of,
+    unpadded_lengths,
+)
 from keras_transformer.translator.formats import export_as
 from keras_transformer.translator.saving import SavedTranslator
 
@@ -88,12 +90,12 @@ class Translator(SavedTranslator):
         self,
         texts: Sequence[str],
         search: Search | None = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[str]:
         """Translates a list of texts of any length.
 
-        Texts of similar length are translated together. An empty text, or one with
+        As one translation ends, the next text begins in its place. An empty text, or one with
         only white space, has an empty translation. A translation that ends with a
         stop string of the search, or with one of its end symbols, is returned
         without it.
@@ -102,7 +104,8 @@ class Translator(SavedTranslator):
             texts: What to translate, a list of str.
             search: A search of `keras_transformer.decoding`; the translator's own
                 unless given.
-            batch_size: Number of texts that are translated at once.
+            batch_size: Number of texts that are translated at a time, which memory
+                limits; by default what is fastest.
             max_length: The most subwords of a translation, end symbol included; by
                 default twice the padded length of its source.
 
@@ -120,7 +123,7 @@ class Translator(SavedTranslator):
         self,
         texts: Sequence[str],
         search: Search | None = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[list[Translation]]:
         """Translates as `translate` does, and returns every hypothesis with its score.
@@ -133,7 +136,6 @@ class Translator(SavedTranslator):
         """
         search = search or self.search
         check_serves_any_text(search)
-        check_positive_integers(batch_size=batch_size)
         texts = list_of_texts(texts)
         if not texts:
             return []
@@ -149,11 +151,10 @@ class Translator(SavedTranslator):
             )
         found = [[Translation("", 0.0)] * search.num_hypotheses for _ in texts]
         policy = self.batching_policy(max_length)
-        for rows, batch, target_length in policy.batches(source_ids, batch_size):
-            hypotheses = self.model.generate(batch, search, target_length)
-            decoded = self.decode(hypotheses.ids, search).numpy()
-            # Copies that fill up the batch come last, beyond `rows`.
-            for row, *best_first in zip(rows, decoded, hypotheses.scores, strict=False):
+        for rows, ids, target_length in policy.groups(source_ids):
+            ids, scores = self.model.generate(ids, search, target_length, batch_size)
+            decoded = self.decode(ids, search).numpy()
+            for row, *best_first in zip(rows, decoded, scores, strict=True):
                 found[row] = [
                     Translation(text.decode("utf-8", "replace"), float(score))
                     for text, score in zip(*best_first, strict=True)
@@ -164,20 +165,20 @@ class Translator(SavedTranslator):
         self,
         lines: Iterable[str],
         search: Search | None = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         max_length: int | None = None,
-        chunk_size: int = 1024,
+        chunk_size: int = 8192,
     ) -> Iterator[str]:
         """Translates line by line, in memory that does not grow with the text.
 
         `lines` is any iterable of str, such as an open file. `chunk_size` of them are
-        read and sorted by length at once. The other arguments are those of `translate`.
+        read and translated at a time, and an eighth of that at first. The other
+        arguments are those of `translate`.
 
         Yields:
             The translations, in the order of the lines.
         """
-        lines = iter(lines)
-        while chunk := list(itertools.islice(lines, chunk_size)):
+        for chunk in chunks_of(lines, chunk_size):
             yield from self.translate(chunk, search, batch_size, max_length)
 
     def export(

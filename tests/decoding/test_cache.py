@@ -5,6 +5,7 @@ from keras import ops
 from keras_transformer.decoding.cache import (
     inherit_lineage,
     own_lineage,
+    read_position,
     visible_entries,
     write_position,
 )
@@ -18,7 +19,8 @@ def test_a_hypothesis_sees_what_it_wrote_and_what_its_ancestors_wrote(num_hypoth
     # The slots of each hypothesis' ancestors, itself the last.
     past = [[[] for _ in range(num_hypotheses)] for _ in range(batch_size)]
     for index in range(max_length):
-        visible = ops.convert_to_numpy(visible_entries(lineage, index))
+        positions = np.full(batch_size, index, "int32")
+        visible = ops.convert_to_numpy(visible_entries(lineage, positions))
         assert visible.shape == (batch_size, num_hypotheses, max_length, num_hypotheses)
         for sentence in range(batch_size):
             for slot in range(num_hypotheses):
@@ -28,7 +30,7 @@ def test_a_hypothesis_sees_what_it_wrote_and_what_its_ancestors_wrote(num_hypoth
                 np.testing.assert_array_equal(visible[sentence, slot], expected)
         parents = random.integers(num_hypotheses, size=(batch_size, num_hypotheses))
         lineage = inherit_lineage(
-            lineage, ops.convert_to_tensor(parents, "int32"), index
+            lineage, ops.convert_to_tensor(parents, "int32"), positions
         )
         past = [
             [past[sentence][parent] for parent in parents[sentence]]
@@ -36,10 +38,36 @@ def test_a_hypothesis_sees_what_it_wrote_and_what_its_ancestors_wrote(num_hypoth
         ]
 
 
-def test_a_position_is_written_and_the_others_stay():
+def test_every_sentence_has_a_position_of_its_own():
+    random = np.random.default_rng(11)
+    lineage = ops.convert_to_tensor(random.integers(2, size=(3, 2, 7)), "int32")
+    parents = ops.convert_to_tensor(random.integers(2, size=(3, 2)), "int32")
+    index = np.array([4, 0, 6], "int32")
+
+    def alone(function, *arguments):
+        rows = [
+            function(*(x[row : row + 1] for x in arguments), index[row : row + 1])
+            for row in range(3)
+        ]
+        return np.concatenate(list(map(ops.convert_to_numpy, rows)))
+
+    np.testing.assert_array_equal(
+        visible_entries(lineage, index), alone(visible_entries, lineage)
+    )
+    np.testing.assert_array_equal(
+        inherit_lineage(lineage, parents, index),
+        alone(inherit_lineage, lineage, parents),
+    )
+
+
+def test_a_position_is_written_and_read_and_the_others_stay():
     table = np.arange(30, dtype="int32").reshape(2, 3, 5)
     values = -np.arange(1, 7, dtype="int32").reshape(2, 3)
-    written = ops.convert_to_numpy(write_position(table, 3, values))
-    np.testing.assert_array_equal(written[..., 3], values)
-    others = [0, 1, 2, 4]
-    np.testing.assert_array_equal(written[..., others], table[..., others])
+    index = np.array([3, 1], "int32")
+    np.testing.assert_array_equal(
+        read_position(table, index), [table[0, :, 3], table[1, :, 1]]
+    )
+    written = np.array(write_position(table, index, values))
+    np.testing.assert_array_equal(read_position(written, index), values)
+    written[0, :, 3], written[1, :, 1] = table[0, :, 3], table[1, :, 1]
+    np.testing.assert_array_equal(written, table)

@@ -3,7 +3,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.decoding import halves
-from keras_transformer.decoding.halves import search_in_halves, search_in_threads
+from keras_transformer.decoding.halves import search_in_halves
 
 
 def spy(searched):
@@ -33,15 +33,3 @@ def test_a_large_batch_is_searched_in_halves(rows, num_slots, searched, monkeypa
     assert found == searched
     np.testing.assert_array_equal(doubled, 2 * source_ids)
     np.testing.assert_array_equal(first, source_ids[:, 0])
-
-
-@pytest.mark.parametrize(("rows", "searched"), [(2, [1, 1]), (7, [4, 4]), (8, [4, 4])])
-def test_threads_search_halves_of_one_size(rows, searched):
-    found, batch = [], rows_of_two(rows)
-    find = spy(found)
-    doubled, first = search_in_threads(
-        lambda inputs, tables: find(inputs + tables["extra"]), batch, {"extra": batch}
-    )
-    assert found == searched
-    np.testing.assert_array_equal(doubled, 4 * batch)
-    np.testing.assert_array_equal(first, 2 * batch[:, 0])

@@ -120,13 +120,16 @@ controls = st.one_of(
 )
 
 
-@hypothesis.given(controls, ids_so_far, all_logits, st.integers(0, 4))
+@hypothesis.given(
+    controls, ids_so_far, all_logits, st.lists(st.integers(0, 4), min_size=3, max_size=3)
+)
 @hypothesis.settings(max_examples=60)
 def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
     processor, plain = control
+    index = np.array(index, "int32")[:, None, None]
     ids = np.where(np.arange(5) < index, ids, PAD)
     process = processor.bind(SearchedModel(TableModel(logits[0]), None), SOURCES)
-    processed = process(*map(ops.convert_to_tensor, (logits, ids, np.int32(index))))
+    processed = process(*map(ops.convert_to_tensor, (logits, ids, index)))
     processed = ops.convert_to_numpy(processed)
     assert processed.dtype == "float32"
     for sentence in range(3):
@@ -135,7 +138,7 @@ def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
                 processed[sentence, row],
                 plain(
                     logits[sentence, row].copy(),
-                    ids[sentence, row, :index].tolist(),
+                    ids[sentence, row, : index[sentence, 0, 0]].tolist(),
                     SOURCES[sentence],
                 ),
                 rtol=1e-6,

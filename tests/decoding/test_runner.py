@@ -13,11 +13,15 @@ from keras_transformer.decoding import (
     ForcedPrefix,
     GreedySearch,
     MaximumLength,
+    NoRepeatNgram,
+    RepetitionPenalty,
     Sampling,
     StopStrings,
     halves,
+    runner,
 )
 from keras_transformer.decoding.runner import SearchRunner
+from keras_transformer.kernels import target
 from keras_transformer.layers import LearnedPositionalEncoding, cache
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.models.generation import GenerationMixin
@@ -28,21 +32,19 @@ MAX_LENGTH = 13
 class Toy(ToyModel, GenerationMixin):
     """A toy that generates; notes how many sentences take each step, and in what."""
 
-    compiled = False
-
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         GenerationMixin.__init__(self)
         self.rows = []
-        self.lengths = []
+        self.in_xla = []
 
-    def generate(self, inputs, search, max_length):
-        return self.run_search(inputs, search, max_length)
+    def generate(self, inputs, search, max_length, batch_size=None):
+        return self.run_search(inputs, search, max_length, batch_size)
 
-    def step(self, token_ids, memory, cache, *arguments):
+    def step(self, token_ids, *arguments):
         self.rows.append(token_ids.shape[0])
-        self.lengths.append(cache["entries"].shape[1])
-        return super().step(token_ids, memory, cache, *arguments)
+        self.in_xla.append(target.xla_compiles_for_cpu())
+        return super().step(token_ids, *arguments)
 
 
 @pytest.fixture
@@ -52,29 +54,18 @@ def eagerly():
         yield
 
 
-def never_ends(**settings):
+def toy(**settings):
+    settings = {"seed": 2, "end_bias": -3.0, **settings}
+    return Toy(vocabulary_size=7, max_length=MAX_LENGTH, **settings)
+
+
+def never_ends():
     """Ends by no means but a `MaximumLength`."""
-    return Toy(vocabulary_size=7, max_length=MAX_LENGTH, end_bias=-99.0, **settings)
+    return toy(seed=0, end_bias=-99.0)
 
 
 def sources(*lengths):
     return np.where(np.arange(MAX_LENGTH) < np.array(lengths)[:, None], 5, PAD)
-
-
-def in_stages_and_whole(model, search, inputs, max_length=MAX_LENGTH):
-    """Searches twice with the same random numbers."""
-    found = []
-    tables = search.tables(len(inputs))
-    for patience in (0.0, np.inf):
-        keras.utils.set_random_seed(3)
-        find = SearchRunner(
-            model,
-            search.with_tables(dict.fromkeys(tables)),
-            max_length,
-            patience=patience,
-        )
-        found.append(find(inputs, tables))
-    return found
 
 
 LIMIT = MaximumLength(1.0)
@@ -86,8 +77,15 @@ PREFIXES = ForcedPrefix([[3 + row % 4] * (row % 3) for row in range(17)])
 
 def sentences_of_many_lengths():
     inputs = np.random.default_rng(5).integers(3, 13, size=(17, MAX_LENGTH))
-    inputs *= sources(3, 4, 9, *[3, 4] * 3, 13, 6, 4, 11, 6, 3, 7, 6) != PAD
+    # Some end at every step, and neighbours at different ones.
+    inputs *= sources(3, 4, 9, 1, 12, 7, 2, 8, 3, 13, 6, 4, 11, 6, 10, 7, 5) != PAD
     return inputs
+
+
+def search_rows(model, search, inputs, tables, rows, batch_size):
+    inputs, tables = keras.tree.map_structure(lambda x: x[rows], (inputs, tables))
+    search = search.with_tables(dict.fromkeys(tables))
+    return SearchRunner(model, search, MAX_LENGTH)(inputs, tables, batch_size)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +93,7 @@ def sentences_of_many_lengths():
     [
         (GreedySearch([LIMIT]), ()),
         (GreedySearch([PREFIXES, LIMIT]), (5, 7)),
+        (GreedySearch([NoRepeatNgram(2), RepetitionPenalty(1.3), LIMIT]), ()),
         (BeamSearch(3, num_hypotheses=2, processors=[LIMIT]), (2,)),
         (BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT]), ()),
         (Sampling(seed=5, num_hypotheses=3, processors=[LIMIT]), (6,)),
@@ -104,19 +103,38 @@ def sentences_of_many_lengths():
     ],
     ids=str,
 )
-def test_sentences_that_go_on_by_themselves_find_what_they_find_together(
-    search, growth
-):
-    settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
-    model = Toy(vocabulary_size=7, growth=growth, **settings)
-    inputs = sentences_of_many_lengths()
-    (ids, scores), (whole_ids, whole_scores) = in_stages_and_whole(
-        model, search, inputs
-    )
-    assert set(model.rows) == {17, 8, 4, 2}, "each stage is traced"
-    assert np.isfinite(scores).all()
-    np.testing.assert_array_equal(ids, whole_ids)
-    np.testing.assert_allclose(scores, whole_scores, 1e-5)
+def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(search, growth):
+    model, inputs = toy(growth=growth), sentences_of_many_lengths()
+    tables = search.tables(inputs)  # with the same random numbers in every search
+    find = functools.partial(search_rows, model, search, inputs, tables)
+    expected_ids, expected_scores = find(np.arange(17), batch_size=17)
+    assert np.isfinite(expected_scores[:, 0]).all()
+    assert len(np.unique(np.sum(expected_ids[:, 0] != PAD, axis=-1))) >= 3
+    shuffled = np.random.default_rng(7).permutation(17)
+    for rows, batch_size in (
+        (np.arange(17), 1),
+        (np.arange(17), 4),
+        (shuffled, 5),
+        (shuffled, 8),
+        (shuffled[:7], 2),
+        ([11], 1),
+    ):
+        ids, scores = find(rows, batch_size=batch_size)
+        np.testing.assert_array_equal(ids, expected_ids[rows])
+        np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
+
+
+def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly):
+    model, search = never_ends(), GreedySearch([LIMIT])
+    find = SearchRunner(model, search, MAX_LENGTH)
+    # Beside the first sentence, the others follow each other in three slots.
+    lengths = [13, 6, 5, 3, 4, 7, 5, 2, 3, 1]
+    ids, _ = find(sources(*lengths), {}, batch_size=4)
+    assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
+    assert model.rows == [4] * 13
+    model.rows.clear()
+    find(sources(*lengths), {}, batch_size=10)
+    assert model.rows == [16] * 13
 
 
 @pytest.mark.needs_tensorflow
@@ -142,25 +160,84 @@ def test_where_xla_compiles_the_rows_of_one_sentence_are_parted(
 
 
 @pytest.mark.needs_tensorflow
-def test_halves_of_a_batch_side_by_side_find_what_it_finds(monkeypatch):
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_two_threads_find_what_one_does(batch_size, monkeypatch):
     search = BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT])
-    settings = {"max_length": MAX_LENGTH, "seed": 2, "end_bias": -3.0}
-    model = Toy(vocabulary_size=7, growth=(2,), **settings)
-    inputs, tables = sentences_of_many_lengths(), search.tables(17)
+    model, inputs = toy(growth=(2,)), sentences_of_many_lengths()
+    tables = search.tables(inputs)
     search = search.with_tables(dict.fromkeys(tables))
     ids, scores = SearchRunner(model, search, MAX_LENGTH, True)(inputs, tables)
-    assert set(model.rows) == {17}
+    assert set(model.rows) == {32}
     model.rows.clear()
-    monkeypatch.setattr(halves, "MIN_HYPOTHESES", 17)
-    find = SearchRunner(model, search, MAX_LENGTH, jit_compile=True, patience=0.0)
-    found = find(inputs, tables)
-    assert set(model.rows) == {9, 4, 2, 1}
-    np.testing.assert_array_equal(found[0], ids)
-    np.testing.assert_allclose(found[1], scores, 1e-5)
+    monkeypatch.setattr(halves, "MIN_HYPOTHESES", 16)
+    find = SearchRunner(model, search, MAX_LENGTH, jit_compile=True)
+    found = find(inputs, tables, batch_size)
+    assert set(model.rows) == {16 if batch_size is None else 4}
+    np.testing.assert_array_equal(found.ids, ids)
+    np.testing.assert_allclose(found.scores, scores, 1e-5)
+
+
+@pytest.mark.needs_tensorflow
+def test_xla_compiles_by_itself_once_that_pays(monkeypatch):
+    # A beam of 2, of a length of 13 instead of 64: 17 sentences count as 1.4.
+    monkeypatch.setattr(runner, "MIN_HYPOTHESES_FOR_XLA", 4)
+    model, inputs = toy(), sentences_of_many_lengths()
+    found = [model.generate(inputs, BeamSearch(2), MAX_LENGTH) for _ in range(4)]
+    assert model.in_xla == [False, True], "traced once, and a second time for XLA"
+    for ids, scores in found[1:]:
+        np.testing.assert_array_equal(ids, found[0].ids)
+        np.testing.assert_allclose(scores, found[0].scores, 1e-5)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False, "auto"])
+def test_a_model_is_searched_with_xla_as_it_was_compiled(jit_compile, tmp_path):
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    model = Transformer(12, **sizes)
+    model.compile(jit_compile=jit_compile)
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    configs = [one.get_compile_config() for one in (model, loaded)]
+    assert [config["jit_compile"] for config in configs] == [jit_compile] * 2
+
+
+def test_more_sentences_than_a_call_takes_are_searched_in_several(monkeypatch):
+    monkeypatch.setattr(runner, "ROWS_PER_CALL", 6)
+    search, inputs = BeamSearch(2, processors=[PREFIXES, LIMIT]), sources(*range(1, 14))
+    tables = {"0": PREFIXES.table(17)[:13]}
+    find = functools.partial(search_rows, toy(), search, inputs, tables)
+    expected = find(np.arange(13), batch_size=13)
+    found = find(np.arange(13), batch_size=3)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
+
+
+def test_few_programs_serve_batches_of_any_size():
+    if keras.backend.backend() == "torch":
+        pytest.skip("PyTorch compiles nothing.")
+    model, search = toy(), GreedySearch()
+    for size, num_traces in ((5, 1), (8, 1), (7, 1), (3, 2), (4, 2), (9, 3), (16, 3)):
+        model.generate(sources(*[4] * size), search, MAX_LENGTH)
+        assert model.num_steps == num_traces
+    for size in (9, 17, 31):
+        model.generate(sources(*[4] * size), search, MAX_LENGTH, batch_size=8)
+        assert model.num_steps == 4
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_a_batch_may_be_empty(batch_size):
+    ids, scores = toy().generate(sources()[:0], BeamSearch(2), 5, batch_size)
+    assert (ids.shape, ids.dtype) == ((0, 1, 5), "int32")
+    assert (scores.shape, scores.dtype) == ((0, 1), "float32")
+
+
+def test_a_batch_size_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="`batch_size` must be .* batch_size=0"):
+        toy().generate(sources(3), GreedySearch(), 5, batch_size=0)
 
 
 def test_draws_without_a_seed_go_on_from_that_of_keras():
-    model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, end_bias=-3.0)
+    model = toy()
     draws = []
     for _ in range(2):
         keras.utils.set_random_seed(7)
@@ -186,7 +263,7 @@ def real_models():
 
 
 @pytest.mark.parametrize("name", ["transformer", "language model"])
-def test_memory_and_cache_go_on_as_they_were(name, monkeypatch):
+def test_memory_and_cache_of_each_sentence_are_its_own(name, monkeypatch):
     model = real_models()[name]
     random = np.random.default_rng(3)
     for weight in model.weights:
@@ -196,50 +273,13 @@ def test_memory_and_cache_go_on_as_they_were(name, monkeypatch):
     search = BeamSearch(3, processors=[MaximumLength(1.5, 1)])
     assert model.cache_lengths(MAX_LENGTH, 3) == [MAX_LENGTH]
     expected = model.generate(inputs, search, MAX_LENGTH)
+    assert len(np.unique(np.sum(expected.ids != 0, axis=-1))) > 1
     monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
     assert model.cache_lengths(MAX_LENGTH, 3) == [4, 8, MAX_LENGTH]
-    (ids, scores), (whole_ids, whole_scores) = in_stages_and_whole(
-        model, search, inputs
-    )
-    assert len(np.unique(np.sum(ids != 0, axis=-1))) > 1
-    np.testing.assert_array_equal(ids, expected.ids)
-    np.testing.assert_allclose(scores, expected.scores, 1e-5)
-    np.testing.assert_array_equal(ids, whole_ids)
-    np.testing.assert_allclose(scores, whole_scores, 1e-5)
-
-
-@pytest.mark.parametrize(
-    "lengths",
-    [
-        [*[2] * 9, *[13] * 8],  # a half
-        [*[3] * 3, 13, *[2] * 7, 13, *[3] * 4, 13],  # a quarter
-        [*[2] * 9, 13, *[3] * 7],  # a half, and an eighth at once
-        [9, *[2] * 5, 7, 5, 5, 13, *[2] * 4, 7, 5, 5],  # one after the other
-        [*range(1, 14), 1, 2, 3, 5],
-        [13] * 17,
-    ],
-    ids=str,
-)
-def test_sentences_that_have_ended_take_no_more_steps(lengths, eagerly):
-    model, search = never_ends(), GreedySearch([MaximumLength(1.0)])
-    find = SearchRunner(model, search, MAX_LENGTH, patience=0.0)
-    ids, _ = find(sources(*lengths), {})
-    assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
-    sizes = 17, 8, 4, 2  # all, half of them, a quarter, an eighth
-    num_active = [sum(length > step for length in lengths) for step in range(13)]
-    assert model.rows == [
-        min(size for size in sizes if size >= count) for count in num_active if count
-    ]
-
-
-def test_sentences_that_go_on_do_so_with_a_longer_cache(eagerly):
-    model, search = never_ends(growth=(3, 6)), GreedySearch([MaximumLength(1.0)])
-    find = SearchRunner(model, search, MAX_LENGTH, patience=0.0)
-    lengths = [*[2] * 9, *[4] * 4, 6, 7, 7, 5]
-    ids, _ = find(sources(*lengths), {})
-    assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
-    assert model.lengths == [3, 3, 3, 6, 6, 6, 13]
-    assert model.rows == [17, 17, 8, 8, 4, 4, 2]
+    for batch_size in (5, 17):
+        ids, scores = SearchRunner(model, search, MAX_LENGTH)(inputs, {}, batch_size)
+        np.testing.assert_array_equal(ids, expected.ids)
+        np.testing.assert_allclose(scores, expected.scores, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["transformer", "language model"])
@@ -251,56 +291,9 @@ def test_positions_that_end_too_early_are_found_before_the_first_step(name):
         model.generate(np.array([[4, 3]]), max_length=301)
 
 
-def test_a_batch_stays_whole_until_enough_was_wasted(eagerly):
-    model, search = never_ends(), GreedySearch([MaximumLength(1.0)])
-    find = SearchRunner(model, search, MAX_LENGTH, patience=1.5)
-    alike, one, half = ([4] * count + [13] * (17 - count) for count in (0, 16, 9))
-
-    def rows_of_steps(lengths):
-        model.rows.clear()
-        find(sources(*lengths), {})
-        return model.rows
-
-    whole = [17] * 13
-    assert [rows_of_steps(alike) for _ in range(3)] == [whole] * 3
-    # An eighth would have saved 15 of 17 sentences 9 of 13 steps, less 4 of the other
-    # two: 0.57 of a batch.
-    assert [rows_of_steps(one) == whole for _ in range(4)] == [True] * 3 + [False]
-    assert rows_of_steps(one) == [17] * 4 + [2] * 9
-    # A half saves 9 of 17 sentences as many, less 4 of the other 8: 0.22 of a batch.
-    assert [rows_of_steps(half) == whole for _ in range(8)] == [True] * 7 + [False]
-    assert rows_of_steps(half) == [17] * 4 + [8] * 9
-    assert rows_of_steps(one) == [17] * 4 + [2] * 9
-    assert rows_of_steps(alike) == whole
-
-
-@pytest.mark.parametrize("size", [0, 1, 7])
-def test_a_small_batch_stays_whole(size, eagerly):
-    model, search = never_ends(), GreedySearch([MaximumLength(1.0)])
-    inputs = sources(13, *[1] * 6)[:size]
-    ids, _ = SearchRunner(model, search, MAX_LENGTH, patience=0.0)(inputs, {})
-    assert ids.shape == (size, 1, MAX_LENGTH)
-    assert model.rows == [size] * (13 if size else 0)
-
-
-def test_batches_of_another_size_go_on_by_themselves_too():
-    model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, end_bias=-3.0)
-    search = BeamSearch(2, processors=[PREFIXES, LIMIT])
-    search = search.with_tables({"0": None})
-    find = SearchRunner(model, search, MAX_LENGTH, patience=0.0)
-    whole = SearchRunner(model, search, MAX_LENGTH, patience=np.inf)
-    inputs = sources(3, 13, *[5, 2, 3, 9, 4, 3, 3, 2, 7, 6, 2, 3, 11, 3, 2])
-    for size in (17, 8, 3, 11, 17):
-        tables = {"0": PREFIXES.table(17)[-size:]}
-        ids, scores = find(inputs[-size:], tables)
-        expected_ids, expected_scores = whole(inputs[-size:], tables)
-        np.testing.assert_array_equal(ids, expected_ids)
-        np.testing.assert_allclose(scores, expected_scores, 1e-5)
-
-
 @pytest.mark.needs_tensorflow
 def test_searches_of_many_shapes_are_no_reason_to_warn():
-    model = Toy(vocabulary_size=7, max_length=MAX_LENGTH, seed=2, growth=(1, 2, 3))
+    model = toy(growth=(1, 2, 3))
     records = []
     handler = logging.Handler()
     handler.emit = records.append

@@ -10,12 +10,12 @@ STATES = RANDOM.normal(size=(BATCH, HEADS, LENGTH, HYPOTHESES * DIM))
 NEW = RANDOM.normal(size=(BATCH, HEADS, HYPOTHESES, DIM))
 
 
-@pytest.mark.parametrize("index", [0, 3, LENGTH - 1])
+@pytest.mark.parametrize("index", [(0, 0), (3, 3), (LENGTH - 1, 0), (1, 4)])
 def test_writing_rows_equals_choosing_entries(index):
-    here = np.arange(LENGTH)[:, None] == index
+    here = np.arange(LENGTH)[:, None] == np.reshape(index, (BATCH, 1, 1, 1))
     expected = np.where(here, NEW.reshape(BATCH, HEADS, 1, -1), STATES)
     states, new = (ops.convert_to_tensor(x, "float32") for x in (STATES, NEW))
-    written = write_rows(states, ops.convert_to_tensor(index), new)
+    written = write_rows(states, ops.convert_to_tensor(index, "int32"), new)
     np.testing.assert_array_equal(
         ops.convert_to_numpy(written), expected.astype("float32")
     )

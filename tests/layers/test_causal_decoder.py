@@ -73,8 +73,9 @@ def test_steps_after_a_prompt_give_what_the_call_gives(
         written = (np.arange(3) <= index)[None, None, :, None]
         visible = np.broadcast_to(slots & written, (2, 2, 3, 2))
         states = ops.convert_to_tensor(new[:, :, index])
+        positions = ops.full((2,), index, "int32")
         outputs, cache = decoder.step(
-            states, memory, memory_mask, cache, index, visible
+            states, memory, memory_mask, cache, positions, visible
         )
         for i in range(2):
             for j in range(2):

@@ -176,20 +176,24 @@ def check_cached_steps(decoder, memory_mask, tolerance):
     projected, cache = decoder.start(memory, hypotheses, max_length)
     shape = (max_length, BATCH, hypotheses, WIDTH)
     read = np.random.default_rng(2).normal(size=shape).astype("float32")
-    sentences = np.arange(BATCH)[:, None, None]
-    for index, lineage in enumerate(family_tree(hypotheses, max_length)):
+    sentences = np.arange(BATCH)
+    tree = family_tree(hypotheses, max_length)
+    for step in range(max_length + BATCH - 1):
+        # Each sentence begins, and ends, one step later than the last.
+        index = np.clip(step - sentences, 0, max_length - 1)
+        lineage = tree[index, sentences]
         visible = lineage[..., None] == np.arange(hypotheses)
-        visible[:, :, index + 1 :] = False
+        visible &= np.arange(max_length)[:, None] <= index[:, None, None, None]
         outputs, cache = decoder.step(
-            ops.cast(read[index], dtype),
+            ops.cast(read[index, sentences], dtype),
             projected,
             memory_mask,
             cache,
-            ops.convert_to_tensor(index),
+            ops.convert_to_tensor(index, "int32"),
             visible,
         )
         # (batch, hypotheses, position, width); what comes after is not looked at.
-        history = read[np.arange(max_length), sentences, lineage]
+        history = read[np.arange(max_length), sentences[:, None, None], lineage]
         expected = decoder(
             history.reshape(-1, max_length, WIDTH),
             np.repeat(MEMORY, hypotheses, axis=0),
@@ -197,7 +201,10 @@ def check_cached_steps(decoder, memory_mask, tolerance):
             if memory_mask is None
             else np.repeat(memory_mask, hypotheses, axis=0),
         )
-        expected = np.asarray(expected, "float64")[:, index].reshape(outputs.shape)
+        expected = np.asarray(expected, "float64")
+        expected = expected[
+            np.arange(len(expected)), np.repeat(index, hypotheses)
+        ].reshape(outputs.shape)
         outputs = np.asarray(outputs, "float64")
         np.testing.assert_allclose(outputs, expected, 0, tolerance)
 
@@ -250,7 +257,8 @@ def test_the_cache_keeps_its_shape_and_dtype():
     assert before == [{"keys": (shape, "float16"), "values": (shape, "float16")}] * 2
     states = ops.zeros((BATCH, 3, WIDTH), "float16")
     visible = np.zeros((BATCH, 3, 11, 3), bool)
-    _, cache = decoder.step(states, memory, MEMORY_MASK, cache, 0, visible)
+    index = ops.zeros((BATCH,), "int32")
+    _, cache = decoder.step(states, memory, MEMORY_MASK, cache, index, visible)
     assert specifications(cache) == before
 
 

@@ -263,7 +263,8 @@ def test_a_cached_step_reads_nothing_of_a_source_that_is_all_masked(dtype):
     for source in (SOURCE, SOURCE[::-1].copy()):
         (_, memory), cache = model.start(source, 2, MAX_LENGTH)
         memory = ops.convert_to_tensor(nothing > 0), memory
-        logits, _ = model.step(token_ids, memory, cache, np.int32(0), visible)
+        index = np.zeros(4, "int32")
+        logits, _ = model.step(token_ids, memory, cache, index, visible)
         steps.append(ops.convert_to_numpy(logits))
     np.testing.assert_array_equal(*steps)
     whole = model({"source_ids": nothing, "target_ids": token_ids[:, :1]})

@@ -55,6 +55,14 @@ SENTENCEPIECE_OPS = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def two_padded_lengths():
+    """Pads the short texts of these tests to lengths of two groups, 16 and 20."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_transformer.translator.batching.MIN_PADDED_LENGTH", 16)
+        yield
+
+
 @pytest.fixture(scope="module")
 def translator():
     return make_translator(updates=60, normalize_first=True)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from keras_transformer.translator.batching import (
     BatchingPolicy,
+    chunks_of,
     fill_up,
     next_power_of_two,
     unpadded_lengths,
@@ -28,8 +29,8 @@ def test_sources_are_padded_to_few_lengths(max_source_length):
 
 
 def test_targets_are_at_most_twice_as_long_unless_a_length_is_given():
-    assert BatchingPolicy(20).target_length(16) == 32
-    assert BatchingPolicy(20, max_length=7).target_length(16) == 7
+    assert BatchingPolicy(40).target_length(32) == 64
+    assert BatchingPolicy(40, max_length=7).target_length(32) == 7
 
 
 def test_lengths_count_inner_padding_and_no_blank_row():
@@ -39,10 +40,9 @@ def test_lengths_count_inner_padding_and_no_blank_row():
 
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_a_source_is_in_the_group_of_the_next_length(in_graph):
-    policy = BatchingPolicy(37)
-    lengths = [0, 1, 16, 17, 32, 33, 37]
-    ids = np.array([[5] * length + [0] * (41 - length) for length in lengths], "int32")
-    ids[:, 40] = 0
+    policy = BatchingPolicy(70)
+    lengths = [0, 1, 32, 33, 64, 65, 70]
+    ids = np.array([[5] * length + [0] * (75 - length) for length in lengths], "int32")
     group_of = tf.function(policy.group_of) if in_graph else policy.group_of
     assert group_of(tf.constant(ids)).numpy().tolist() == [3, 0, 0, 1, 1, 2, 2]
 
@@ -63,16 +63,25 @@ def test_a_batch_is_filled_up_with_its_own_rows(rows, filled):
     assert np.array_equal(outputs, np.resize(inputs, (filled, 2)))
 
 
-@given(st.lists(st.integers(0, 20), min_size=1, max_size=13), st.integers(1, 5))
-def test_batches_hold_each_source_once_and_no_blank_one(lengths, batch_size):
-    ids = np.array([[5] * length + [0] * (20 - length) for length in lengths], "int32")
-    policy = BatchingPolicy(20, max_length=7)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=13))
+def test_groups_hold_each_source_once_and_no_blank_one(lengths):
+    ids = np.array([[5] * length + [0] * (40 - length) for length in lengths], "int32")
+    policy = BatchingPolicy(40, max_length=7)
     found = []
-    for rows, batch, target_length in policy.batches(tf.constant(ids), batch_size):
-        assert len(batch) <= batch_size
-        assert np.array_equal(batch, np.resize(batch[: len(rows)], batch.shape))
-        assert np.array_equal(policy.pad(batch, 20)[: len(rows)], ids[rows])
+    for rows, group, target_length in policy.groups(tf.constant(ids)):
+        assert np.array_equal(policy.pad(group, 40), ids[rows])
+        in_group = np.take(lengths, rows)
+        assert np.array_equal(in_group, np.sort(in_group)[::-1])
+        assert {length > 32 for length in in_group} == {group.shape[1] == 40}
         assert target_length == 7
         found.extend(rows)
     assert sorted(found) == np.flatnonzero(lengths).tolist()
-    assert np.array_equal(np.take(lengths, found), np.sort(np.take(lengths, found)))
+
+
+@pytest.mark.parametrize(
+    ("size", "lengths"), [(8, [1, 8, 8, 4]), (9, [2, 9, 9, 1]), (1, [1] * 21)]
+)
+def test_chunks_follow_each_other_and_the_first_comes_soon(size, lengths):
+    chunks = list(chunks_of(iter(range(21)), size))
+    assert list(map(len, chunks)) == lengths
+    assert list(itertools.chain(*chunks)) == list(range(21))

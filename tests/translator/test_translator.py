@@ -19,6 +19,14 @@ GREEDY = kt.decoding.GreedySearch()
 TEXTS = ["a dog", "two", *SOURCES[::5], "five bike bike man a", "dog " * 4, "tree"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def two_padded_lengths():
+    """Pads the short texts of these tests to lengths of two groups, 16 and 20."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_transformer.translator.batching.MIN_PADDED_LENGTH", 16)
+        yield
+
+
 @pytest.fixture(scope="module")
 def translator():
     return make_translator(updates=60)
@@ -123,19 +131,17 @@ class RecordingTransformer(kt.models.Transformer):
         return super().generate(source_ids, *settings)
 
 
-def test_every_text_is_in_one_of_few_batches_of_about_its_length(translator):
+def test_every_text_is_searched_beside_those_of_about_its_length(translator):
     model = RecordingTransformer.from_config(translator.model.get_config())
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     recording = kt.Translator(model, *tokenizers, translator.max_source_length)
     texts = random.sample(TEXTS, len(TEXTS))
     recording.translate(["", *texts], GREEDY, batch_size=7)
-    lengths = np.sort(translator.source_tokenizer(texts).row_lengths() + 1)
-    assert [batch.shape for batch in model.batches] == [(7, 16), (7, 16), (7, 20)]
-    short, long = lengths[lengths <= 16], lengths[lengths > 16]
-    assert 7 < len(short) < 14
-    expected = [np.resize(some, 7) for some in (short[:7], short[7:], long)]
-    found = [np.count_nonzero(batch, axis=1) for batch in model.batches]
-    assert np.array_equal(found, expected)
+    lengths = np.sort(translator.source_tokenizer(texts).row_lengths() + 1)[::-1]
+    expected = lengths[lengths <= 16], lengths[lengths > 16]
+    assert [batch.shape[1] for batch in model.batches] == [16, 20]
+    for batch, some in zip(model.batches, expected, strict=True):
+        assert np.array_equal(np.count_nonzero(batch, axis=1), some)
 
 
 def test_max_length_limits_a_translation(translator):
@@ -200,9 +206,9 @@ def test_a_stream_is_read_a_chunk_at_a_time(translator):
         for num_read, text in enumerate(TEXTS, start=1):  # noqa: B007
             yield text
 
-    translations = translator.translate_stream(lines(), GREEDY, chunk_size=3)
+    translations = translator.translate_stream(lines(), GREEDY, chunk_size=33)
     first = next(translations)
-    assert num_read == 3
+    assert num_read == 5
     assert [first, *translations] == translator.translate(TEXTS, GREEDY)
 
 

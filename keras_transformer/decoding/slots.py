@@ -1,0 +1,116 @@
+"""Continuous batching: a few slots, refilled with the next sentences as some end."""
+
+import keras
+from keras import ops
+
+from keras_transformer.decoding.cached_model import batch_size_of
+from keras_transformer.decoding.search import Hypotheses, choose_rows
+
+# Slots are refilled several at once, when one in so many is free.
+REFILLED_FRACTION = 4
+
+
+def search_in_slots(
+    model, search, inputs, tables, count, num_slots: int, max_length: int
+) -> Hypotheses:
+    """Searches many sentences, a few at a time.
+
+    A batch takes as many steps as its longest sentence. Here a sentence that has
+    ended leaves its slot, and another one begins there, while the others continue:
+    each slot has a position of its own. A sentence gets what a search of it alone
+    finds.
+
+    This is one loop of tensor operations, to be compiled as a whole.
+
+    Args:
+        model: A model that offers the cached step.
+        search: A search, without the tables of its processors.
+        inputs: The model's inputs.
+        tables: As `Search.tables` returns them.
+        count: How many sentences to search, the first ones: a positive integer or a
+            scalar tensor.
+        num_slots: Sentences to search at a time, at most as many as in `inputs`.
+        max_length: Most tokens of a sequence.
+
+    Returns:
+        `Hypotheses` of all sentences, undefined beyond the first `count`.
+    """
+    num_refilled = max(num_slots // REFILLED_FRACTION, 1)
+    model = PreparedModel(model) if hasattr(model, "prepared_step") else model
+
+    def begin(rows):
+        bound = search.with_tables(take(tables, rows))
+        state = bound.begin(model, take(inputs, rows), max_length, max_length)
+        # The loop need not carry inputs: `advance` takes them again.
+        return state._replace(inputs=())
+
+    def advance(state, rows, max_active):
+        bound = search.with_tables(take(tables, rows))
+        state = state._replace(inputs=take(inputs, rows))
+        state = bound.advance(model, state, max_length, max_active)
+        return state._replace(inputs=())
+
+    def is_active(state):
+        return search.is_active(state.index, state.hypotheses)
+
+    def is_unfinished(next_row, rows, state, found):
+        return (next_row < count) | ops.any(is_active(state))
+
+    def advance_and_refill(next_row, rows, state, found):
+        max_active = ops.where(next_row < count, num_slots - num_refilled, 0)
+        state = advance(state, rows, max_active)
+        found = replace(found, rows, search.best(state.hypotheses))
+        # As many slots as are refilled, those first that are free.
+        is_free, slots = ops.top_k(ops.cast(~is_active(state), "int32"), num_refilled)
+        slots = ops.cast(slots, "int32")
+        new_rows = next_row + ops.arange(num_refilled, dtype="int32")
+        begins = (is_free > 0) & (new_rows < count)
+        # A slot in which nothing begins gets what it has.
+        old_rows, old_state = take((rows, state), slots)
+        new_rows = ops.where(begins, new_rows, old_rows)
+        new_state = choose_rows(begins, begin(new_rows), old_state)
+        rows, state = replace((rows, state), slots, (new_rows, new_state))
+        return next_row + ops.sum(ops.cast(begins, "int32")), rows, state, found
+
+    rows = ops.arange(num_slots, dtype="int32")
+    state = begin(rows)
+    state = state._replace(index=ops.where(rows < count, state.index, max_length))
+    num_rows = batch_size_of(inputs)
+    found = keras.tree.map_structure(
+        lambda x: ops.zeros((num_rows, *x.shape[1:]), x.dtype),
+        search.best(state.hypotheses),
+    )
+    next_row = ops.convert_to_tensor(num_slots, dtype="int32")
+    *_, found = ops.while_loop(
+        is_unfinished, advance_and_refill, (next_row, rows, state, found)
+    )
+    return found
+
+
+class PreparedModel:
+    """A model whose `prepared_step` was called once, before all loops.
+
+    Everything else is the model's own.
+    """
+
+    def __init__(self, model):
+        self._model = model
+        self.step = model.prepared_step()
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def prepared_step(self):
+        return self.step
+
+
+def take(structure, rows):
+    """Takes rows of every tensor of a nested structure."""
+    return keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
+
+
+def replace(structure, rows, new):
+    """Replaces rows of every tensor of a nested structure; no row occurs twice."""
+    return keras.tree.map_structure(
+        lambda x, y: ops.scatter_update(x, rows[:, None], y), structure, new
+    )
