@@ -16,6 +16,9 @@ from keras_transformer.kernels.compiled import CompiledFunction
 
 # Sentences that one call of a program can take; more only need more memory.
 ROWS_PER_CALL = 4096
+# Without XLA, a CPU takes as long for a sentence among so many as among more; and few of
+# them wait little for the last to end.
+MAX_BATCH_SIZE_WITHOUT_XLA = 16
 # Hypotheses of at most 64 tokens, of which XLA saves the time that it compiles for.
 MIN_HYPOTHESES_FOR_XLA = 700
 
@@ -30,12 +33,13 @@ class SearchRunner:
 
     Up to `batch_size` sentences are searched as one batch. More go through as many
     slots, each of which begins with the next sentence when one has ended; see
-    `slots`. Few programs are compiled, whatever the number of sentences: a batch is
-    filled up to a power of two.
+    `slots`. Few programs are compiled, whatever the number of sentences, since batches
+    are filled up.
 
     Where XLA compiles for CPUs, the sentences are searched in two threads; see
     `halves`. Where the runner may choose, XLA compiles once so many sentences have
-    been searched that compiling would have paid.
+    been searched that compiling would have paid. Until then, a CPU searches one small
+    batch after the other.
 
     Args:
         model: A model that offers the cached step.
@@ -77,9 +81,13 @@ class SearchRunner:
             min(num_rows, batch_size), self._search.num_slots
         )
         num_threads = 2 if in_threads else 1
-        if num_rows <= batch_size:
-            num_slots = None
-            rows_per_call = next_power_of_two(-(-num_rows // num_threads))
+        num_slots = None
+        if jit_compile is False and target.xla_would_compile_for_cpu():
+            rows_per_call = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
+            # Tracing one program more takes longer than to compute some rows in vain.
+            rows_per_call = min(next_power(4, num_rows), rows_per_call)
+        elif num_rows <= batch_size:
+            rows_per_call = next_power(2, -(-num_rows // num_threads))
         else:
             num_slots = batch_size // num_threads
             rows_per_call = max(ROWS_PER_CALL, num_slots)
@@ -97,8 +105,11 @@ class SearchRunner:
             for first in range(num_threads)
             for start in range(0, -(-num_rows // num_threads), rows_per_call)
         ]
-        with ThreadPoolExecutor(num_threads) as threads:
-            found = list(threads.map(run, calls))
+        if in_threads:
+            with ThreadPoolExecutor(num_threads) as threads:
+                found = list(threads.map(run, calls))
+        else:
+            found = list(map(run, calls))  # in the caller's thread and its contexts
         order = np.argsort(np.concatenate(calls))
         return Hypotheses(*(np.concatenate(x)[order] for x in zip(*found, strict=True)))
 
@@ -129,6 +140,9 @@ class SearchRunner:
         return tuple(search_in_slots(model, search, inputs, tables, *settings))
 
 
-def next_power_of_two(count: int) -> int:
-    """Returns the smallest power of two that is at least `count`."""
-    return 1 << (count - 1).bit_length()
+def next_power(base: int, count: int) -> int:
+    """Returns the smallest power of `base` that is at least `count`."""
+    power = 1
+    while power < count:
+        power *= base
+    return power

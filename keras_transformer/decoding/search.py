@@ -16,6 +16,9 @@ from keras_transformer.decoding.configurable import Configurable
 from keras_transformer.decoding.endings import SearchedModel, check_end_ids
 from keras_transformer.decoding.next_tokens import next_tokens_function
 
+# A step reads so many entries of the cache, those of all sentences, for free.
+FEW_ENTRIES = 2048
+
 
 class Hypotheses(NamedTuple):
     """What a search found for each sentence, the best hypothesis first.
@@ -101,6 +104,9 @@ class Search(Configurable):
         check_positive_integers(max_length=max_length)
         # Two lengths at most: a graph holds the steps of each, taken or not.
         lengths = cache_lengths(model, max_length, self.num_slots)[-2:]
+        num_sentences = keras.tree.flatten(inputs)[0].shape[0]
+        if num_sentences and num_sentences * self.num_slots * max_length <= FEW_ENTRIES:
+            lengths = lengths[-1:]
         state = self.begin(model, inputs, max_length, lengths[0])
         hypotheses = self._advance_to_the_end(model, state, lengths)
         return self.best(hypotheses)

@@ -35,6 +35,7 @@ def search_in_slots(
     Returns:
         `Hypotheses` of all sentences, undefined beyond the first `count`.
     """
+    num_rows = batch_size_of(inputs)
     num_refilled = max(num_slots // REFILLED_FRACTION, 1)
     model = PreparedModel(model) if hasattr(model, "prepared_step") else model
 
@@ -45,6 +46,7 @@ def search_in_slots(
         return state._replace(inputs=())
 
     def advance(state, rows, max_active):
+        rows = ops.minimum(rows, num_rows - 1)
         bound = search.with_tables(take(tables, rows))
         state = state._replace(inputs=take(inputs, rows))
         state = bound.advance(model, state, max_length, max_active)
@@ -65,26 +67,25 @@ def search_in_slots(
         slots = ops.cast(slots, "int32")
         new_rows = next_row + ops.arange(num_refilled, dtype="int32")
         begins = (is_free > 0) & (new_rows < count)
+        new = new_rows, begin(ops.minimum(new_rows, num_rows - 1))
         # A slot in which nothing begins gets what it has.
-        old_rows, old_state = take((rows, state), slots)
-        new_rows = ops.where(begins, new_rows, old_rows)
-        new_state = choose_rows(begins, begin(new_rows), old_state)
-        rows, state = replace((rows, state), slots, (new_rows, new_state))
+        new = choose_rows(begins, new, take((rows, state), slots))
+        rows, state = replace((rows, state), slots, new)
         return next_row + ops.sum(ops.cast(begins, "int32")), rows, state, found
 
-    rows = ops.arange(num_slots, dtype="int32")
-    state = begin(rows)
-    state = state._replace(index=ops.where(rows < count, state.index, max_length))
-    num_rows = batch_size_of(inputs)
-    found = keras.tree.map_structure(
-        lambda x: ops.zeros((num_rows, *x.shape[1:]), x.dtype),
-        search.best(state.hypotheses),
+    # At first all slots are free. Only shapes are taken from this state of one sentence:
+    # what computes it is no part of the compiled program.
+    state = begin(ops.zeros((1,), dtype="int32"))
+    found = zeros_like(search.best(state.hypotheses), num_rows + 1)
+    state = zeros_like(state, num_slots)._replace(
+        index=ops.full((num_slots,), max_length, dtype="int32")
     )
-    next_row = ops.convert_to_tensor(num_slots, dtype="int32")
+    rows = ops.full((num_slots,), num_rows, dtype="int32")  # that of no sentence
+    next_row = ops.convert_to_tensor(0, dtype="int32")
     *_, found = ops.while_loop(
         is_unfinished, advance_and_refill, (next_row, rows, state, found)
     )
-    return found
+    return Hypotheses(*(x[:num_rows] for x in found))
 
 
 class PreparedModel:
@@ -104,13 +105,20 @@ class PreparedModel:
         return self.step
 
 
+def zeros_like(structure, num_rows):
+    """Returns zeros in the shapes of a nested structure, but with so many rows."""
+    return keras.tree.map_structure(
+        lambda x: ops.zeros((num_rows, *ops.shape(x)[1:]), x.dtype), structure
+    )
+
+
 def take(structure, rows):
     """Takes rows of every tensor of a nested structure."""
     return keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
 
 
 def replace(structure, rows, new):
-    """Replaces rows of every tensor of a nested structure; no row occurs twice."""
+    """Replaces rows of every tensor of a nested structure."""
     return keras.tree.map_structure(
         lambda x, y: ops.scatter_update(x, rows[:, None], y), structure, new
     )

@@ -8,6 +8,10 @@ import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.halves import search_in_halves
+from keras_transformer.serving.request_batching import (
+    batching_parameters,
+    compiled_batch_sizes,
+)
 from keras_transformer.serving.versions import next_version
 from keras_transformer.serving.warmup import write_warmup_requests
 from keras_transformer.storage import create_folder, write_text
@@ -27,8 +31,9 @@ def export_translator(
 ) -> Path:
     """Writes a translator as a SavedModel; see `Translator.export`.
 
-    The folder includes warm-up requests for the server, and the settings of this export
-    in `assets.extra/translator.json`. `ServedTranslator` has the signatures.
+    The folder includes warm-up requests for the server, its batching settings in
+    `batching_params.pbtxt`, and the settings of this export in
+    `assets.extra/translator.json`. `ServedTranslator` has the signatures.
     """
     path = Path(path)
     if path.exists():
@@ -50,8 +55,11 @@ def export_translator(
         extra = unfinished / "assets.extra"
         settings = json.dumps(served.settings(), indent=2) + "\n"
         write_text(extra / "translator.json", settings)
+        # TensorFlow Serving looks for both files where they are written.
+        write_text(unfinished / "batching_params.pbtxt", batching_parameters())
         requests = extra / "tf_serving_warmup_requests"
-        write_warmup_requests(requests, translator.source_tokenizer)
+        batch_sizes = compiled_batch_sizes() if jit_compile else [1]
+        write_warmup_requests(requests, translator, batch_sizes)
     return path
 
 

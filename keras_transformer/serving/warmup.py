@@ -1,28 +1,48 @@
 """Warm-up requests, which TensorFlow Serving runs before it accepts others."""
 
 import os
+from collections.abc import Iterable
 
 import tensorflow as tf
 
-from keras_transformer.text import SubwordTokenizer
-from keras_transformer.text.encoding import encode_head
+from keras_transformer.translator import Translator
 
 
 def write_warmup_requests(
-    path: str | os.PathLike, source_tokenizer: SubwordTokenizer
+    path: str | os.PathLike, translator: Translator, batch_sizes: Iterable[int]
 ) -> None:
-    """Writes a request for each signature, since the first one takes long."""
-    text = tf.constant(["1"])
-    source_ids, _ = encode_head(text, source_tokenizer, max_length=2)
-    requests = {
-        "serving_default": {"text": text},
-        "translate_n_best": {"text": text},
-        "translate_ids": {"source_ids": source_ids},
-        "score": {"text": text, "target": text},
-    }
+    """Writes requests after which no other has to wait for preparations.
+
+    TensorFlow prepares each padded length once for each signature. XLA compiles each
+    padded length and batch size once for all signatures.
+
+    Args:
+        path: File to write.
+        translator: What is exported.
+        batch_sizes: The sizes of batches to prepare.
+    """
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
-        for signature, inputs in requests.items():
-            writer.write(_prediction_log(signature, inputs))
+        for text in texts_of_all_lengths(translator):
+            source_ids, _ = translator.encode([text])
+            requests = [
+                *(("serving_default", {"text": [text] * size}) for size in batch_sizes),
+                ("translate_n_best", {"text": [text]}),
+                ("translate_ids", {"source_ids": source_ids}),
+                ("score", {"text": [text], "target": [text]}),
+            ]
+            for signature, inputs in requests:
+                writer.write(_prediction_log(signature, inputs))
+
+
+def texts_of_all_lengths(translator: Translator) -> list[str]:
+    """Returns a short text of each padded length of `BatchingPolicy`."""
+    # Since padded lengths double, texts that double skip none.
+    num_doublings = translator.max_source_length.bit_length()
+    texts = [" ".join(["1"] * 2**i) for i in range(num_doublings + 1)]
+    source_ids, _ = translator.encode(texts)
+    groups = translator.batching_policy().group_of(source_ids).numpy()
+    shortest = dict(zip(groups[::-1], texts[::-1], strict=True))
+    return [shortest[group] for group in sorted(shortest)]
 
 
 def _prediction_log(signature, inputs) -> bytes:

@@ -121,7 +121,10 @@ controls = st.one_of(
 
 
 @hypothesis.given(
-    controls, ids_so_far, all_logits, st.lists(st.integers(0, 4), min_size=3, max_size=3)
+    controls,
+    ids_so_far,
+    all_logits,
+    st.lists(st.integers(0, 4), min_size=3, max_size=3),
 )
 @hypothesis.settings(max_examples=60)
 def test_a_processor_does_what_plain_python_does(control, ids, logits, index):

@@ -54,6 +54,12 @@ def eagerly():
         yield
 
 
+@pytest.fixture
+def without_xla_for_cpus(monkeypatch):
+    """Searches in slots without XLA too, as TensorFlow does on a GPU."""
+    monkeypatch.setattr(target, "xla_would_compile_for_cpu", lambda: False)
+
+
 def toy(**settings):
     settings = {"seed": 2, "end_bias": -3.0, **settings}
     return Toy(vocabulary_size=7, max_length=MAX_LENGTH, **settings)
@@ -103,7 +109,9 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
     ],
     ids=str,
 )
-def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(search, growth):
+def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
+    search, growth, without_xla_for_cpus
+):
     model, inputs = toy(growth=growth), sentences_of_many_lengths()
     tables = search.tables(inputs)  # with the same random numbers in every search
     find = functools.partial(search_rows, model, search, inputs, tables)
@@ -124,7 +132,7 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(search, grow
         np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
 
 
-def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly):
+def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly, without_xla_for_cpus):
     model, search = never_ends(), GreedySearch([LIMIT])
     find = SearchRunner(model, search, MAX_LENGTH)
     # Beside the first sentence, the others follow each other in three slots.
@@ -201,7 +209,9 @@ def test_a_model_is_searched_with_xla_as_it_was_compiled(jit_compile, tmp_path):
     assert [config["jit_compile"] for config in configs] == [jit_compile] * 2
 
 
-def test_more_sentences_than_a_call_takes_are_searched_in_several(monkeypatch):
+def test_more_sentences_than_a_call_takes_are_searched_in_several(
+    monkeypatch, without_xla_for_cpus
+):
     monkeypatch.setattr(runner, "ROWS_PER_CALL", 6)
     search, inputs = BeamSearch(2, processors=[PREFIXES, LIMIT]), sources(*range(1, 14))
     tables = {"0": PREFIXES.table(17)[:13]}
@@ -212,7 +222,7 @@ def test_more_sentences_than_a_call_takes_are_searched_in_several(monkeypatch):
     np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
 
 
-def test_few_programs_serve_batches_of_any_size():
+def test_few_programs_serve_batches_of_any_size(without_xla_for_cpus):
     if keras.backend.backend() == "torch":
         pytest.skip("PyTorch compiles nothing.")
     model, search = toy(), GreedySearch()
@@ -222,6 +232,19 @@ def test_few_programs_serve_batches_of_any_size():
     for size in (9, 17, 31):
         model.generate(sources(*[4] * size), search, MAX_LENGTH, batch_size=8)
         assert model.num_steps == 4
+
+
+@pytest.mark.needs_tensorflow
+def test_without_xla_a_cpu_searches_one_small_batch_after_the_other():
+    model = toy()
+    inputs, search = sentences_of_many_lengths(), GreedySearch([LIMIT])
+    expected = model.generate(inputs, search, MAX_LENGTH, batch_size=1)
+    assert model.rows == [1]
+    for size, rows in ((17, [1, 16]), (7, [1, 16]), (3, [1, 16, 4])):
+        found = model.generate(inputs[:size], search, MAX_LENGTH)
+        assert model.rows == rows, "traced once for each size"
+        np.testing.assert_array_equal(found.ids, expected.ids[:size])
+        np.testing.assert_allclose(found.scores, expected.scores[:size], 1e-5)
 
 
 @pytest.mark.parametrize("batch_size", [None, 3])
@@ -263,7 +286,9 @@ def real_models():
 
 
 @pytest.mark.parametrize("name", ["transformer", "language model"])
-def test_memory_and_cache_of_each_sentence_are_its_own(name, monkeypatch):
+def test_memory_and_cache_of_each_sentence_are_its_own(
+    name, monkeypatch, without_xla_for_cpus
+):
     model = real_models()[name]
     random = np.random.default_rng(3)
     for weight in model.weights:
@@ -277,7 +302,8 @@ def test_memory_and_cache_of_each_sentence_are_its_own(name, monkeypatch):
     monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
     assert model.cache_lengths(MAX_LENGTH, 3) == [4, 8, MAX_LENGTH]
     for batch_size in (5, 17):
-        ids, scores = SearchRunner(model, search, MAX_LENGTH)(inputs, {}, batch_size)
+        find = SearchRunner(model, search, MAX_LENGTH)
+        ids, scores = find(inputs, {}, batch_size)
         np.testing.assert_array_equal(ids, expected.ids)
         np.testing.assert_allclose(scores, expected.scores, 1e-5)
 

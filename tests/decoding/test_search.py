@@ -195,3 +195,11 @@ def test_searches_of_other_settings_are_not_equal():
 def test_a_setting_may_be_any_sequence_of_numbers():
     assert BannedIds(np.array([3, 5])) == BannedIds([3, 5]) == BannedIds(range(3, 6, 2))
     assert ForcedPrefix(np.array([[3, 5]])) == ForcedPrefix(((3, 5),))
+
+
+def test_the_cache_of_few_entries_has_its_full_length_at_once(monkeypatch):
+    monkeypatch.setattr("keras_transformer.decoding.search.FEW_ENTRIES", 3 * 2 * 7)
+    for sources, seen in ((SOURCES, {7}), (np.repeat(SOURCES, 2, axis=0), {2, 7})):
+        model = Watched(vocabulary_size=31, max_length=7, growth=(2,))
+        BeamSearch(2)(model, sources, 7)
+        assert set(model.seen) == seen

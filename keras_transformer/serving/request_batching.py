@@ -1,0 +1,27 @@
+"""Settings by which TensorFlow Serving translates the texts of many requests at once."""
+
+MAX_BATCH_SIZE = 64  # a power of two, as compiled batches are
+
+
+def compiled_batch_sizes() -> list[int]:
+    """Returns the sizes of the batches that XLA compiles while a server starts."""
+    return [2**i for i in range(MAX_BATCH_SIZE.bit_length())]
+
+
+def batching_parameters() -> str:
+    """Returns a `BatchingParameters` message of TensorFlow Serving as text.
+
+    There are no `allowed_batch_sizes`. Their purpose is few shapes, which an export
+    sees to itself: it fills up each group of texts of one padded length. A server can
+    only fill up the whole batch, and would translate copies of a text in vain.
+    """
+    settings = {
+        "max_batch_size": MAX_BATCH_SIZE,
+        # Short beside a translation, and long enough to gather concurrent requests.
+        "batch_timeout_micros": 5000,
+        # Batches that are translated at the same time.
+        "num_batch_threads": 2,
+        # The server refuses requests, as unavailable, while so many are waiting.
+        "max_enqueued_batches": 100,
+    }
+    return "".join(f"{name} {{ value: {value} }}\n" for name, value in settings.items())
