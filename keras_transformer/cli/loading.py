@@ -17,8 +17,8 @@ def load_tensorflow(devices: bool = True) -> None:
     """
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Modules and graphs are many objects that stay: to look for garbage among them takes
-    # a fifth of the time of importing them.
+    # Modules and graphs are many objects that stay: to look for garbage among them
+    # takes a fifth of the time of importing them.
     gc.set_threshold(100_000, 50, 100)
     with _silent():
         import keras

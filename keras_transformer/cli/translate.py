@@ -44,8 +44,8 @@ def translate(
     batch_size: BatchSize = None,
     jit_compile: option(
         bool,
-        "Let XLA compile every search. By itself it compiles those that are long enough "
-        "to make up for the seconds that this takes.",
+        "Let XLA compile every search. By itself it compiles those that are long "
+        "enough to make up for the seconds that this takes.",
         "--jit-compile",
     ) = False,
 ):

@@ -16,8 +16,8 @@ from keras_transformer.kernels.compiled import CompiledFunction
 
 # Sentences that one call of a program can take; more only need more memory.
 ROWS_PER_CALL = 4096
-# Without XLA, a CPU takes as long for a sentence among so many as among more; and few of
-# them wait little for the last to end.
+# Without XLA, a CPU takes as long for a sentence among so many as among more; and few
+# of them wait little for the last to end.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
 # Hypotheses of at most 64 tokens, of which XLA saves the time that it compiles for.
 MIN_HYPOTHESES_FOR_XLA = 700
@@ -132,7 +132,7 @@ class SearchRunner:
         return self._programs[settings]
 
     def _find(self, num_slots, inputs, tables, count):
-        """Searches `count` sentences in slots, or all as one batch if there are none."""
+        """Searches `count` sentences in slots, or all as one batch without slots."""
         model, search, max_length = self._model, self._search, self._max_length
         if num_slots is None:
             return tuple(search.with_tables(tables)(model, inputs, max_length))

@@ -73,8 +73,8 @@ def search_in_slots(
         rows, state = replace((rows, state), slots, new)
         return next_row + ops.sum(ops.cast(begins, "int32")), rows, state, found
 
-    # At first all slots are free. Only shapes are taken from this state of one sentence:
-    # what computes it is no part of the compiled program.
+    # At first all slots are free. Only shapes are taken from this state of one
+    # sentence: what computes it is no part of the compiled program.
     state = begin(ops.zeros((1,), dtype="int32"))
     found = zeros_like(search.best(state.hypotheses), num_rows + 1)
     state = zeros_like(state, num_slots)._replace(

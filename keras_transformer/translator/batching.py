@@ -14,9 +14,10 @@ MIN_PADDED_LENGTH = 32
 class BatchingPolicy:
     """Decides which sources are searched together, and in which shapes.
 
-    A source is padded to the next power of two, from 32 subwords on. Those of one padded
-    length are searched together, and it limits the length of their translations. So the
-    translation of a text depends on that text alone, and few shapes are compiled.
+    A source is padded to the next power of two, from 32 subwords on. Those of one
+    padded length are searched together, and it limits the length of their translations.
+    So the translation of a text depends on that text alone, and few shapes are
+    compiled.
 
     `Translator.translate` takes `groups`; an export uses the rest of this module,
     which consists of TensorFlow ops, inside its graph. The lengths are those of

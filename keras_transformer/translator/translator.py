@@ -95,9 +95,9 @@ class Translator(SavedTranslator):
     ) -> list[str]:
         """Translates a list of texts of any length.
 
-        As one translation ends, the next text begins in its place. An empty text, or one with
-        only white space, has an empty translation. A translation that ends with a
-        stop string of the search, or with one of its end symbols, is returned
+        As one translation ends, the next text begins in its place. An empty text, or
+        one with only white space, has an empty translation. A translation that ends
+        with a stop string of the search, or with one of its end symbols, is returned
         without it.
 
         Args:
