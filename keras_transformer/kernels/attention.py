@@ -4,6 +4,8 @@ The plain form is `layers.scaled_dot_product_attention`. Its scores, one for eve
 of a query and a key, take more memory for long inputs than all the rest of a model.
 """
 
+import contextlib
+import contextvars
 import math
 
 import keras
@@ -15,6 +17,24 @@ from keras_transformer.kernels.softmax import attention_weights
 
 MAX_UNBLOCKED_LENGTH = 1024  # queries and keys that are read in one block
 BLOCK_LENGTH = 128  # queries
+
+_are_short = contextvars.ContextVar("are_short", default=False)
+
+
+@contextlib.contextmanager
+def no_blocks(max_length: int):
+    """Traces graphs without the computation by blocks, if inputs are short enough.
+
+    A graph for inputs of any length holds both, and takes twice as long to trace.
+
+    Args:
+        max_length: The most positions of an input.
+    """
+    token = _are_short.set(max_length <= MAX_UNBLOCKED_LENGTH)
+    try:
+        yield
+    finally:
+        _are_short.reset(token)
 
 
 def attend(queries, keys, values, masks, bias_of=None):
@@ -53,6 +73,8 @@ def attend(queries, keys, values, masks, bias_of=None):
     is_long = (num_queries / limit) * (num_keys / limit) > 1
     if target.is_jax() and not isinstance(is_long, bool):
         is_long = False  # Keras only asks for the output's shape, by symbolic lengths.
+    if _are_short.get():
+        is_long = False
     if target.traces_portable_graph():
         is_long = False  # Converters fail on the condition and on the loop over blocks.
     if is_long is False:

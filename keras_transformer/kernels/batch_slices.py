@@ -1,6 +1,7 @@
 """Training steps that compute each slice of a batch on a processor of its own."""
 
 import itertools
+import os
 
 import keras
 
@@ -32,28 +33,31 @@ class BatchSlicesMixin:
     It comes before `keras.Model` among the bases of a class.
     """
 
-    batch_slices = 1
+    batch_slices = "auto"
 
-    def compile(self, *args, batch_slices: int = 1, **kwargs):
+    def compile(self, *args, batch_slices: int | str = "auto", **kwargs):
         """Configures training, as `keras.Model.compile` does.
 
         Args:
             *args: Arguments of `keras.Model.compile`.
-            batch_slices: Number of slices of each training batch, such as the
-                number of processors. More than one needs the TensorFlow backend,
-                one replica, metrics that add up over batches, and a loss with a
-                method `weights(y_true, sample_weight)`, such as
-                `kt.training.TokenCrossentropy`.
+            batch_slices: Number of slices of each training batch. More than one
+                needs the TensorFlow backend, one replica, metrics that add up over
+                batches, and a loss with a method `weights(y_true, sample_weight)`,
+                such as `kt.training.TokenCrossentropy`. "auto": 2 where the loss has
+                that method and TensorFlow trains on one CPU of several cores, without
+                XLA; else 1.
             **kwargs: Arguments of `keras.Model.compile`.
 
         Raises:
-            ValueError: If `batch_slices` is not a positive integer, or there are
-                several and the loss has no such method. The first training step
-                raises it for another backend and for several replicas.
+            ValueError: If `batch_slices` is neither a positive integer nor "auto", or
+                there are several and the loss has no such method. The first training
+                step raises it for another backend and for several replicas.
         """
-        check_positive_integers(batch_slices=batch_slices)
+        if batch_slices != "auto":
+            check_positive_integers(batch_slices=batch_slices)
         super().compile(*args, **kwargs)
-        if batch_slices > 1 and not hasattr(self.loss, "weights"):
+        is_sliced = batch_slices not in ("auto", 1)
+        if is_sliced and not hasattr(self.loss, "weights"):
             raise ValueError(
                 "`loss` must have a method `weights`, as `TokenCrossentropy` has, to "
                 f"train in {batch_slices} slices. Received: loss={self.loss!r}."
@@ -62,7 +66,7 @@ class BatchSlicesMixin:
 
     def get_compile_config(self):
         config = super().get_compile_config()
-        if self.batch_slices > 1:
+        if config and self.batch_slices != "auto":
             config["batch_slices"] = self.batch_slices
         return config
 
@@ -73,23 +77,36 @@ class BatchSlicesMixin:
             self.optimizer.build(self.trainable_variables)
 
     def train_step(self, *args, **kwargs):
-        if self.batch_slices == 1:
+        num_slices = self.batch_slices
+        if num_slices == "auto":
+            num_slices = 2 if self._is_faster_in_slices() else 1
+        if num_slices == 1:
             return super().train_step(*args, **kwargs)
-        target.require_tensorflow(f"Training in {self.batch_slices} slices")
-        return self._train_step_in_slices(*args, **kwargs)
+        target.require_tensorflow(f"Training in {num_slices} slices")
+        return self._train_step_in_slices(num_slices, *args, **kwargs)
 
-    def _train_step_in_slices(self, data):
+    def _is_faster_in_slices(self):
+        # Measured on two cores: 2 slices.
+        return (
+            hasattr(self.loss, "weights")
+            and target.xla_would_compile_for_cpu()
+            and not self.jit_compile
+            and replicas.num_replicas() == 1
+            and os.cpu_count() > 1
+        )
+
+    def _train_step_in_slices(self, num_slices, data):
         import tensorflow as tf
 
         num_replicas = replicas.num_replicas()
         if num_replicas > 1:
             raise ValueError(
                 f"`batch_slices` must be 1 with {num_replicas} replicas. "
-                f"Received: batch_slices={self.batch_slices}."
+                f"Received: batch_slices={num_slices}."
             )
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         rows = y.shape[0] or tf.shape(y)[0]
-        bounds = [rows * i // self.batch_slices for i in range(self.batch_slices + 1)]
+        bounds = [rows * i // num_slices for i in range(num_slices + 1)]
         losses, weights = [], []
         with tf.GradientTape() as tape:
             for start, end in itertools.pairwise(bounds):

@@ -1,7 +1,8 @@
-"""Single-row matrix products under XLA on CPU.
+"""Products of states of a single row, or of unknown lengths, with matrices.
 
-Such a product takes as long as reading its matrix once, which XLA does with one thread,
-or after copying it. Plain forms: `layer(states)`, and `matmul(query, transpose(key))`.
+Under XLA on a CPU, a product with a single row takes as long as reading its matrix
+once, which XLA does with one thread, or after copying it. Plain forms: `layer(states)`,
+and `matmul(query, transpose(key))`.
 """
 
 from keras import ops
@@ -14,6 +15,9 @@ KERNEL_SLICES = 4  # measured: 2 and 8 were no faster
 def dense(layer, states):
     """Calls a dense layer; a single row is multiplied slice by slice.
 
+    TensorFlow multiplies states of unknown lengths by some 35 operations, most of them
+    about shapes. So they are reshaped to a matrix here, and back.
+
     XLA computes a product of one row on one core, but spreads a batch of matrices
     over all of them. So the kernel is cut into a batch of slices, whose products
     are summed. A batch size that is unknown in the trace is known when XLA compiles.
@@ -22,17 +26,23 @@ def dense(layer, states):
         layer: A `keras.layers.Dense`.
         states: Float tensor of shape `(batch, length, width)`.
     """
-    rows, width = ops.shape(states)[0], states.shape[-1]
+    if target.is_tensorflow() and len(states.shape) == 3 and states.shape[1] is None:
+        batch, length, width = ops.shape(states)
+        outputs = layer(ops.reshape(states, (-1, width)))
+        return ops.reshape(outputs, (batch, length, outputs.shape[-1]))
+    rows, width = states.shape[0], states.shape[-1]
     if (
         states.shape[1:-1] != (1,)
-        or (isinstance(rows, int) and rows != 1)
+        or rows not in (1, None)
         or width % KERNEL_SLICES
         or layer.quantization_mode
         or not target.xla_compiles_for_cpu()
     ):
         return layer(states)
-    is_known = isinstance(rows, int)
-    slices = KERNEL_SLICES if is_known else ops.where(rows == 1, KERNEL_SLICES, 1)
+    slices = KERNEL_SLICES
+    if rows is None:
+        rows = ops.shape(states)[0]
+        slices = ops.where(rows == 1, KERNEL_SLICES, 1)
     dtype, slice_width = layer.compute_dtype, width // slices
     kernel = ops.cast(layer.kernel, dtype)
     kernel = ops.reshape(kernel, (slices, slice_width, layer.units))

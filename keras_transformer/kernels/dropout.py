@@ -48,9 +48,16 @@ class Dropout(RematerializedMixin, keras.layers.Dropout):
         return ops.where(keep, inputs * scale, ops.cast(0, inputs.dtype))
 
     def _random_bytes(self, inputs):
-        size, seed = ops.size(inputs), self.seed_generator
-        # `ops.view` needs a last axis of known size, here 1.
-        shape = ((size + 3) // 4, 1)
-        words = keras.random.randint(shape, -(2**31), 2**31 - 1, "int32", seed=seed)
-        bytes_ = ops.reshape(ops.view(words, "uint8"), (-1,))
+        def draw(*shape):
+            limits = -(2**31), 2**31 - 1
+            words = keras.random.randint(
+                shape, *limits, "int32", seed=self.seed_generator
+            )
+            return ops.view(words, "uint8")  # of four times the last axis
+
+        *others, width = ops.shape(inputs)
+        if inputs.shape[-1] and width % 4 == 0:
+            return draw(*others, width // 4)
+        size = ops.size(inputs)
+        bytes_ = ops.reshape(draw((size + 3) // 4, 1), (-1,))
         return ops.reshape(bytes_[:size], ops.shape(inputs))

@@ -114,6 +114,7 @@ class ModelSettings:
     dropout: float | None = setting(None, least=0)
     normalize_first: bool | None = None
     activation: str | None = None
+    positions: str | None = None
     attention_dropout: float | None = setting(None, least=0)
     activation_dropout: float | None = setting(None, least=0)
     seed: int | None = setting(None, least=0)
@@ -142,7 +143,11 @@ class TrainingSettings:
         cooldown_epochs: Last epochs, over which the learning rate is scaled down to 0.
         label_smoothing: Probability that each target spreads over the vocabulary.
         seed: Seed of the weights, dropout and the order of the sentences.
-        jit_compile: Whether XLA compiles the training step, if there is one device.
+        jit_compile: Whether XLA compiles the training step, if there is one device; by
+            default where that is a GPU. It compiles one for every length of sentences.
+        batch_slices: Slices of every batch that are computed in parallel; by default
+            what is fastest. See `Transformer.compile`.
+        steps_per_execution: Steps that TensorFlow takes at a time.
         precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
         strategy: Devices to train on; see `training.pick_strategy`.
         keep: Number of checkpoints to keep.
@@ -160,7 +165,9 @@ class TrainingSettings:
     cooldown_epochs: int = setting(0, least=0, fixed=False)
     label_smoothing: float = setting(0.1, least=0)
     seed: int = setting(1, least=0)
-    jit_compile: bool = setting(True, fixed=False)
+    jit_compile: bool | None = setting(None, fixed=False)
+    batch_slices: int | None = setting(None, least=1, fixed=False)
+    steps_per_execution: int = setting(1, least=1, fixed=False)
     precision: str = "float32"
     strategy: str = setting("auto", fixed=False)
     keep: int = setting(10, least=1, fixed=False)

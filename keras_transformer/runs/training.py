@@ -9,6 +9,8 @@ import keras
 
 from keras_transformer import training
 from keras_transformer.decoding import GreedySearch
+from keras_transformer.kernels import target
+from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import WriteLog
@@ -102,12 +104,20 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
     schedule = _schedule(settings, int(data.train.cardinality()))
     # XLA compiles the step for one device, and cannot sum gradients over several.
     num_replicas = workers.strategy.num_replicas_in_sync
-    jit_compile = settings.jit_compile and num_replicas == 1
+    jit_compile = settings.jit_compile
+    if jit_compile is None:
+        jit_compile = not target.xla_would_compile_for_cpu()
+    how = {
+        "jit_compile": jit_compile and num_replicas == 1,
+        "batch_slices": settings.batch_slices or "auto",
+        "steps_per_execution": settings.steps_per_execution,
+    }
     if checkpoint:
         model = run.checkpoints().load(checkpoint)
         # The number of epochs may have changed, on which the schedule depends.
         model.optimizer.learning_rate = schedule
-        model.jit_compile = jit_compile
+        for name, value in how.items():
+            setattr(model, name, value)
         return model
     if recipe.model.pretrained:
         model = pretrained_model(recipe, run)
@@ -125,7 +135,7 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
         training.Adam(schedule),
         training.TokenCrossentropy(settings.label_smoothing, pad_id=pad_id),
         metrics=[training.TokenAccuracy(pad_id), training.Perplexity(pad_id)],
-        jit_compile=jit_compile,
+        **how,
     )
     return model
 
@@ -149,15 +159,16 @@ def _fit(model, recipe, run, epochs_done, data, workers):
     )
     writers = _writers(recipe, run, model, data.tokenizers) if workers.is_chief else []
     stop_at_nan, stop_together = training.StopAtNaN(), training.StopTogether(workers)
-    model.fit(
-        training.split_evenly(data.train, num_replicas),
-        validation_data=training.split_evenly(data.validation, num_replicas),
-        epochs=recipe.training.epochs,
-        initial_epoch=epochs_done,
-        shuffle=False,  # the dataset does it
-        verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
-        callbacks=[set_epoch, stop_at_nan, *writers, stop_together],
-    )
+    with no_blocks(recipe.training.max_length):
+        model.fit(
+            training.split_evenly(data.train, num_replicas),
+            validation_data=training.split_evenly(data.validation, num_replicas),
+            epochs=recipe.training.epochs,
+            initial_epoch=epochs_done,
+            shuffle=False,  # the dataset does it
+            verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
+            callbacks=[set_epoch, stop_at_nan, *writers, stop_together],
+        )
 
 
 def _writers(recipe, run, model, tokenizers):

@@ -233,6 +233,22 @@ def test_lengths_may_be_unknown_until_they_are_read(monkeypatch, jit_compile):
             np.testing.assert_allclose(ours, theirs, 1e-4, size * 1e-5)
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize(("max_length", "has_condition"), [(1024, False), (1025, True)])
+def test_inputs_that_are_known_to_be_short_need_no_condition(max_length, has_condition):
+    import tensorflow as tf
+
+    layer = MultiHeadAttention(num_heads=2, key_dim=4)
+    states = np.random.default_rng(1).normal(size=(2, 5, 8)).astype("float32")
+    expected = layer(states, states)
+    signature = [tf.TensorSpec((None, None, 8))]
+    traced = tf.function(lambda x: layer(x, x), input_signature=signature)
+    with attention.no_blocks(max_length):
+        graph = traced.get_concrete_function().graph
+    assert any("If" in op.type for op in graph.get_operations()) is has_condition
+    np.testing.assert_allclose(traced(states), expected, 1e-5, 1e-6)
+
+
 def test_a_functional_model_takes_inputs_of_any_length(monkeypatch):
     inputs = keras.Input((None, WIDTH))
     block = EncoderBlock(1, 5)

@@ -1,3 +1,5 @@
+import os
+
 import keras
 import numpy as np
 import pytest
@@ -88,6 +90,35 @@ def test_one_slice_is_the_step_of_keras(monkeypatch):
         assert (loss == 7) is is_kerass
 
 
+@pytest.mark.parametrize(
+    ("loss", "settings", "num_calls"),
+    [
+        (TokenCrossentropy(), {"jit_compile": False}, 2),
+        (TokenCrossentropy(), {"jit_compile": False, "batch_slices": 1}, 1),
+        (TokenCrossentropy(), {"jit_compile": True}, 1),
+        ("sparse_categorical_crossentropy", {"jit_compile": False}, 1),
+    ],
+)
+def test_a_cpu_of_several_cores_takes_slices_by_itself(
+    loss, settings, num_calls, monkeypatch
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    model, calls = bigrams(), []
+    forward = model.call
+    model.call = lambda *args, **kwargs: calls.append(1) or forward(*args, **kwargs)
+    model.compile("sgd", loss, **settings)
+    model.train_on_batch(IDS, IDS)
+    assert len(calls) == num_calls
+
+
+def test_one_core_takes_the_whole_batch(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    model = bigrams()
+    monkeypatch.setattr(model, "_train_step_in_slices", None)
+    model.compile("sgd", TokenCrossentropy())
+    assert model.train_on_batch(IDS, IDS) > 0
+
+
 def test_sample_weights_weigh_the_slices():
     data = batch(6)
     weights = np.array([0, 5, 1, 0.5, 2, 3])
@@ -143,7 +174,7 @@ def test_a_model_can_be_compiled_again_with_other_slices():
         assert len(calls) == slices
 
 
-@pytest.mark.parametrize("slices", [1, 2])
+@pytest.mark.parametrize("slices", ["auto", 1, 2])
 def test_a_saved_model_keeps_its_slices(slices, tmp_path):
     model = LanguageModel(VOCABULARY, 1, 8, 2, 16, dropout=0.0)
     model.compile(Adam(), TokenCrossentropy(0.1), batch_slices=slices)
@@ -156,7 +187,7 @@ def test_a_saved_model_keeps_its_slices(slices, tmp_path):
     for found, expected in variables:
         np.testing.assert_array_equal(found.numpy(), expected.numpy())
     # As in files of versions that had no slices.
-    assert ("batch_slices" in model.get_compile_config()) is (slices > 1)
+    assert ("batch_slices" in model.get_compile_config()) is (slices != "auto")
     losses = [x.train_on_batch(IDS, IDS) for x in (model, loaded)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 

@@ -77,9 +77,14 @@ def test_only_what_differs_from_the_preset_overrides_it(path):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("attention_dropout", 0.1), ("activation_dropout", 0.2), ("seed", 0)],
+    [
+        ("attention_dropout", 0.1),
+        ("activation_dropout", 0.2),
+        ("seed", 0),
+        ("positions", "rotary"),
+    ],
 )
-def test_options_of_dropout_are_passed_to_the_model(path, name, value):
+def test_options_are_passed_to_the_model(path, name, value):
     model = Recipe.load(path, {f"model.{name}": value}).model
     assert model.overrides() == Recipe.load(path).model.overrides() | {name: value}
     settings = Transformer.from_preset("tiny", 17, **model.overrides()).settings

@@ -1,5 +1,6 @@
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -27,6 +28,19 @@ def test_a_row_tells_all_that_was_measured(trained):
         bleu = row.pop("val_bleu")
         assert bool(bleu) == (row["epoch"] == "2")  # bleu_every is 2
         assert all(np.isfinite(float(value)) for value in row.values())
+
+
+def test_how_steps_are_computed_is_up_to_the_recipe(copy, load, monkeypatch):
+    how = {"epochs": 4, "batch_slices": 3, "steps_per_execution": 2}
+    recipe = load(**{f"training.{name}": value for name, value in how.items()})
+    models = []
+    monkeypatch.setattr(
+        keras.Model, "fit", lambda model, *_, **__: models.append(model)
+    )
+    train(recipe, copy.folder)
+    (model,) = models
+    how = model.batch_slices, model.steps_per_execution, model.jit_compile
+    assert how == (3, 2, False)
 
 
 def test_the_learning_rate_rises_while_warming_up(trained):
