@@ -85,6 +85,7 @@ setup(
             "pytest-xdist>=3.6",
             "ruff~=0.17.0",
             "scikit-learn>=1.5",  # for its handwritten digits
+            "tensorflow-serving-api>=2.21",  # the server's messages, for its tests
         ],
     },
     entry_points={

@@ -1,9 +1,8 @@
 """Lower bound on the time of a training step: its matrix products, loss and optimizer.
 
-    python benchmarks/floor.py HARNESS --workloads T1,T2
+    python benchmarks/floor.py --workloads T1,T2
 
-HARNESS is the folder with the peers' scripts, as for `run.py`. One process times, one
-after the other:
+One process times, one after the other:
 - the whole training step of `ours.py`;
 - the matrix products of its projections, feed-forward networks and logits, each with
   its two gradients, by TensorFlow's `MatMul` at the same shapes;
@@ -16,28 +15,25 @@ Normalisation, the softmax of attention, dropout, activations and sums are not c
 
 import argparse
 import statistics
-import sys
 import time
 
-sys.path.insert(0, sys.argv[1])
-
-import common  # noqa: I001  first: it sets threads before TensorFlow starts
 import ours
-
 import tensorflow as tf
+from peers.workloads import TRAINING
 
 
 def products(w):
     """Yields `(rows, inputs, outputs, count)` of each matrix product of a step."""
-    m, source, target = w.model, w.batch * w.src, w.batch * w.tgt
+    size, dim, layers = w.size, w.size.hidden_dim, w.size.num_layers
+    source, target = w.batch_size * w.source_length, w.batch_size * w.target_length
     for rows in (source, target):
-        yield rows, m.dim, 3 * m.dim, m.layers  # queries, keys and values
-        yield rows, m.dim, m.dim, m.layers
-        yield rows, m.dim, m.ff, m.layers
-        yield rows, m.ff, m.dim, m.layers
-    yield source, m.dim, 2 * m.dim, m.layers  # keys and values of the encoder outputs
-    yield target, m.dim, m.dim, 2 * m.layers
-    yield target, m.dim, m.vocab, 1
+        yield rows, dim, 3 * dim, layers  # queries, keys and values
+        yield rows, dim, dim, layers
+        yield rows, dim, size.intermediate_dim, layers
+        yield rows, size.intermediate_dim, dim, layers
+    yield source, dim, 2 * dim, layers  # keys and values of the encoder outputs
+    yield target, dim, dim, 2 * layers
+    yield target, dim, size.vocabulary_size, 1
 
 
 def fastest_ms(function, *inputs, calls=7):
@@ -48,6 +44,15 @@ def fastest_ms(function, *inputs, calls=7):
         function(*inputs)
         seconds.append(time.perf_counter() - start)
     return 1000 * min(seconds[1:])
+
+
+def median_ms(function, calls=8):
+    seconds = []
+    for _ in range(calls + 2):
+        start = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - start)
+    return 1000 * statistics.median(seconds[2:])
 
 
 def product_ms(rows, inputs, outputs):
@@ -64,10 +69,11 @@ def product_ms(rows, inputs, outputs):
 
 def attention_ms(w):
     """Returns the time of the two matrix products of attention and their gradients."""
-    m, total = w.model, 0
-    shape = w.batch, m.heads
-    dim = m.dim // m.heads
-    for queries, keys in ((w.src, w.src), (w.tgt, w.tgt), (w.tgt, w.src)):
+    size, total = w.size, 0
+    shape = w.batch_size, size.num_heads
+    dim = size.hidden_dim // size.num_heads
+    source, target = w.source_length, w.target_length
+    for queries, keys in ((source, source), (target, target), (target, source)):
         query = tf.random.normal((*shape, queries, dim))
         key = tf.random.normal((*shape, keys, dim))
         scores = tf.random.normal((*shape, queries, keys))
@@ -77,13 +83,14 @@ def attention_ms(w):
             + fastest_ms(lambda a, b: tf.matmul(a, b, transpose_a=True), scores, query)
         )
         # Each of the two products, with its two gradients, takes these three.
-        total += 2 * one_layer * m.layers
+        total += 2 * one_layer * size.num_layers
     return total
 
 
 def loss_ms(w):
-    logits = tf.random.normal((w.batch * w.tgt, w.model.vocab))
-    labels = tf.zeros(w.batch * w.tgt, tf.int32)
+    rows = w.batch_size * w.target_length
+    logits = tf.random.normal((rows, w.size.vocabulary_size))
+    labels = tf.zeros(rows, tf.int32)
     return fastest_ms(
         lambda: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
             features=logits, labels=labels
@@ -114,18 +121,18 @@ def adam_ms(weights):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("harness")
     parser.add_argument("--workloads", default="T1,T2")
     print("| work | step ms | products | attention | loss | Adam | sum / step |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for name in parser.parse_args().workloads.split(","):
-        w = common.WORKLOADS[name]
-        step = 1000 * statistics.median(ours.train(w, "graph", 8)[0])
+        w = TRAINING[name]
+        step = median_ms(ours.prepare(w, "graph"))
         all_products = sum(
             product_ms(rows, inputs, outputs) * count
             for rows, inputs, outputs, count in products(w)
         )
-        times = [all_products, attention_ms(w), loss_ms(w), adam_ms(sum(w.weights))]
+        weights = sum(a * b * count for _, a, b, count in products(w))
+        times = [all_products, attention_ms(w), loss_ms(w), adam_ms(weights)]
         row = " | ".join(f"{each:.0f}" for each in (step, *times))
         print(f"| {name} | {row} | {sum(times) / step:.0%} |")
 

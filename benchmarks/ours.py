@@ -1,87 +1,81 @@
-"""This library's models for the six workloads of the peers' harness.
+"""This library on the workloads of `peers/workloads.py`.
 
-`run.py` runs this file in the folder of the harness. Variants: `graph` and `jit` are
-`model.compile(jit_compile=False | True)`; `slices` trains each batch in slices, one per
-thread (`batch_slices`), with one thread per operation; `bfloat16` is `graph` with the
-policy `mixed_bfloat16`; `export` and `export-jit` decode with a search in a SavedModel
-instead of `model.generate`.
+Run in `benchmarks/`: `echo 5 | python -m ours D1 --variant jit`. Variants: `graph` and
+`jit` are `compile(jit_compile=False | True)`. `slices` trains each batch in slices, one
+per thread (`batch_slices`), with one thread for each operation. `bfloat16` is `graph`
+with the policy `mixed_bfloat16`. `export` and `export-jit` decode with a search in a
+SavedModel instead of `model.generate`.
 """
 
-import os
-import sys
 import tempfile
-
-sys.path.insert(0, os.getcwd())  # where the harness is
-
-import common  # noqa: I001  first: it sets threads before TensorFlow starts
-import keras_fit
 
 import keras
 import numpy as np
 import tensorflow as tf
+from peers.turns import limit_tensorflow_threads, take_turns
+from peers.workloads import DROPOUT, LABEL_SMOOTHING, LEARNING_RATE, THREADS
 
 import keras_transformer as kt
 from keras_transformer.serving.saved_model import compile_search
 
 
-def build(w, variant):
-    m = w.model
-    return kt.models.Transformer(
-        m.vocab,
-        num_layers=m.layers,
-        hidden_dim=m.dim,
-        num_heads=m.heads,
-        intermediate_dim=m.ff,
-        dropout=m.dropout,
-        dtype="mixed_bfloat16" if variant == "bfloat16" else "float32",
-    )
-
-
-def build_for_training(w, variant):
-    if variant == "slices":
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-    model = build(w, variant)
-    model.compile(
-        kt.training.Adam(common.LEARNING_RATE),
-        kt.training.TokenCrossentropy(common.SMOOTHING),
-        jit_compile=variant == "jit",
-        batch_slices=common.THREADS if variant == "slices" else 1,
-    )
-    return model
-
-
-def train(w, variant, steps):
+def build(workload, dtype="float32"):
+    """Returns the model; the weights of a size are always the same."""
     keras.utils.set_random_seed(0)
-    model = build_for_training(w, variant)
-    source, target = common.random_tokens(w, common.WARMUP + steps)
-    timer = keras_fit.StepTimer(steps)
+    size = workload.size
+    return kt.models.Transformer(
+        size.vocabulary_size,
+        num_layers=size.num_layers,
+        hidden_dim=size.hidden_dim,
+        num_heads=size.num_heads,
+        intermediate_dim=size.intermediate_dim,
+        dropout=DROPOUT,
+        dtype=dtype,
+    )
+
+
+def prepare(workload, variant):
+    limit_tensorflow_threads(intra=1 if variant == "slices" else THREADS)
+    model = build(workload, "mixed_bfloat16" if variant == "bfloat16" else "float32")
+    return (prepare_training if workload.trains else prepare_decoding)(
+        workload, variant, model
+    )
+
+
+def prepare_training(workload, variant, model):
+    model.compile(
+        kt.training.Adam(LEARNING_RATE),
+        kt.training.TokenCrossentropy(LABEL_SMOOTHING),
+        jit_compile=variant == "jit",
+        batch_slices=THREADS if variant == "slices" else 1,
+    )
+    source, target = workload.random_ids()
     inputs = {"source_ids": source, "target_ids": target[:, :-1]}
-    model.fit(inputs, target[:, 1:], batch_size=w.batch, verbose=0, callbacks=[timer])
-    return timer.seconds, keras_fit.note(model)
+    return lambda: model.train_on_batch(inputs, target[:, 1:])
 
 
-def decode(w, variant, steps):
-    model = build(w, variant)
-    source, _ = common.random_tokens(w)
+def prepare_decoding(workload, variant, model):
+    source, _ = workload.random_ids()
     never_end = [kt.decoding.BannedIds([model.end_id])]
     search = (
-        kt.decoding.BeamSearch(w.beam, processors=never_end)
-        if w.beam > 1
+        kt.decoding.BeamSearch(workload.beam_width, processors=never_end)
+        if workload.beam_width > 1
         else kt.decoding.GreedySearch(never_end)
     )
     model.compile(jit_compile=variant == "jit")
-    settings = {"search": search, "max_length": w.tgt}
+    max_length = workload.target_length
+    settings = {"search": search, "max_length": max_length}
     find = model.generate
     if variant.startswith("export"):
         settings = {}
-        find = exported(model, search, w.tgt, jit_compile=variant == "export-jit")
+        find = exported(model, search, max_length, jit_compile=variant == "export-jit")
 
-    def call():
+    def work():
         ids = np.asarray(find(source, **settings).ids)
-        assert ids.shape[-1] == w.tgt
+        assert ids.shape[-1] == max_length
         assert np.all(ids != model.pad_id)
 
-    return common.time_calls(call, steps), keras_fit.note(model)
+    return work
 
 
 def exported(model, search, max_length, jit_compile):
@@ -106,5 +100,4 @@ def exported(model, search, max_length, jit_compile):
 
 
 if __name__ == "__main__":
-    variants = ("graph", "jit", "slices", "bfloat16", "export", "export-jit")
-    common.main("keras_transformer", train, decode, variants)
+    take_turns(prepare, ["tensorflow", "keras", "keras-transformer"])

@@ -8,12 +8,14 @@ import tempfile
 from pathlib import Path
 
 
-def load_tensorflow(devices: bool = True) -> None:
+def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
     """Imports TensorFlow and Keras without the lines that they log.
 
     That takes seconds, so commands call it only after their arguments are checked:
     `--help` and errors of usage appear at once. With `devices` it initialises these
     too, which log when they are first used; a worker must first connect to the others.
+    With `one_thread` a CPU computes each operation in one thread, for training in
+    slices; see `Transformer.compile`.
     """
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -26,6 +28,10 @@ def load_tensorflow(devices: bool = True) -> None:
         import tensorflow_text  # noqa: F401
 
         tf.get_logger().setLevel("ERROR")
+        if one_thread and not tf.config.list_physical_devices("GPU"):
+            # In vain, but no error, where this process has used TensorFlow before.
+            with contextlib.suppress(RuntimeError):
+                tf.config.threading.set_intra_op_parallelism_threads(1)
         if devices:
             keras.random.uniform(())
 

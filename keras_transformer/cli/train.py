@@ -103,9 +103,11 @@ def average(
 
 def train_recipe(recipe: Recipe, folder: Path):
     """Returns the trained `Run`; if interrupted, says how to resume it and exits."""
-    strategy = recipe.training.strategy
-    is_worker = "TF_CONFIG" in os.environ or strategy in ("multi_worker", "slurm")
-    load_tensorflow(devices=not is_worker)
+    settings = recipe.training
+    is_worker = "TF_CONFIG" in os.environ
+    is_worker |= settings.strategy in ("multi_worker", "slurm")
+    one_thread = not settings.jit_compile and settings.batch_slices != 1
+    load_tensorflow(devices=not is_worker, one_thread=one_thread)
     from keras_transformer.runs import Run, train
 
     try:

@@ -13,17 +13,12 @@ class BatchSlicesMixin:
     """Adds `batch_slices` to `compile`: slices of every batch, computed in parallel.
 
     TensorFlow splits each operation among the processors, which wait for each other
-    at its end. With one thread per operation and one slice of the batch per
-    processor they wait once per training step:
+    at its end. With one thread per operation and two slices of the batch, which is then
+    the default, two processors wait once per training step:
 
     ```python
     tf.config.threading.set_intra_op_parallelism_threads(1)  # before all else
-    model.compile(
-        kt.training.Adam(),
-        kt.training.TokenCrossentropy(),
-        jit_compile=False,
-        batch_slices=2,
-    )
+    model.compile(kt.training.Adam(), kt.training.TokenCrossentropy())
     ```
 
     Loss, gradients and metrics equal those of the whole batch, up to rounding and
@@ -44,8 +39,8 @@ class BatchSlicesMixin:
                 needs the TensorFlow backend, one replica, metrics that add up over
                 batches, and a loss with a method `weights(y_true, sample_weight)`,
                 such as `kt.training.TokenCrossentropy`. "auto": 2 where the loss has
-                that method and TensorFlow trains on one CPU of several cores, without
-                XLA; else 1.
+                that method, and TensorFlow trains on one CPU of several cores, without
+                XLA and with one thread per operation; else 1.
             **kwargs: Arguments of `keras.Model.compile`.
 
         Raises:
@@ -76,6 +71,14 @@ class BatchSlicesMixin:
         if self.optimizer is not None and self.built:
             self.optimizer.build(self.trainable_variables)
 
+    def make_train_function(self, *args, **kwargs):
+        # TensorFlow traces a step that creates variables a second time.
+        optimizer = self.optimizer
+        if target.is_tensorflow() and self.built and not optimizer.built:
+            with self.distribute_strategy.scope():
+                optimizer.build(self.trainable_variables)
+        return super().make_train_function(*args, **kwargs)
+
     def train_step(self, *args, **kwargs):
         num_slices = self.batch_slices
         if num_slices == "auto":
@@ -86,10 +89,9 @@ class BatchSlicesMixin:
         return self._train_step_in_slices(num_slices, *args, **kwargs)
 
     def _is_faster_in_slices(self):
-        # Measured on two cores: 2 slices.
         return (
             hasattr(self.loss, "weights")
-            and target.xla_would_compile_for_cpu()
+            and target.computes_each_operation_in_one_thread()
             and not self.jit_compile
             and replicas.num_replicas() == 1
             and os.cpu_count() > 1

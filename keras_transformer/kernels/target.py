@@ -40,6 +40,15 @@ def xla_would_compile_for_cpu() -> bool:
     return is_tensorflow() and keras.distribution.list_devices() == ["cpu:0"]
 
 
+def computes_each_operation_in_one_thread() -> bool:
+    """Tells whether TensorFlow runs on a CPU, and was told not to split operations."""
+    if not xla_would_compile_for_cpu():
+        return False
+    import tensorflow as tf
+
+    return tf.config.threading.get_intra_op_parallelism_threads() == 1
+
+
 def xla_compiles_for_cpu() -> bool:
     """Tells whether the code being traced is compiled by XLA for CPUs.
 

@@ -122,11 +122,11 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
     if recipe.model.pretrained:
         model = pretrained_model(recipe, run)
     else:
-        source, target = (tokenizer.vocabulary_size for tokenizer in data.tokenizers)
+        sizes = [tokenizer.vocabulary_size for tokenizer in data.tokenizers]
         model = Transformer.from_preset(
             recipe.model.preset,
-            source,
-            target_vocabulary_size=None if recipe.tokenizer.shared else target,
+            sizes[0],
+            target_vocabulary_size=None if recipe.tokenizer.shared else sizes[1],
             dtype=settings.precision,
             **recipe.model.overrides(),
         )

@@ -1,4 +1,4 @@
-"""Settings by which TensorFlow Serving translates the texts of many requests at once."""
+"""TensorFlow Serving's settings for translating the texts of many requests at once."""
 
 MAX_BATCH_SIZE = 64  # a power of two, as compiled batches are
 

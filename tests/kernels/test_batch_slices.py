@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from forked import run_program
 
+from keras_transformer.kernels import target
 from keras_transformer.kernels.batch_slices import BatchSlicesMixin
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.training import (
@@ -102,6 +103,7 @@ def test_one_slice_is_the_step_of_keras(monkeypatch):
 def test_a_cpu_of_several_cores_takes_slices_by_itself(
     loss, settings, num_calls, monkeypatch
 ):
+    monkeypatch.setattr(target, "computes_each_operation_in_one_thread", lambda: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     model, calls = bigrams(), []
     forward = model.call
@@ -111,8 +113,13 @@ def test_a_cpu_of_several_cores_takes_slices_by_itself(
     assert len(calls) == num_calls
 
 
-def test_one_core_takes_the_whole_batch(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+@pytest.mark.parametrize(("num_cores", "one_thread"), [(1, True), (4, False)])
+def test_one_core_or_split_operations_take_the_whole_batch(
+    num_cores, one_thread, monkeypatch
+):
+    asked = "computes_each_operation_in_one_thread"
+    monkeypatch.setattr(target, asked, lambda: one_thread)
+    monkeypatch.setattr(os, "cpu_count", lambda: num_cores)
     model = bigrams()
     monkeypatch.setattr(model, "_train_step_in_slices", None)
     model.compile("sgd", TokenCrossentropy())
