@@ -26,7 +26,8 @@ def dense(layer, states):
         layer: A `keras.layers.Dense`.
         states: Float tensor of shape `(batch, length, width)`.
     """
-    if target.is_tensorflow() and len(states.shape) == 3 and states.shape[1] is None:
+    is_unknown = len(states.shape) == 3 and states.shape[1] is None
+    if target.is_tensorflow() and is_unknown and not target.traces_portable_graph():
         batch, length, width = ops.shape(states)
         outputs = layer(ops.reshape(states, (-1, width)))
         return ops.reshape(outputs, (batch, length, outputs.shape[-1]))
