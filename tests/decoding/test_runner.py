@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from toy_decoding import PAD, ToyModel, step_by_step
+from toy_decoding import END, PAD, ToyModel, step_by_step
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -130,6 +130,18 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
         ids, scores = find(rows, batch_size=batch_size)
         np.testing.assert_array_equal(ids, expected_ids[rows])
         np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
+
+
+def test_a_beam_that_was_cut_stays_as_it_is(without_xla_for_cpus):
+    # The longest sources are cut, while their neighbours go on.
+    search = BeamSearch(3, processors=[MaximumLength(1.5)])
+    model, inputs = toy(), sentences_of_many_lengths()
+    find = functools.partial(search_rows, model, search, inputs, {})
+    expected = find(np.arange(17), batch_size=17)
+    assert np.sum(~np.isin(expected.ids[:, 0, -1], [PAD, END])) >= 3
+    found = find(np.arange(17), batch_size=4)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
 
 
 def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly, without_xla_for_cpus):
