@@ -125,3 +125,11 @@ def few_objects_to_collect():
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def two_padded_lengths():
+    """Pads the short texts of these tests to lengths of two groups, 16 and 20."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_transformer.translator.batching.MIN_PADDED_LENGTH", 16)
+        yield

@@ -62,11 +62,11 @@ def search_in_slots(
         max_active = ops.where(next_row < count, num_slots - num_refilled, 0)
         state = advance(state, rows, max_active)
         found = replace(found, rows, search.best(state.hypotheses))
-        # As many slots as are refilled, those first that are free.
-        is_free, slots = ops.top_k(ops.cast(~is_active(state), "int32"), num_refilled)
-        slots = ops.cast(slots, "int32")
+        # While sentences are left, `advance` has left so many slots free.
+        is_free = ops.cast(~is_active(state), "int32")
+        slots = ops.cast(ops.top_k(is_free, num_refilled)[1], "int32")
         new_rows = next_row + ops.arange(num_refilled, dtype="int32")
-        begins = (is_free > 0) & (new_rows < count)
+        begins = new_rows < count
         new = new_rows, begin(ops.minimum(new_rows, num_rows - 1))
         # A slot in which nothing begins gets what it has.
         new = choose_rows(begins, new, take((rows, state), slots))

@@ -210,7 +210,7 @@ def test_xla_compiles_by_itself_once_that_pays(monkeypatch):
 
 
 @pytest.mark.parametrize("jit_compile", [True, False, "auto"])
-def test_a_model_is_searched_with_xla_as_it_was_compiled(jit_compile, tmp_path):
+def test_a_saved_model_keeps_the_jit_compile_that_was_asked_for(jit_compile, tmp_path):
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     model = Transformer(12, **sizes)
     model.compile(jit_compile=jit_compile)

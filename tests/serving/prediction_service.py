@@ -4,12 +4,11 @@
 
 SETTINGS are arguments of the op `BatchFunction` as JSON, or null: no batching. The
 first line that it prints is its port, and it ends with its input. It answers `Predict`
-as TensorFlow Serving does, and its scheduler of batches is the same one. It runs in a
-process of its own, without this package.
+as TensorFlow Serving does; `BatchFunction` gathers the batches. It runs in a process of
+its own.
 """
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -113,11 +112,7 @@ def serve(path, batching=None):
     """Context manager that serves an export in a new process and yields its address."""
     command = [sys.executable, __file__, path, json.dumps(batching)]
     pipe = subprocess.PIPE
-    # Waiting requests occupy TensorFlow's threads: one each, and some for the batches.
-    environment = {**os.environ, "TF_NUM_INTEROP_THREADS": "128"}
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, text=True, env=environment
-    ) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         yield f"localhost:{int(process.stdout.readline())}"
         process.stdin.close()
 

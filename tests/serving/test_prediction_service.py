@@ -9,7 +9,7 @@ from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("two_padded_lengths")]
 NUM_CLIENTS = 64
 LONG = "a dog rides two bike plays five tree falls"
 HOSTILE = [
@@ -24,14 +24,6 @@ REFUSED = [
     ("serving_default", {"texts": ["a dog"]}, "input keys are"),
     ("serving_default", {"text": [5]}, "must be string"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def two_padded_lengths():
-    """Pads the short texts of these tests to lengths of two groups, 16 and 20."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.translator.batching.MIN_PADDED_LENGTH", 16)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ import keras_transformer as kt
 from keras_transformer.kernels.dense import dense
 from keras_transformer.serving.saved_model import compile_search
 
+pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
 # Some that were learnt and some that were not, blank ones, and of both lengths.
 TEXTS = ["a dog", "", *SOURCES[::5], "five bike bike man a", " \u3000", "\0 tree"]
@@ -53,14 +54,6 @@ SENTENCEPIECE_OPS = {
     "SentencepieceTokenizeOp",
     "SentencepieceDetokenizeOp",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def two_padded_lengths():
-    """Pads the short texts of these tests to lengths of two groups, 16 and 20."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.translator.batching.MIN_PADDED_LENGTH", 16)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,10 @@ from serving.tiny_translator import SOURCES, TARGETS, make_translator
 import keras_transformer as kt
 from keras_transformer.translator import formats
 
+pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 GREEDY = kt.decoding.GreedySearch()
 # Some that were learnt and some that were not, of both padded lengths.
 TEXTS = ["a dog", "two", *SOURCES[::5], "five bike bike man a", "dog " * 4, "tree"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def two_padded_lengths():
-    """Pads the short texts of these tests to lengths of two groups, 16 and 20."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.translator.batching.MIN_PADDED_LENGTH", 16)
-        yield
 
 
 @pytest.fixture(scope="module")
