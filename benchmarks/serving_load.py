@@ -1,6 +1,6 @@
 """Latency and throughput of an export behind gRPC, with and without batching.
 
-    python benchmarks/serving.py EXPORT FILE [--clients 64] [--requests 8]
+    python benchmarks/serving_load.py EXPORT FILE [--clients 64] [--requests 8]
 
 EXPORT is a folder that `Translator.export` wrote, FILE has a text on each line. Each
 client sends texts one by one, each as soon as the last one has its answer. Batches are
