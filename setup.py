@@ -1,4 +1,4 @@
-"""Metadata of keras-transformer. The tools' settings are in pyproject.toml."""
+"""Metadata of the package. The tools' settings are in pyproject.toml."""
 
 import re
 from pathlib import Path
@@ -17,15 +17,15 @@ EXPORT = [
 ]
 
 
-def read_version() -> str:
-    """Reads `__version__` without importing the package, which needs Keras."""
+def read(name: str) -> str:
+    """Reads a name of version.py without importing the package, which needs Keras."""
     source = (ROOT / "keras_transformer" / "version.py").read_text("utf-8")
-    return re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)[1]
+    return re.search(rf'^{name} = "(.+)"$', source, re.MULTILINE)[1]
 
 
 setup(
-    name="keras-transformer",
-    version=read_version(),
+    name=read("DISTRIBUTION"),
+    version=read("__version__"),
     description="Build, train, understand and serve Transformers in Keras 3",
     long_description=(ROOT / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",

@@ -132,7 +132,8 @@ translator.save(FOLDER / "pretrained")
 
 # %%
 def load_pretrained():
-    # Or "hf://Helsinki-NLP/opus-mt-en-de", with `pip install keras-transformer[hub]`.
+    # Or "hf://Helsinki-NLP/opus-mt-en-de", after
+    # `pip install "keras3-transformer[hub]"`.
     return kt.Translator.from_preset(FOLDER / "pretrained", dropout=0.1)
 
 
