@@ -1,6 +1,36 @@
-"""Argument checks that every part of the package shares."""
+"""Checks that every part of the package shares: arguments, and optional packages."""
 
+import contextlib
 import numbers
+from collections.abc import Iterator
+
+from keras_transformer.version import DISTRIBUTION
+
+
+@contextlib.contextmanager
+def optional(package: str, extra: str, purpose: str) -> Iterator[None]:
+    """Names the extra to install if `package` cannot be imported inside.
+
+    Args:
+        package: Name of the package as it is imported.
+        extra: The extra of this package that installs it.
+        purpose: What needs it, as the subject of a sentence.
+
+    Example:
+        >>> with optional("weather", extra="hub", purpose="A forecast"):
+        ...     import weather
+        Traceback (most recent call last):
+        ImportError: A forecast needs the package weather, which is not installed. ...
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise  # it is installed, and lacks something itself
+        raise ImportError(
+            f"{purpose} needs the package {package}, which is not installed. "
+            f'Install it with: pip install "{DISTRIBUTION}[{extra}]"'
+        ) from None
 
 
 def check_positive_integers(**values) -> None:

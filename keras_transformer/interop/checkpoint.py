@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_transformer.checks import optional
 from keras_transformer.interop.torch_pickle import read_torch_file
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
@@ -63,14 +64,9 @@ def _read_file(path):
 def _read_safetensors(path):
     import ml_dtypes  # noqa: F401  lets NumPy know bfloat16
 
-    try:
+    with optional("safetensors", extra="hub", purpose=f"Reading {path}"):
         import safetensors
         from safetensors.numpy import load_file
-    except ImportError:
-        raise ImportError(
-            "Reading safetensors needs the package safetensors. Install it with: "
-            "pip install 'keras-transformer[hub]'"
-        ) from None
     try:
         return load_file(path)
     except safetensors.SafetensorError as error:

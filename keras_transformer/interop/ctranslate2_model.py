@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_transformer.checks import optional
 from keras_transformer.interop.expressible import (
     check_same_symbols,
     float_weights,
@@ -32,13 +33,9 @@ _MIN_POSITIONS = 1024
 
 def library():
     """Returns the package of CTranslate2; raises `ImportError` if it is missing."""
-    try:
+    purpose = "The format 'ctranslate2'"
+    with optional("ctranslate2", extra="ctranslate2", purpose=purpose):
         import ctranslate2
-    except ImportError:
-        raise ImportError(
-            "The format 'ctranslate2' needs the package ctranslate2. Install it with: "
-            "pip install 'keras-transformer[ctranslate2]'"
-        ) from None
     return ctranslate2
 
 

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from keras_transformer.checks import optional
+
 _PREFIX = "hf://"
 
 
@@ -33,14 +35,9 @@ def preset_folder(where: str | os.PathLike) -> Path:
 
 
 def _download(where) -> Path:
-    try:
+    with optional("huggingface_hub", extra="hub", purpose=f"Downloading {where}"):
         import huggingface_hub
         from huggingface_hub import errors
-    except ImportError:
-        raise ImportError(
-            f"{where} is downloaded with the package huggingface_hub. Install it with: "
-            "pip install 'keras-transformer[hub]'"
-        ) from None
     name, _, revision = where.removeprefix(_PREFIX).partition("@")
 
     def download(patterns, skipped=()):

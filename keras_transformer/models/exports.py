@@ -1,9 +1,11 @@
 """Exports of models to other runtimes."""
 
 import contextlib
+import importlib
 
 import keras
 
+from keras_transformer.checks import optional
 from keras_transformer.kernels import onnx_operations, target
 from keras_transformer.kernels.keras_private import all_layers
 
@@ -24,6 +26,7 @@ def export(model, filepath, format: str, **kwargs) -> None:
 
     Raises:
         ValueError: If a model that is quantised to int8 goes to LiteRT.
+        ImportError: If the converter of the format is not installed.
 
     Example:
         >>> inputs = keras.Input((None, 16))
@@ -37,9 +40,18 @@ def export(model, filepath, format: str, **kwargs) -> None:
             "LiteRT has no products of int8 kernels as Keras computes them. Export the "
             "model from before `quantize`, or quantise it to int4, which LiteRT takes."
         )
+    _check_converter(format)
     if format == "onnx" and target.is_tensorflow():
         onnx_operations.add_missing_operations()
     is_portable = format != "tf_saved_model"
     with target.portable_graphs() if is_portable else contextlib.nullcontext():
         # Some formats take a path only as a string.
         keras.Model.export(model, str(filepath), format=format, **kwargs)
+
+
+def _check_converter(format):
+    """Raises `ImportError` if Keras's converter to a format is not installed."""
+    package = {"onnx": "tf2onnx", "openvino": "openvino"}.get(format)
+    if package is not None and target.is_tensorflow():
+        with optional(package, extra="export", purpose=f"The format {format!r}"):
+            importlib.import_module(package)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import keras
@@ -301,15 +300,6 @@ def test_an_export_is_complete_or_absent(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         translator.export(tmp_path / "1", format="ctranslate2")
     assert [x.name for x in tmp_path.iterdir()] == ["kept"]
-
-
-def test_a_missing_ctranslate2_is_an_error_that_says_how_to_install_it(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ImportError, match=r"keras-transformer\[ctranslate2\]"):
-        make_translator().export(tmp_path / "1", format="ctranslate2")
-    assert not list(tmp_path.iterdir())
 
 
 def test_an_adaptation_is_in_the_kernels(tmp_path):

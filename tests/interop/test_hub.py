@@ -24,13 +24,14 @@ ERRORS = {
     "user/missing": (404, "RepoNotFound"),
     "user/failing": (500, "Failure"),
 }
-# Prints what `preset_folder` does with each argument. The module stands alone, so that
-# the process need not import TensorFlow.
+# Prints what `preset_folder` does with each argument. Under the shell's name, the
+# package does not import Keras.
 SCRIPT = """
-import json, runpy, sys
-preset_folder = runpy.run_path(sys.argv[1])["preset_folder"]
+import json, sys
+sys.argv[0] = "keras-transformer"
+from keras_transformer.interop.hub import preset_folder
 found = {}
-for where in sys.argv[2:]:
+for where in sys.argv[1:]:
     try:
         folder = preset_folder(where)
         found[where] = {file.name: file.read_text() for file in folder.iterdir()}
@@ -95,7 +96,7 @@ def endpoint():
 def results(cache, where, **environment):
     """What `preset_folder` gives in a process with a cache of its own."""
     environment |= {"HF_HOME": str(cache), "NO_PROXY": "127.0.0.1"}
-    command = [sys.executable, "-c", SCRIPT, hub.__file__, *where]
+    command = [sys.executable, "-c", SCRIPT, *where]
     done = subprocess.run(
         command, capture_output=True, env=os.environ | environment, timeout=60
     )
@@ -177,9 +178,3 @@ def test_what_is_not_a_folder_is_told(tmp_path):
     for where in (tmp_path / "missing", tmp_path / "file"):
         with pytest.raises(FileNotFoundError, match=r"is not a folder\. Pass a folder"):
             hub.preset_folder(where)
-
-
-def test_without_huggingface_hub_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ImportError, match=r"pip install 'keras-transformer\[hub\]'"):
-        hub.preset_folder("hf://user/new")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_transformer.checks import optional
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling, Search
 from keras_transformer.interop.expressible import (
     check_is_new,
@@ -82,13 +83,9 @@ def export_hugging_face(
 
 
 def _safetensors():
-    try:
+    purpose = "The format 'hugging_face'"
+    with optional("safetensors", extra="hub", purpose=purpose):
         from safetensors.numpy import save_file
-    except ImportError:
-        raise ImportError(
-            "The format 'hugging_face' needs the package safetensors. Install it with: "
-            "pip install 'keras-transformer[hub]'"
-        ) from None
     return save_file
 
 
