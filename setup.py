@@ -1,11 +1,14 @@
 """Metadata of the package. The tools' settings are in pyproject.toml."""
 
+import os
 import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
+# Address of the files of a release, from the workflow that publishes it.
+URL = os.environ.get("SOURCE_URL")
 HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
 CTRANSLATE2 = ["ctranslate2>=4.6"]
 # What Keras exports with, and what then runs the models.
@@ -23,13 +26,27 @@ def read(name: str) -> str:
     return re.search(rf'^{name} = "(.+)"$', source, re.MULTILINE)[1]
 
 
+def read_readme() -> str:
+    """Reads README.md; on the package index, links to files need a whole address."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    if not URL:
+        return text
+
+    def complete(link):
+        raw = "?raw=true" if link[1] else ""  # the image, rather than a page about it
+        return f"{link[1]}[{link[2]}]({URL}/{link[3]}{raw})"
+
+    return re.sub(r"(!?)\[([^]]*)\]\((?!http)([^)]+)\)", complete, text)
+
+
 setup(
     name=read("DISTRIBUTION"),
     version=read("__version__"),
     description="Build, train, understand and serve Transformers in Keras 3",
-    long_description=(ROOT / "README.md").read_text("utf-8"),
+    long_description=read_readme(),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    project_urls={"Source": URL} if URL else {},
+    license_expression="Apache-2.0",
     license_files=["LICENSE"],
     keywords="transformer attention translation keras tensorflow serving",
     classifiers=[
@@ -46,9 +63,10 @@ setup(
         "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
     ],
     packages=find_packages(include=["keras_transformer", "keras_transformer.*"]),
-    package_data={"keras_transformer": ["runs/recipes/*", "plots/*.html"]},
+    package_data={"keras_transformer": ["py.typed", "plots/*.html", "runs/recipes/*"]},
     python_requires=">=3.10,<3.14",
     install_requires=[
         # Keras 3.12 is the last that runs on Python 3.10.
@@ -78,6 +96,7 @@ setup(
             *HUB,
             *CTRANSLATE2,
             *EXPORT,
+            "build>=1.3",
             "hypothesis>=6.100",
             "import-linter>=2.3",
             "pre-commit>=4",
@@ -85,7 +104,9 @@ setup(
             "pytest-xdist>=3.6",
             "ruff~=0.17.0",
             "scikit-learn>=1.5",  # for its handwritten digits
+            "setuptools>=77",
             "tensorflow-serving-api>=2.21",  # the server's messages, for its tests
+            "twine>=6",
         ],
     },
     entry_points={
