@@ -2,6 +2,7 @@
 
 import enum
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -19,27 +20,37 @@ class Format(str, enum.Enum):
 
 def convert(
     model: Model,
-    folder: argument(Path, "FOLDER", "Folder to write, which does not exist yet."),
-    format: option(
+    folder: Annotated[
+        Path, argument("FOLDER", "Folder to write, which does not exist yet.")
+    ],
+    format: Annotated[
         Format,
-        "The system to write for: this one, Hugging Face's transformers, or "
-        "CTranslate2.",
-    ) = Format.KERAS,
-    quantization: option(
+        option(
+            "The system to write for: this one, Hugging Face's transformers, or "
+            "CTranslate2.",
+        ),
+    ] = Format.KERAS,
+    quantization: Annotated[
         str | None,
-        "Type of the weights for CTranslate2, such as int8 or float16.",
-        metavar="TYPE",
-    ) = None,
-    source_language: option(
+        option(
+            "Type of the weights for CTranslate2, such as int8 or float16.",
+            metavar="TYPE",
+        ),
+    ] = None,
+    source_language: Annotated[
         str | None,
-        "Source language of an M2M100 or NLLB model, such as eng_Latn.",
-        metavar="LANGUAGE",
-    ) = None,
-    target_language: option(
+        option(
+            "Source language of an M2M100 or NLLB model, such as eng_Latn.",
+            metavar="LANGUAGE",
+        ),
+    ] = None,
+    target_language: Annotated[
         str | None,
-        "Target language of a model that knows several, such as deu_Latn.",
-        metavar="LANGUAGE",
-    ) = None,
+        option(
+            "Target language of a model that knows several, such as deu_Latn.",
+            metavar="LANGUAGE",
+        ),
+    ] = None,
 ):
     """Convert a translator from another system, or for another system.
 

@@ -3,18 +3,22 @@
 import functools
 import inspect
 from dataclasses import dataclass
+from typing import Annotated
 
 from keras_transformer.cli.options import option
 
-BeamWidth = option(
-    int | None, "Beam width; 1 is greedy search. [default: the translator's]", min=1
-)
-LengthPenalty = option(
+BeamWidth = Annotated[
+    int | None,
+    option("Beam width; 1 is greedy search. [default: the translator's]", min=1),
+]
+LengthPenalty = Annotated[
     float | None,
-    "Exponent of the length penalty; larger values favour longer translations. "
-    "[default: the translator's]",
-    min=0,
-)
+    option(
+        "Exponent of the length penalty; larger values favour longer translations. "
+        "[default: the translator's]",
+        min=0,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -23,38 +27,49 @@ class DecodingOptions:
 
     beam_width: BeamWidth = None
     length_penalty: LengthPenalty = None
-    min_length: option(
+    min_length: Annotated[
         int | None,
-        "Minimum length of a translation in subwords, end symbol included.",
-        min=1,
-    ) = None
-    max_length: option(
+        option(
+            "Minimum length of a translation in subwords, end symbol included.",
+            min=1,
+        ),
+    ] = None
+    max_length: Annotated[
         int | None,
-        "Maximum length, beyond which a translation is cut. [default: twice the padded "
-        "length of its source]",
-        min=1,
-    ) = None
-    max_length_ratio: option(
+        option(
+            "Maximum length, beyond which a translation is cut. [default: twice the "
+            "padded length of its source]",
+            min=1,
+        ),
+    ] = None
+    max_length_ratio: Annotated[
         float | None,
-        "Maximum length as a multiple of the source's, such as 1.5, at which a "
-        "translation has to end.",
-        min=0,
-    ) = None
-    no_repeat_ngram_size: option(
-        int | None, "Never repeat a sequence of this many subwords, such as 3.", min=1
-    ) = None
-    repetition_penalty: option(
+        option(
+            "Maximum length as a multiple of the source's, such as 1.5, at which a "
+            "translation has to end.",
+            min=0,
+        ),
+    ] = None
+    no_repeat_ngram_size: Annotated[
+        int | None,
+        option("Never repeat a sequence of this many subwords, such as 3.", min=1),
+    ] = None
+    repetition_penalty: Annotated[
         float | None,
-        "Make subwords less likely that a translation already contains; 1 has no "
-        "effect, 1.2 is usual.",
-        min=1,
-    ) = None
+        option(
+            "Make subwords less likely that a translation already contains; 1 has no "
+            "effect, 1.2 is usual.",
+            min=1,
+        ),
+    ] = None
 
-    stop_string: option(
+    stop_string: Annotated[
         list[str] | None,
-        "End a translation before this text. May be given several times.",
-        metavar="TEXT",
-    ) = None
+        option(
+            "End a translation before this text. May be given several times.",
+            metavar="TEXT",
+        ),
+    ] = None
 
     def search(self, translator):
         """Returns the search of a `Translator`, changed by the options given."""

@@ -1,6 +1,7 @@
 """`keras-transformer demo`."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,13 +16,17 @@ _NUM_SHOWN = 10
 
 
 def demo(
-    run: option(Path, "Folder of the run.", metavar="DIR") = Path("runs/demo"),
-    folder: option(
+    run: Annotated[Path, option("Folder of the run.", metavar="DIR")] = Path(
+        "runs/demo"
+    ),
+    folder: Annotated[
         Path,
-        "Folder of the served model; the export becomes its next version.",
-        "--export",
-        metavar="DIR",
-    ) = Path("saved_models/demo"),
+        option(
+            "Folder of the served model; the export becomes its next version.",
+            "--export",
+            metavar="DIR",
+        ),
+    ] = Path("saved_models/demo"),
     settings: Settings = None,
 ):
     """Train, translate and export on built-in data.

@@ -5,6 +5,7 @@ import itertools
 import tempfile
 import time
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -27,13 +28,17 @@ def evaluate(
     model: Model,
     decoding: DecodingOptions,
     data: Data = None,
-    split: option(Split, "Split of the recipe to translate.") = Split.test,
-    recipe: option(
+    split: Annotated[Split, option("Split of the recipe to translate.")] = Split.test,
+    recipe: Annotated[
         str | None,
-        "Recipe that names the files. [default: the run's settings.yaml]",
-        metavar="RECIPE",
-    ) = None,
-    output: output_file(Path | None, "File to write the translations to.") = None,
+        option(
+            "Recipe that names the files. [default: the run's settings.yaml]",
+            metavar="RECIPE",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, output_file("File to write the translations to.")
+    ] = None,
     batch_size: BatchSize = None,
 ):
     """Measure the BLEU of a translator on held-out text.
@@ -47,14 +52,14 @@ def evaluate(
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
-    path = recipe or Path(model, "settings.yaml")
-    if recipe is None and not path.is_file():
+    settings = Path(model, "settings.yaml")
+    if recipe is None and not settings.is_file():
         raise FileNotFoundError(
             f"{model} holds no run, whose recipe would name the files. Name a recipe "
             "with --recipe."
         )
     overrides = {"data.folder": str(data.resolve())} if data else {}
-    text = Recipe.load(path, overrides).data
+    text = Recipe.load(recipe or settings, overrides).data
     sources = text.paths(split.value, "source")
     references = text.paths(split.value, "target")
     translator = load_translator(model)

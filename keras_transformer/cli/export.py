@@ -1,6 +1,7 @@
 """`keras-transformer export`."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -12,19 +13,23 @@ from keras_transformer.cli.options import Model, argument, option
 @takes_decoding_options
 def export(
     model: Model,
-    folder: argument(
+    folder: Annotated[
         Path,
-        "FOLDER",
-        "Folder of the served model, such as saved_models/en-de. The export becomes "
-        "its next version: FOLDER/1, then FOLDER/2.",
-    ),
+        argument(
+            "FOLDER",
+            "Folder of the served model, such as saved_models/en-de. The export "
+            "becomes its next version: FOLDER/1, then FOLDER/2.",
+        ),
+    ],
     decoding: DecodingOptions,
-    jit_compile: option(
+    jit_compile: Annotated[
         bool,
-        "Let XLA compile the search on the server: some seconds for every new batch "
-        "size, and faster afterwards.",
-        "--jit-compile",
-    ) = False,
+        option(
+            "Let XLA compile the search on the server: some seconds for every new "
+            "batch size, and faster afterwards.",
+            "--jit-compile",
+        ),
+    ] = False,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 

@@ -6,46 +6,55 @@ from typing import Annotated
 import typer
 
 
-def argument(kind, metavar: str, text: str):
-    """Returns the annotation of an argument with a help text."""
-    return Annotated[kind, typer.Argument(metavar=metavar, help=text)]
+def argument(metavar: str, text: str):
+    """Returns the description of an argument, for its annotation."""
+    return typer.Argument(metavar=metavar, help=text)
 
 
-def option(kind, text: str, *names: str, **settings):
-    """Returns the annotation of an option with a help text.
+def option(text: str, *names: str, **settings):
+    """Returns the description of an option, for its annotation.
 
     `names` such as `"-o"` replace that of the parameter; `settings` are further
     arguments of `typer.Option`.
     """
-    return Annotated[kind, typer.Option(*names, help=text, **settings)]
+    return typer.Option(*names, help=text, **settings)
 
 
-def output_file(kind, text: str):
-    """Returns the annotation of `--output`, the file that a command writes."""
-    return option(kind, text, "--output", "-o", metavar="FILE")
+def output_file(text: str):
+    """Returns the description of `--output`, the file that a command writes."""
+    return option(text, "--output", "-o", metavar="FILE")
 
 
-Debug = option(bool, "Show the full traceback of an error.", "--debug")
-Model = argument(
+Debug = Annotated[bool, option("Show the full traceback of an error.", "--debug")]
+Model = Annotated[
     str,
-    "MODEL",
-    "Folder of a run, of a saved translator or of a checkpoint in Hugging Face's "
-    "layout, or hf://user/model.",
-)
-Data = option(
+    argument(
+        "MODEL",
+        "Folder of a run, of a saved translator or of a checkpoint in Hugging Face's "
+        "layout, or hf://user/model.",
+    ),
+]
+Data = Annotated[
     Path | None,
-    "Folder that the file names in the recipe are relative to.",
-    metavar="DIR",
-)
-BatchSize = option(
+    option(
+        "Folder that the file names in the recipe are relative to.",
+        metavar="DIR",
+    ),
+]
+BatchSize = Annotated[
     int | None,
-    "Sentences to translate at a time, which memory limits. [default: what is fastest]",
-    min=1,
-)
-Settings = option(
+    option(
+        "Sentences to translate at a time, which memory limits. [default: what is "
+        "fastest]",
+        min=1,
+    ),
+]
+Settings = Annotated[
     list[str] | None,
-    "Any setting of the recipe, such as training.early_stopping=5. May be given "
-    "several times.",
-    "--set",
-    metavar="NAME=VALUE",
-)
+    option(
+        "Any setting of the recipe, such as training.early_stopping=5. May be given "
+        "several times.",
+        "--set",
+        metavar="NAME=VALUE",
+    ),
+]

@@ -1,6 +1,7 @@
 """`keras-transformer plot`."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -9,7 +10,9 @@ from keras_transformer.cli.loading import load_tensorflow, load_translator
 from keras_transformer.cli.options import Model, argument, option, output_file
 
 _PAGE = ".html"
-Output = output_file(Path, "Picture to write, such as out.png, out.svg or out.pdf.")
+Output = Annotated[
+    Path, output_file("Picture to write, such as out.png, out.svg or out.pdf.")
+]
 
 plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -22,12 +25,14 @@ def about():
 @plot.command()
 def attention(
     model: Model,
-    text: argument(str, "TEXT", "Sentence to translate."),
-    output: output_file(
+    text: Annotated[str, argument("TEXT", "Sentence to translate.")],
+    output: Annotated[
         Path,
-        "Picture to write, such as out.png or out.pdf; or out.html, an interactive "
-        "page with every layer, head and word.",
-    ),
+        output_file(
+            "Picture to write, such as out.png or out.pdf; or out.html, an interactive "
+            "page with every layer, head and word.",
+        ),
+    ],
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
 ):
@@ -43,9 +48,10 @@ def attention(
 
 @plot.command()
 def training(
-    run: argument(
-        Path, "RUN", "Folder of a run, or a file that Keras's CSVLogger wrote."
-    ),
+    run: Annotated[
+        Path,
+        argument("RUN", "Folder of a run, or a file that Keras's CSVLogger wrote."),
+    ],
     output: Output,
 ):
     """Draw the loss and every metric of a training run by epoch.
@@ -63,8 +69,8 @@ def training(
 @plot.command()
 def positions(
     output: Output,
-    length: option(int, "Number of positions.", min=1) = 64,
-    dim: option(int, "Dimension of the encoding.", min=1) = 128,
+    length: Annotated[int, option("Number of positions.", min=1)] = 64,
+    dim: Annotated[int, option("Dimension of the encoding.", min=1)] = 128,
 ):
     """Draw the sinusoidal positional encoding.
 
@@ -84,9 +90,9 @@ def positions(
 @plot.command()
 def schedule(
     output: Output,
-    learning_rate: option(float, "Peak of the learning rate.") = 1e-3,
-    warmup_steps: option(int, "Steps until the peak.") = 4000,
-    steps: option(int, "Steps to draw.") = 20000,
+    learning_rate: Annotated[float, option("Peak of the learning rate.")] = 1e-3,
+    warmup_steps: Annotated[int, option("Steps until the peak.")] = 4000,
+    steps: Annotated[int, option("Steps to draw.")] = 20000,
 ):
     """Draw the learning rate by training step.
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -13,30 +13,37 @@ from keras_transformer.runs import Recipe
 
 
 def train(
-    recipe: argument(
-        str, "RECIPE", "A YAML file, or `multi30k`, which comes with the package."
-    ),
-    run: option(Path, "Folder of the run: a new one, or one to resume.", metavar="DIR"),
-    pretrained: option(
+    recipe: Annotated[
+        str,
+        argument("RECIPE", "A YAML file, or `multi30k`, which comes with the package."),
+    ],
+    run: Annotated[
+        Path, option("Folder of the run: a new one, or one to resume.", metavar="DIR")
+    ],
+    pretrained: Annotated[
         str | None,
-        "Translator to go on from: a run, a saved translator, a checkpoint in Hugging "
-        "Face's layout, or hf://user/model.",
-        "--from",
-        metavar="MODEL",
-    ) = None,
+        option(
+            "Translator to go on from: a run, a saved translator, a checkpoint in "
+            "Hugging Face's layout, or hf://user/model.",
+            "--from",
+            metavar="MODEL",
+        ),
+    ] = None,
     data: Data = None,
-    source: option(
-        str | None, "Source language, such as en.", metavar="LANGUAGE"
-    ) = None,
-    target: option(
-        str | None, "Target language, such as de.", metavar="LANGUAGE"
-    ) = None,
-    epochs: option(int | None, "Passes over the training text.") = None,
-    tokens_per_batch: option(
-        int | None, "Tokens of a batch on each side, with padding."
-    ) = None,
-    learning_rate: option(float | None, "Peak of the learning rate.") = None,
-    seed: option(int | None, "Seed of weights, dropout and sentence order.") = None,
+    source: Annotated[
+        str | None, option("Source language, such as en.", metavar="LANGUAGE")
+    ] = None,
+    target: Annotated[
+        str | None, option("Target language, such as de.", metavar="LANGUAGE")
+    ] = None,
+    epochs: Annotated[int | None, option("Passes over the training text.")] = None,
+    tokens_per_batch: Annotated[
+        int | None, option("Tokens of a batch on each side, with padding.")
+    ] = None,
+    learning_rate: Annotated[float | None, option("Peak of the learning rate.")] = None,
+    seed: Annotated[
+        int | None, option("Seed of weights, dropout and sentence order.")
+    ] = None,
     settings: Settings = None,
 ):
     """Train a translator on parallel text, or resume its training.
@@ -79,10 +86,11 @@ def train(
 
 
 def average(
-    run: argument(Path, "RUN", "Folder of a run."),
-    last: option(
-        int | None, "Number of last checkpoints to average. [default: the run's]", min=1
-    ) = None,
+    run: Annotated[Path, argument("RUN", "Folder of a run.")],
+    last: Annotated[
+        int | None,
+        option("Number of last checkpoints to average. [default: the run's]", min=1),
+    ] = None,
 ):
     """Average the last checkpoints of a run into its translator.
 

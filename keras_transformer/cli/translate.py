@@ -4,6 +4,7 @@ import contextlib
 import sys
 import warnings
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -26,28 +27,34 @@ _LINES_PER_CHUNK = 8192
 def translate(
     model: Model,
     decoding: DecodingOptions,
-    text: argument(
+    text: Annotated[
         Path | None,
-        "FILE",
-        "Text to translate, one sentence per line, plain or gzipped. "
-        "[default: standard input]",
-    ) = None,
-    output: output_file(
-        Path | None, "File to write to. [default: standard output]"
-    ) = None,
-    attention: option(
+        argument(
+            "FILE",
+            "Text to translate, one sentence per line, plain or gzipped. "
+            "[default: standard input]",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, output_file("File to write to. [default: standard output]")
+    ] = None,
+    attention: Annotated[
         Path | None,
-        "Also draw the attention to each source: as a picture, out.png or out.pdf, or "
-        "as an interactive page, out.html. Line 2 gets out-2.png.",
-        metavar="FILE",
-    ) = None,
+        option(
+            "Also draw the attention to each source: as a picture, out.png or out.pdf, "
+            "or as an interactive page, out.html. Line 2 gets out-2.png.",
+            metavar="FILE",
+        ),
+    ] = None,
     batch_size: BatchSize = None,
-    jit_compile: option(
+    jit_compile: Annotated[
         bool,
-        "Let XLA compile every search. By itself it compiles those that are long "
-        "enough to make up for the seconds that this takes.",
-        "--jit-compile",
-    ) = False,
+        option(
+            "Let XLA compile every search. By itself it compiles those that are long "
+            "enough to make up for the seconds that this takes.",
+            "--jit-compile",
+        ),
+    ] = False,
 ):
     """Translate a file or standard input, line by line.
 
