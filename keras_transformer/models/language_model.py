@@ -166,6 +166,15 @@ class LanguageModel(GenerationMixin, TokenModel):
         check_position_range(self.positions, np.shape(prompt_ids)[1] - 1 + max_length)
         return self.run_search(prompt_ids, search, max_length, batch_size)
 
+    def logits_with_cutoff(self, ids, kept):
+        """Computes the logits in training with the embeddings of some tokens zero.
+
+        `kept`, a boolean tensor like the ids, tells which tokens are not cut. See
+        `training.SimCut`.
+        """
+        states = self._stem(ids, kept, training=True)
+        return self._logits(self.decoder(states, training=True))
+
     def attention_scores(self, ids):
         """Returns the attention scores of every layer and head.
 
@@ -218,10 +227,13 @@ class LanguageModel(GenerationMixin, TokenModel):
         states, cache = self.decoder.step(
             states, memory["keys_and_values"], memory["mask"], cache, index, visible
         )
+        return self._logits(states, logits_of), cache
+
+    def _logits(self, states, logits_of=None):
         states = states if self._narrow is None else self._narrow(states)
         if logits_of is None:
             logits_of = functools.partial(self.embedding, reverse=True)
-        return logits_of(states), cache
+        return logits_of(states)
 
     def prepared_step(self):
         """Returns `step`, with the embedding table transposed once for all steps."""

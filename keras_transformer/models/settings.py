@@ -10,6 +10,7 @@ from keras_transformer.kernels.keras_private import asks_for_shapes
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.inside import apply_change
 from keras_transformer.layers.weight_options import WeightOptions
+from keras_transformer.models.consistency import ConsistencyMixin
 from keras_transformer.models.exports import export
 from keras_transformer.models.layer_paths import (
     changed_layers,
@@ -20,7 +21,9 @@ from keras_transformer.models.layer_paths import (
 from keras_transformer.models.lora import enable_lora, has_lora, merge_lora
 
 
-class SettingsModel(RematerializedMixin, BatchSlicesMixin, keras.Model):
+class SettingsModel(
+    RematerializedMixin, ConsistencyMixin, BatchSlicesMixin, keras.Model
+):
     """Base of functional models that keep their constructor's arguments.
 
     `get_config` returns these arguments, and `from_config` passes them to the

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformer.checks import check_fractions
 from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.kernels.keras_private import set_mask
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.positions import (
@@ -64,6 +65,17 @@ class PlacedPositions:
         settings = {"dtype": self.dtype, **options.of("embeddings")}
         return TokenEmbedding(*sizes, pad_id, scale, name=name, **settings)
 
+    def token_embeddings(self, source_size: int, target_size: int | None, **settings):
+        """Makes those of source and target: one and the same if `target_size` is None.
+
+        `settings` are the other arguments of `token_embedding`.
+        """
+        if target_size is None:
+            return (self.token_embedding(source_size, **settings),) * 2
+        target = self.token_embedding(target_size, name="target_embedding", **settings)
+        source = self.token_embedding(source_size, name="source_embedding", **settings)
+        return source, target
+
     def narrow_layer(self, options):
         """Makes the linear map from states to embeddings; None if equally wide."""
         if self.embedding_dim == self.hidden_dim:
@@ -109,12 +121,23 @@ class Stem:
             dropout, sub_seed(seed, name), name=name, dtype=placed.dtype
         )
 
-    def __call__(self, inputs):
-        """Returns the states `(batch, length, hidden_dim)` of whole inputs."""
+    def __call__(self, inputs, kept=None, training=None):
+        """Returns the states `(batch, length, hidden_dim)` of whole inputs.
+
+        Args:
+            inputs: The model's inputs.
+            kept: Boolean tensor of shape `(batch, length)`: the positions whose
+                embedding is kept; the others get zeros. None: all.
+            training: Whether to apply dropout.
+        """
         states = self._embed(inputs)
+        if kept is not None:
+            states = states * ops.cast(kept, states.dtype)[..., None]
+            set_mask(states, self._embed.compute_mask(inputs))
         if self._unmask is not None:
             states = self._unmask(states)
-        return self._dropout(merge_positions(self._positions, states))
+        states = merge_positions(self._positions, states)
+        return self._dropout(states, training=training)
 
     def at(self, token_ids, index):
         """Returns the states of one decoding step.

@@ -55,12 +55,11 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         positions: The scheme of positions: `"sinusoidal"`, `"rotary"`,
             `"linear_bias"`, or a layer to copy, such as
             `LearnedPositionalEncoding(max_length=512)`. None: no positions. A
-            concatenated encoding takes its `encoding_dim` out of `hidden_dim`;
-            where logits are computed with the embedding table, a linear map
-            narrows the states to the width of the embedding.
+            concatenated encoding takes its `encoding_dim` out of `hidden_dim`; a linear
+            map then narrows the last states to the width of the embedding.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
-        attention_dropout: Fraction of the attention scores dropped in training. If
-            not zero, training materialises the scores; see `MultiHeadAttention`.
+        attention_dropout: Fraction of the attention scores dropped in training, which
+            materialises them; see `MultiHeadAttention`.
         activation_dropout: Fraction of the activations dropped inside the
             feed-forward networks in training.
         seed: Seed of all dropout. None: random numbers that
@@ -70,11 +69,9 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         scale_embeddings: Whether embeddings are multiplied by the square root of their
             width.
         output_bias: Whether a learned bias is added to the logits.
-        **kwargs: Base `Model` arguments, such as `name`; and weight options, such as
-            `kernel_initializer` and `bias_regularizer` for all dense layers (see
-            `WeightOptionsLayer`), and `embeddings_initializer`,
-            `embeddings_regularizer` and `embeddings_constraint` for the tables of
-            token embeddings.
+        **kwargs: Base `Model` arguments, such as `name`; and weight options (see
+            `WeightOptionsLayer`) of all dense layers, such as `kernel_initializer`, and
+            of the tables of token embeddings, such as `embeddings_regularizer`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
@@ -124,8 +121,9 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
     ):
         settings = constructor_settings(locals())
         options = model_weight_options(kwargs)
-        is_shared = target_vocabulary_size is None
-        target_size = source_vocabulary_size if is_shared else target_vocabulary_size
+        target_size = source_vocabulary_size
+        if target_vocabulary_size is not None:
+            target_size = target_vocabulary_size
         check_positive_integers(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_size,
@@ -147,26 +145,18 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             "activation_dropout": activation_dropout,
             "epsilon": epsilon,
         }
-        embed = functools.partial(
-            placed.token_embedding,
+        source_embedding, target_embedding = placed.token_embeddings(
+            source_vocabulary_size,
+            target_vocabulary_size,
             pad_id=pad_id,
             options=options,
             scale=scale_embeddings,
         )
-        if is_shared:
-            source_embedding = target_embedding = embed(target_size)
-        else:
-            target_embedding = embed(target_size, name="target_embedding")
-            source_embedding = embed(source_vocabulary_size, name="source_embedding")
         narrow = placed.narrow_layer(options)
         source_stem = Stem(source_embedding, placed, dropout, seed, "source_dropout")
+        is_padding_first = start_id == pad_id
         target_stem = Stem(
-            target_embedding,
-            placed,
-            dropout,
-            seed,
-            "target_dropout",
-            begins_with_padding=start_id == pad_id,
+            target_embedding, placed, dropout, seed, "target_dropout", is_padding_first
         )
         encoder, decoder = (
             stack_class(
@@ -185,8 +175,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        source = source_stem(source_ids)
-        states = decoder(target_stem(target_ids), encoder(source))
+        states = decoder(target_stem(target_ids), encoder(source_stem(source_ids)))
         states = states if narrow is None else narrow(states)
         logits = target_embedding(states, reverse=True)
         super().__init__(
@@ -250,6 +239,17 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         check_position_range(self.positions, max(source_ids.shape[1], max_length))
         return self.run_search(source_ids, search, max_length, batch_size)
 
+    def logits_with_cutoff(self, inputs, kept):
+        """Computes the logits in training with the embeddings of some tokens zero.
+
+        `kept` holds boolean tensors like the inputs: which tokens are not cut. See
+        `training.SimCut`.
+        """
+        source = self._source_stem(inputs["source_ids"], kept["source_ids"], True)
+        target = self._target_stem(inputs["target_ids"], kept["target_ids"], True)
+        memory = self.encoder(source, training=True)
+        return self._logits(self.decoder(target, memory, training=True))
+
     def attention_scores(self, source_ids, target_ids):
         """Returns the attention scores of every layer and head.
 
@@ -288,11 +288,14 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         states, cache = self.decoder.step(
             states, memory, memory_mask, cache, index, visible
         )
+        return self._logits(states, logits_of), cache
+
+    def _logits(self, states, logits_of=None):
         states = states if self._narrow is None else self._narrow(states)
         if logits_of is None:
             logits_of = functools.partial(self.target_embedding, reverse=True)
         logits = logits_of(states)
-        return (logits if self.output_bias is None else self.output_bias(logits)), cache
+        return logits if self.output_bias is None else self.output_bias(logits)
 
     def prepared_step(self):
         """Returns `step`, with the embedding table transposed once for all steps."""

@@ -142,6 +142,9 @@ class TrainingSettings:
         warmup_steps: Steps of linear warm-up; then the rate falls as 1 / sqrt(step).
         cooldown_epochs: Last epochs, over which the learning rate is scaled down to 0.
         label_smoothing: Probability that each target spreads over the vocabulary.
+        rdrop: Weight of `training.RDrop`, such as 5; 0 for none.
+        simcut: Weight of `training.SimCut`, such as 3; 0 for none.
+        cutoff: Fraction of the tokens that `simcut` cuts.
         seed: Seed of the weights, dropout and the order of the sentences.
         jit_compile: Whether XLA compiles the training step, if there is one device; by
             default where that is a GPU. It compiles one for every length of sentences.
@@ -164,6 +167,9 @@ class TrainingSettings:
     warmup_steps: int = setting(4000, least=1)
     cooldown_epochs: int = setting(0, least=0, fixed=False)
     label_smoothing: float = setting(0.1, least=0)
+    rdrop: float = setting(0.0, least=0)
+    simcut: float = setting(0.0, least=0)
+    cutoff: float = setting(0.05, least=0)
     seed: int = setting(1, least=0)
     jit_compile: bool | None = setting(None, fixed=False)
     batch_slices: int | None = setting(None, least=1, fixed=False)

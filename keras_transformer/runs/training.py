@@ -135,9 +135,22 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
         training.Adam(schedule),
         training.TokenCrossentropy(settings.label_smoothing, pad_id=pad_id),
         metrics=[training.TokenAccuracy(pad_id), training.Perplexity(pad_id)],
+        consistency=_consistency(settings),
         **how,
     )
     return model
+
+
+def _consistency(settings):
+    if settings.rdrop and settings.simcut:
+        raise ValueError(
+            "`training.rdrop` or `training.simcut` must be 0: a training has one "
+            f"consistency term. Received: rdrop={settings.rdrop}, "
+            f"simcut={settings.simcut}."
+        )
+    if settings.simcut:
+        return training.SimCut(settings.simcut, settings.cutoff)
+    return training.RDrop(settings.rdrop) if settings.rdrop else None
 
 
 def _schedule(settings, steps_per_epoch):

@@ -5,6 +5,7 @@ from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
 from keras_transformer.training.callbacks import BleuCallback, StopAtNaN
 from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
+from keras_transformer.training.consistency import RDrop, SimCut
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
@@ -19,7 +20,9 @@ __all__ = [
     "Cooldown",
     "InverseSquareRootSchedule",
     "Perplexity",
+    "RDrop",
     "SaveCheckpoints",
+    "SimCut",
     "StopAtNaN",
     "StopTogether",
     "TokenAccuracy",

@@ -1,0 +1,53 @@
+"""Models whose `compile` takes a consistency term for the training loss."""
+
+import keras
+
+
+class ConsistencyMixin:
+    """Adds `consistency` to `compile`: a term that a second forward pass gives.
+
+    It comes before `keras.Model` among the bases of a class.
+    """
+
+    consistency = None
+    consistency_seed = None
+
+    def compile(self, *args, consistency=None, **kwargs):
+        """Configures training, as `keras.Model.compile` does.
+
+        Args:
+            *args: Arguments of `keras.Model.compile`.
+            consistency: `kt.training.RDrop` or `kt.training.SimCut`. It needs a loss
+                with a method `weights(y_true, sample_weight)`, such as
+                `kt.training.TokenCrossentropy`. None: one forward pass a step.
+            **kwargs: Further arguments of `compile`.
+
+        Raises:
+            ValueError: If the loss has no such method.
+        """
+        super().compile(*args, **kwargs)
+        if consistency is not None:
+            if not hasattr(self.loss, "weights"):
+                raise ValueError(
+                    "`loss` must have a method `weights`, as `TokenCrossentropy` has, "
+                    f"to train with `consistency`. Received: loss={self.loss!r}."
+                )
+            if self.consistency_seed is None:
+                # Of the model, so that its state is saved with a checkpoint.
+                self.consistency_seed = keras.random.SeedGenerator()
+        self.consistency = consistency
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config and self.consistency is not None:
+            consistency = keras.saving.serialize_keras_object(self.consistency)
+            config["consistency"] = consistency
+        return config
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training=training)
+        if training and self.consistency is not None:
+            loss = loss + self.consistency(self, x, y, y_pred, sample_weight)
+        return loss
