@@ -35,13 +35,6 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
 
     The chief writes the folder and the tokenizers; the other workers only read them.
     """
-    sampling = recipe.tokenizer.sampling
-    if workers.count > 1 and sampling:
-        raise ValueError(
-            "`tokenizer.sampling` must be 0 with several workers: they need the same "
-            "batches, and SentencePiece samples other subwords in every process. "
-            f"Received: tokenizer.sampling={sampling}."
-        )
     model = recipe.model
     if (model.frozen or model.lora_rank) and not model.pretrained:
         raise ValueError(
@@ -57,6 +50,7 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
     tokenizers = run.tokenizers()
     validation = _dataset(recipe, tokenizers, "validation", shuffle=False)
     seed = recipe.training.seed
+    sampling = recipe.tokenizer.sampling
     train = _dataset(recipe, tokenizers, "train", seed=seed, sampling=sampling)
     return TrainingData(tokenizers, train, validation)
 

@@ -59,8 +59,7 @@ def parallel_dataset(
         shuffle: Whether each epoch has its own order, from a buffer of 65,536 pairs.
         seed: Seed of the orders and of sampling.
         initial_epoch: Number of the first epoch. The batches of an epoch depend only
-            on its number and `seed`, unless subwords are sampled; see
-            `SubwordTokenizer.sample`.
+            on its number and `seed`.
         sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1. An
             epoch then has as many batches as one pass over the corpus on average.
 
@@ -149,7 +148,7 @@ def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):
     if not sampling:
         return best
     sampled = [
-        tokenizer.sample(side, sampling, seed + i)
+        tokenizer.sample(side, sampling, 2 * seed + i)
         for i, (tokenizer, side) in enumerate(sides)
     ]
     # Sampling yields more subwords. Pairs that then exceed `max_length` keep the best.

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,10 +14,8 @@ from keras_transformer.storage import replace_file
 from keras_transformer.text.arguments import batch_of_ids, batch_of_texts
 from keras_transformer.text.files import Paths
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
+from keras_transformer.text.subword_sampling import subword_sampler
 from keras_transformer.text.tokenizer_training import train_model
-
-# SentencePiece has one random generator for the whole process.
-_random_generator_lock = threading.Lock()
 
 
 class SubwordTokenizer(tf.Module):
@@ -155,17 +152,21 @@ class SubwordTokenizer(tf.Module):
         probability to the power of `alpha`: the smaller `alpha`, the more uniform the
         distribution (subword regularization).
 
-        Sampling runs in Python, even within `tf.data`, because TensorFlow Text's op
-        cannot be seeded. A SavedModel cannot hold it.
+        Sampling runs in Python, even within `tf.data`, because neither TensorFlow
+        Text's op nor SentencePiece can be seeded. A SavedModel cannot hold it.
 
         Args:
             texts: List of str, or string tensor of shape `(batch,)`.
             alpha: Strength, between 0 and 1.
-            seed: Integer or scalar integer tensor. Equal seeds give equal subwords
-                within one process, but from SentencePiece 0.2.2 on not in another.
+            seed: Integer or scalar integer tensor. Equal seeds give equal subwords, in
+                every process.
 
         Returns:
             Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
+
+        Raises:
+            ValueError: If `alpha` is outside of its range, or the model is neither BPE
+                nor unigram.
 
         Reference:
             [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267) (BPE-dropout);
@@ -176,10 +177,12 @@ class SubwordTokenizer(tf.Module):
                 f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
             )
 
+        sampler = subword_sampler(self.model_proto)
+
         def sample_rows(texts, seed):
-            with _random_generator_lock:
-                sentencepiece.set_random_generator_seed(int(seed) % (1 << 31))
-                rows = [*self._encode_sampled(texts.tolist(), alpha)]
+            rows = [
+                *self._sample(sampler, texts.tolist(), alpha, int(seed) % (1 << 64))
+            ]
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
             return ids, lengths
@@ -191,15 +194,9 @@ class SubwordTokenizer(tf.Module):
         ids, lengths = tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
         return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
 
-    def _encode_sampled(self, texts, alpha, **settings):
-        return self._python_model.encode(
-            texts,
-            enable_sampling=True,
-            alpha=alpha,
-            nbest_size=-1,
-            num_threads=1,
-            **settings,
-        )
+    def _sample(self, sampler, texts, alpha, seed):
+        for pieces in sampler.sample(texts, alpha, seed):
+            yield [sampler.ids.get(piece, self.unknown_id) for piece in pieces]
 
     def detokenize(self, ids):
         """Joins subwords to text, up to the first end symbol of each row.

@@ -110,10 +110,11 @@ class VocabularyTokenizer(SubwordTokenizer):
         pieces = self._resource.tokenize(texts, tf.string)
         return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
 
-    def _encode_sampled(self, texts, alpha, **settings):
-        for text in texts:
-            code, text = self._split_language_code(tf.compat.as_text(text))
-            pieces = super()._encode_sampled(text, alpha, out_type=str, **settings)
+    def _sample(self, sampler, texts, alpha, seed):
+        split = [self._split_language_code(tf.compat.as_text(text)) for text in texts]
+        codes, texts = zip(*split, strict=True) if split else ([], [])
+        samples = sampler.sample(texts, alpha, seed)
+        for code, pieces in zip(codes, samples, strict=True):
             ids = (self._id_of_text.get(x, self.unknown_id) for x in (*code, *pieces))
             yield [*self._prefix_ids, *ids]
 

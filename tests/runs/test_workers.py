@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow
 # What two workers learn is what one process does, to rounding, without dropout.
 SETTINGS = {
     "model.dropout": 0,
-    "tokenizer.sampling": 0,
     "training.bleu_every": None,
     "training.seed": 5,
 }
