@@ -103,14 +103,16 @@ class SimCut(_Consistency):
                 f"`RDrop` trains others. Received: a {type(model).__name__}."
             )
 
-        def kept(ids):
-            draws = keras.random.uniform(ops.shape(ids), seed=model.consistency_seed)
-            is_symbol = (ids == model.start_id) | (ids == model.end_id)
-            return (draws >= self.cutoff) | is_symbol
-
-        second = model.logits_with_cutoff(x, tree.map_structure(kept, x))
+        kept = tree.map_structure(lambda ids: self.kept(model, ids), x)
+        second = model.logits_with_cutoff(x, kept)
         divergence = softmax_divergence(logits, second)
         return self.weight * _mean(model, divergence, y, sample_weight)
+
+    def kept(self, model, ids):
+        """Draws the tokens that are not cut, a boolean tensor of the shape of `ids`."""
+        draws = keras.random.uniform(ops.shape(ids), seed=model.consistency_seed)
+        is_symbol = (ids == model.start_id) | (ids == model.end_id)
+        return (draws >= self.cutoff) | is_symbol
 
     def get_config(self):
         return {**super().get_config(), "cutoff": self.cutoff}

@@ -41,7 +41,7 @@ import numpy as np
 import tensorflow as tf
 from keras_transformer.models import Transformer
 from keras_transformer.training import (
-    Adam, Perplexity, TokenAccuracy, TokenCrossentropy, split_evenly
+    Adam, Perplexity, SimCut, TokenAccuracy, TokenCrossentropy, split_evenly
 )
 
 cpu, = tf.config.list_physical_devices("CPU")
@@ -117,8 +117,14 @@ def half():
     )
 
 
+class CutEven(SimCut):
+    def kept(self, model, ids):
+        return ids % 2 == 1
+
+
 MODELS = {
     "transformer": transformer,
+    "consistent": transformer,
     "bigrams": bigrams,
     "half": half,
     "half bigrams": half_bigrams,
@@ -127,6 +133,7 @@ MODELS = {
 
 def train(strategy, model, optimizer, rows):
     keras.utils.set_random_seed(7)
+    options = {"consistency": CutEven(2.0)} if model == "consistent" else {}
     with strategy.scope():
         model = MODELS[model]()
         model.compile(
@@ -134,6 +141,7 @@ def train(strategy, model, optimizer, rows):
             TokenCrossentropy(label_smoothing=0.1),
             metrics=[TokenAccuracy(), Perplexity()],
             jit_compile=False,
+            **options,
         )
     data = dataset(rows)
     if rows % 2:  # The last batch may be odd, but not the first.
@@ -154,6 +162,7 @@ CASES = [
     ("bigrams", "sgd", 5),
     ("bigrams", "clipping", 6),
     ("bigrams", "accumulating options", 6),
+    ("consistent", "accumulating", 6),
 ]
 # With Keras's scaling of the loss; sums over float16 are rounded as they are split.
 HALF = [
