@@ -64,7 +64,8 @@ class MaskedLanguageModel(TokenModel):
         states = norm(transform(encoder(ids)))
         super().__init__(
             inputs=ids,
-            outputs=encoder.embedding(states, reverse=True),
+            # By the encoder, so that a clone of the model has one embedding too.
+            outputs=encoder(states, reverse=True),
             settings=encoder.settings,
             dtype=policy,
             weight_options=encoder.weight_options,

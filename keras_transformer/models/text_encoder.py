@@ -101,6 +101,19 @@ class TextEncoder(TokenModel):
         self.positions = placed.on_inputs
         self.encoder = encoder
         self._stem = stem
+        self.input_spec = None  # Ids have two axes, states three.
+        self.supports_masking = True
+
+    def call(self, inputs, training=None, mask=None, reverse=False):
+        """Encodes ids; with `reverse`, computes logits of states by the embedding."""
+        if reverse:
+            return self.embedding(inputs, reverse=True)
+        return super().call(inputs, training=training, mask=mask)
+
+    def compute_output_spec(self, inputs, training=None, mask=None, reverse=False):
+        if reverse:
+            return self.embedding.compute_output_spec(inputs, reverse=True)
+        return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def attention_scores(self, ids):
         """Returns the attention scores of every layer and head.

@@ -217,3 +217,11 @@ def test_fine_tuning_goes_on_with_the_same_weights(pretrained):
     ]
     assert any(moved)
     pretrained.set_weights(before)
+
+
+def test_a_clone_has_one_embedding_too():
+    model = variant("post-norm")
+    clone = keras.models.clone_model(model)
+    assert len(clone.weights) == len(model.weights)
+    clone.set_weights(model.get_weights())
+    np.testing.assert_allclose(logits_of(clone, IDS), logits_of(model, IDS), 1e-5, 1e-6)
