@@ -121,9 +121,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
     ):
         settings = constructor_settings(locals())
         options = model_weight_options(kwargs)
-        target_size = source_vocabulary_size
-        if target_vocabulary_size is not None:
-            target_size = target_vocabulary_size
+        is_shared = target_vocabulary_size is None
+        target_size = source_vocabulary_size if is_shared else target_vocabulary_size
         check_positive_integers(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_size,
@@ -154,10 +153,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         )
         narrow = placed.narrow_layer(options)
         source_stem = Stem(source_embedding, placed, dropout, seed, "source_dropout")
-        is_padding_first = start_id == pad_id
-        target_stem = Stem(
-            target_embedding, placed, dropout, seed, "target_dropout", is_padding_first
-        )
+        stem_settings = (placed, dropout, seed, "target_dropout", start_id == pad_id)
+        target_stem = Stem(target_embedding, *stem_settings)
         encoder, decoder = (
             stack_class(
                 depth,
