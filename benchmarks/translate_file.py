@@ -1,20 +1,25 @@
-"""Time to translate a file: our command, and CTranslate2 with the same weights.
+"""Time to translate a file: our command beside CTranslate2 with the same weights.
 
-    python benchmarks/translate_file.py convert TRANSLATOR FOLDER [--quantization int8]
-    time keras-transformer translate TRANSLATOR FILE --output ours.txt --beam-width 1
-    time python benchmarks/translate_file.py ctranslate2 FOLDER FILE theirs.txt
+    python benchmarks/translate_file.py compare TRANSLATOR FILE --rounds 3
+    python benchmarks/translate_file.py compare TRANSLATOR FILE --beam-width 5
 
-TRANSLATOR is the folder of a saved `Translator`. `convert` exports it to FOLDER.
-`ctranslate2` needs CTranslate2 and SentencePiece, and nothing of this library.
+TRANSLATOR is the folder of a saved `Translator`. Both sides are timed from the start of
+the process to its end, in turn. `convert` exports a translator, and `ctranslate2`
+translates with the export; it needs CTranslate2 and SentencePiece, and nothing of this
+library.
 """
 
 import argparse
 import json
 import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
 
 
-def convert(translator, folder, quantization):
+def convert(translator, folder, quantization=None):
     import keras_transformer as kt
 
     translator = kt.Translator.load(translator)
@@ -43,6 +48,39 @@ def translate(folder, text, output, beam_width):
     print(f"{len(lines)} lines, {time.perf_counter() - start:.1f} s after imports")
 
 
+def compare(translator, text, beam_width, rounds):
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        convert(translator, scratch / "ctranslate2")
+        outputs = {name: scratch / name for name in ("ours", "theirs")}
+        shell = (sys.executable, "-m", "keras_transformer.cli", "translate")
+        beam = ("--beam-width", str(beam_width))
+        commands = {
+            "ours": (*shell, translator, text, "--output", outputs["ours"], *beam),
+            "theirs": (
+                *(sys.executable, __file__, "ctranslate2", scratch / "ctranslate2"),
+                *(text, outputs["theirs"], *beam),
+            ),
+        }
+        seconds = {name: [] for name in commands}
+        for _ in range(rounds):
+            for name, command in commands.items():
+                start = time.perf_counter()
+                done = subprocess.run(command, capture_output=True, text=True)
+                if done.returncode:
+                    sys.exit(done.stderr)
+                seconds[name].append(time.perf_counter() - start)
+                print(f"{name:8}{seconds[name][-1]:7.1f} s", flush=True)
+        ours, theirs = (x.read_text("utf-8").splitlines() for x in outputs.values())
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    different = sum(one != other for one, other in zip(ours, theirs, strict=True))
+    print(
+        f"{len(ours)} lines, beam width {beam_width}: {medians['ours']:.1f} s beside "
+        f"{medians['theirs']:.1f}, {medians['ours'] / medians['theirs']:.2f} times as "
+        f"long; {different} translations differ"
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     subparsers = parser.add_subparsers(dest="command", required=True)
@@ -50,15 +88,22 @@ def main():
     conversion.add_argument("translator", type=pathlib.Path)
     conversion.add_argument("folder", type=pathlib.Path)
     conversion.add_argument("--quantization")
+    comparison = subparsers.add_parser("compare")
+    comparison.add_argument("translator", type=pathlib.Path)
+    comparison.add_argument("text", type=pathlib.Path)
+    comparison.add_argument("--rounds", type=int, default=3)
     run = subparsers.add_parser("ctranslate2")
     for name in ("folder", "text", "output"):
         run.add_argument(name, type=pathlib.Path)
-    run.add_argument("--beam-width", type=int, default=1)
-    arguments = parser.parse_args()
-    if arguments.command == "convert":
-        convert(arguments.translator, arguments.folder, arguments.quantization)
-        return
-    translate(arguments.folder, arguments.text, arguments.output, arguments.beam_width)
+    for search in (comparison, run):
+        search.add_argument("--beam-width", type=int, default=1)
+    given = parser.parse_args()
+    if given.command == "convert":
+        convert(given.translator, given.folder, given.quantization)
+    elif given.command == "compare":
+        compare(given.translator, given.text, given.beam_width, given.rounds)
+    else:
+        translate(given.folder, given.text, given.output, given.beam_width)
 
 
 if __name__ == "__main__":
