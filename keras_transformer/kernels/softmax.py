@@ -14,6 +14,9 @@ def masked_softmax(scores, mask=None):
         scores: Float tensor of shape `(..., query, key)`.
         mask: Boolean tensor that broadcasts to the shape of `scores`, True
             where the query may attend to the key.
+
+    Returns:
+        A tensor of the shape and dtype of `scores`.
     """
     dtype = scores.dtype
     scores = ops.cast(scores, "float32")

@@ -34,8 +34,9 @@ class Attention(WeightOptionsLayer):
         value: Float tensor of shape `(batch, key_length, value_dim)`.
         key: Float tensor of shape `(batch, key_length, key_dim)`; `value`
             unless given.
-        query_mask, value_mask, key_mask, attention_mask, use_causal_mask,
-        return_attention_scores, training: As in `MultiHeadAttention`, without heads.
+        query_mask: As in `MultiHeadAttention`, without heads; and so are
+            `value_mask`, `key_mask`, `attention_mask`, `use_causal_mask`,
+            `return_attention_scores` and `training`.
         mask: List of `query_mask`, `value_mask` and perhaps `key_mask`, each a tensor
             or None: another way to pass them.
 

@@ -32,6 +32,9 @@ def padding_mask(ids, pad_id: int = 0):
 def causal_mask(length):
     """Lets every position attend to itself and to the positions before it.
 
+    Args:
+        length: Number of positions.
+
     Returns:
         A boolean tensor of shape `(1, length, length)`: `(batch, query, key)`.
 

@@ -67,6 +67,9 @@ def learning_rate(schedule, steps: int) -> Figure:
         schedule: A `keras.optimizers.schedules.LearningRateSchedule`.
         steps: Number of training steps.
 
+    Returns:
+        A `matplotlib.figure.Figure`.
+
     Raises:
         ValueError: If `steps` is not a positive integer.
 

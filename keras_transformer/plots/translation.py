@@ -15,10 +15,14 @@ from keras_transformer.translator import Translator
 class AttendedTranslation(NamedTuple):
     """A translation with its attention weights.
 
-    `source_tokens` and `target_tokens` are subwords, end symbol included. `scores`
-    holds NumPy arrays of attention weights, of shape `(layers, heads, query, key)`:
-    `"encoder"`, from source to source; `"cross"`, from target to source; and
-    `"decoder"`, from target to the decoder's inputs, `["<s>", *target_tokens[:-1]]`.
+    Attributes:
+        text: The translation.
+        source_tokens: The subwords of the source, end symbol included.
+        target_tokens: The subwords of the translation, end symbol included.
+        scores: NumPy arrays of attention weights, of shape
+            `(layers, heads, query, key)`: `"encoder"`, from source to source;
+            `"cross"`, from target to source; and `"decoder"`, from target to the
+            decoder's inputs, `["<s>", *target_tokens[:-1]]`.
     """
 
     text: str
@@ -61,6 +65,9 @@ def translate_with_attention(
     """Translates as `translator.translate` does, and keeps the attention weights.
 
     Arguments and errors are those of `translation_attention`.
+
+    Returns:
+        An `AttendedTranslation`.
     """
     model, target_tokenizer = translator.model, translator.target_tokenizer
     search = search or translator.search

@@ -29,11 +29,12 @@ def export_translator(
     max_length: int | None = None,
     jit_compile: bool = False,
 ) -> Path:
-    """Writes a translator as a SavedModel; see `Translator.export`.
+    """Writes a translator as a SavedModel.
 
-    The folder includes warm-up requests for the server, its batching settings in
-    `batching_params.pbtxt`, and the settings of this export in
-    `assets.extra/translator.json`. `ServedTranslator` has the signatures.
+    Arguments, result and errors are those of `Translator.export`. The folder includes
+    warm-up requests for the server, its batching settings in `batching_params.pbtxt`,
+    and the settings of this export in `assets.extra/translator.json`.
+    `ServedTranslator` has the signatures.
     """
     path = Path(path)
     if path.exists():

@@ -7,6 +7,12 @@ from pathlib import Path
 def next_version(folder: str | os.PathLike) -> Path:
     """Returns the path of a model's next version, one above its highest number.
 
+    Args:
+        folder: Folder of the model, with a folder for each version; it may not exist.
+
+    Returns:
+        The path, where nothing is yet.
+
     Example:
         >>> from keras_transformer.serving import next_version
         >>> next_version("saved_models/none-yet").as_posix()

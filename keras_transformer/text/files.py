@@ -42,6 +42,12 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
     and carriage returns are left out. The first bytes of the file, not its name, show
     whether it is gzipped.
 
+    Args:
+        path: Path of the file.
+
+    Yields:
+        The lines, without what ends them.
+
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it is a folder, if it is not UTF-8 (the message names the

@@ -40,7 +40,10 @@ class VocabularyTokenizer(SubwordTokenizer):
             text is a subword of its own.
 
     Attributes:
-        pad_id, unknown_id, start_id, end_id: Ids of the special subwords.
+        pad_id: Id of the padding.
+        unknown_id: Id of what the vocabulary lacks.
+        start_id: Id that begins a target.
+        end_id: Id that ends a text.
 
     Raises:
         ValueError: If `model_proto` is not a SentencePiece model, or a subword named

@@ -112,6 +112,9 @@ class SaveCheckpoints(keras.callbacks.Callback):
 
     If one cannot be written, training continues with a warning: older checkpoints
     stay, and the next epoch saves again.
+
+    Args:
+        checkpoints: The `Checkpoints` to save to.
     """
 
     def __init__(self, checkpoints: Checkpoints):

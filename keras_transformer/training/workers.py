@@ -83,6 +83,9 @@ class StopTogether(keras.callbacks.Callback):
     """Stops training on all workers as soon as one of them stops.
 
     It comes after the callbacks that set `model.stop_training`.
+
+    Args:
+        workers: The `Workers` of the strategy that the model is trained under.
     """
 
     def __init__(self, workers: Workers):

@@ -7,7 +7,14 @@ from keras_transformer.models import Transformer
 
 
 def check_serves_any_text(search: Search) -> None:
-    """Raises `ValueError` if a search has settings for each text of one batch."""
+    """Refuses a search that has settings for each text of one batch.
+
+    Args:
+        search: A search of `keras_transformer.decoding`.
+
+    Raises:
+        ValueError: If it has such settings, such as a different prefix for each text.
+    """
     for processor in search.processors:
         if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
             raise ValueError(

@@ -28,11 +28,18 @@ from keras_transformer.translator.formats import export_as
 from keras_transformer.translator.saving import SavedTranslator
 
 DEFAULT_SEARCH = BeamSearch(4)
+"""The search of a translator unless another is named: a beam of 4."""
+
 BLANK = r"[\s\p{Z}]*"
 
 
 class Translation(NamedTuple):
-    """A translation and its score, as the search defines it."""
+    """A translation and its score.
+
+    Attributes:
+        text: The translation.
+        score: Its score, as the search defines it.
+    """
 
     text: str
     score: float

@@ -182,7 +182,8 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
 
     Args:
         max_length: Number of positions.
-        merge, encoding_dim: As in `SinusoidalPositionalEncoding`.
+        merge: As in `SinusoidalPositionalEncoding`.
+        encoding_dim: As in `SinusoidalPositionalEncoding`.
         **kwargs: Base `Layer` arguments, and weight options of the table such as
             `embeddings_initializer`; see `WeightOptionsLayer`.
 

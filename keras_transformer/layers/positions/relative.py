@@ -61,7 +61,8 @@ class RotaryEmbedding(AttentionPositions):
 
     Call arguments:
         inputs: Float tensor of shape `(..., length, dim)`; an even `dim`.
-        start_index, positions: As in `SinusoidalPositionalEncoding`.
+        start_index: As in `SinusoidalPositionalEncoding`.
+        positions: As in `SinusoidalPositionalEncoding`.
 
     Returns:
         A tensor of the same shape as `inputs`.
