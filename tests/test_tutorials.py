@@ -83,13 +83,13 @@ def test_the_tutorial_says_what_it_costs_shows_a_figure_and_what_comes_next(path
 
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
-def test_the_figure_is_small_shown_and_drawn_by_a_tutorial(path):
-    assert path.stat().st_size < 100_000
-    assert f"figures/{path.name}" in PICTURES
+def test_the_figure_is_small_and_drawn_by_a_tutorial(path):
+    assert path.stat().st_size < 50_000
     drawn = f', "{path.stem}")'
     assert any(drawn in tutorial.read_text("utf-8") for tutorial in TUTORIALS)
 
 
 def test_the_page_of_tutorials_shows_no_figure_that_is_not_there():
     shown = set(re.findall(r"figures/([\w-]+\.png)", PICTURES))
-    assert shown == {path.name for path in FIGURES}
+    assert shown
+    assert shown <= {path.name for path in FIGURES}
