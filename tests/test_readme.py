@@ -19,13 +19,24 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [
     README,
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "saved_models" / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "RESULTS.md",
 ]
 # Options of other programs, named in text.
-FOREIGN_OPTIONS = {"--gpus"}
+FOREIGN_OPTIONS = {"--auto_config", "--gpus", "--mixed_precision", "--model_type"}
+# Pages whose blocks are one program. (`py` marks what is not run: the code of other
+# libraries, and what needs a download or a training.)
+RUN_PAGES = [
+    "layers.md",
+    "constraints.md",
+    "many_gpus.md",
+    "migrating/keras_hub.md",
+    "migrating/opennmt_tf.md",
+    "migrating/tensorflow_tutorial.md",
+    pytest.param("backends.md", marks=pytest.mark.slow),
+]
 each_page = pytest.mark.parametrize(
     "path", PAGES, ids=lambda path: str(path.relative_to(ROOT))
 )
@@ -112,6 +123,17 @@ def test_the_shell_commands_of_the_readme_run(folder, monkeypatch):
     assert Path("saved_models/en-de/1/saved_model.pb").is_file()
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("name", RUN_PAGES)
+def test_the_python_of_the_page_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    programs = blocks(ROOT / "docs" / name, "python")
+    assert programs
+    for program in programs:
+        exec(compile(program, name, "exec"), namespace)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_programs_of_the_page_on_training_run(number, tmp_path):
@@ -129,7 +151,7 @@ def test_every_command_line_is_one_that_the_shell_takes(path):
 
 @each_page
 def test_every_option_named_in_text_exists(path):
-    named = set(re.findall(r"`(--[a-z-]+)[^`]*`", outside_blocks(path)))
+    named = set(re.findall(r"`(--[a-z_-]+)[^`]*`", outside_blocks(path)))
     assert named <= options(typer.main.get_command(app)) | FOREIGN_OPTIONS
 
 

@@ -1,7 +1,9 @@
 """Checkpoints of other systems give the originals' numbers and texts."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,3 +267,16 @@ def test_a_size_and_a_folder_take_different_arguments(tmp_path):
         kt.models.Transformer.from_preset(tmp_path, 7)
     with pytest.raises(ValueError, match="preset='huge'"):
         kt.models.Transformer.from_preset("huge", 7)
+
+
+@pytest.mark.slow
+def test_the_program_of_the_page_on_migrating_runs(originals):
+    page = Path(__file__).parents[2] / "docs" / "migrating" / "hugging_face.md"
+    text = page.read_text("utf-8")
+    programs = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    here = str(originals / "models" / "marian")
+    names = {}
+    for program in programs:
+        exec(program.replace("hf://Helsinki-NLP/opus-mt-en-de", here), names)
+    assert names["translator"].model is names["model"]
+    assert names["model"].loss.pad_id == names["model"].pad_id
