@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-backends test-interop test-slow figures clean
+.PHONY: help demo test test-backends test-interop test-slow test-notebooks figures notebooks docs clean
 
 help: ## Show these targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 	$(BIN)/keras-transformer demo
@@ -39,16 +39,29 @@ test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Test layers, deco
 test-interop: $(READY) .venv-originals/.ready ## Test other systems' models beside PyTorch and transformers
 	KERAS_TRANSFORMER_ORIGINALS=$(CURDIR)/.venv-originals/bin/python $(BIN)/pytest -q -m "" tests/interop
 
-figures: $(READY) ## Run the tutorials in full and redraw docs/figures
-	@set -e; drawn=$$(mktemp -d); for tutorial in tutorials/*.py; do \
-	    echo $$tutorial; TUTORIAL_FOLDER=$$drawn $(BIN)/python $$tutorial > $$drawn/log; done; \
-	cd docs/figures; for figure in *.png; do cp $$drawn/$$figure .; done
+# After a change of one tutorial: `make figures TUTORIALS=tutorials/03_translator.py`.
+TUTORIALS ?= tutorials/*.py
+
+figures: $(READY) ## Run the tutorials in full, and record what they draw and print in docs/
+	$(BIN)/python docs/tutorial_notebooks.py record $(TUTORIALS)
+
+notebooks: $(READY) ## Make notebooks/ of the tutorials
+	$(BIN)/python docs/tutorial_notebooks.py make
+
+test-notebooks: $(READY) ## Run the notebooks in a short form
+	TUTORIAL_EPOCHS=1 TUTORIAL_PHRASES=1000 TUTORIAL_DOCUMENTS=20 TUTORIAL_TOPICS=12 \
+	    $(BIN)/python docs/tutorial_notebooks.py run notebooks/*.ipynb
+
+# Strictly: a broken link, a missing anchor or an undocumented name ends it.
+docs: $(READY) ## Build the site in build/site
+	$(BIN)/python docs/pages.py build/pages
+	$(BIN)/zensical build --clean --strict
 
 test-slow: $(READY) ## Run the slow tests, which kill trainings and workers and resume them
 	$(BIN)/pytest -q -m slow tests
 
 clean: ## Remove the environment and the caches
-	rm -rf $(VENV) .venv-jax .venv-torch .venv-originals build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-jax .venv-torch .venv-originals .cache build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Created again when the dependencies change. TensorFlow comes without CUDA; for GPUs:

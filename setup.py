@@ -11,6 +11,14 @@ ROOT = Path(__file__).parent
 URL = os.environ.get("SOURCE_URL")
 HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
 CTRANSLATE2 = ["ctranslate2>=4.6"]
+# What builds the site, and makes notebooks of the tutorials and runs them.
+DOCS = [
+    "ipykernel>=6.29",
+    "jupytext>=1.17",
+    "mkdocstrings-python>=2.0",
+    "nbclient>=0.10",
+    "zensical~=0.0.73",
+]
 # What Keras exports with, and what then runs the models.
 EXPORT = [
     "ai-edge-litert>=2.1",
@@ -89,6 +97,7 @@ setup(
         "hub": HUB,
         "ctranslate2": CTRANSLATE2,
         "export": EXPORT,
+        "docs": DOCS,
         "dev": [
             # Tests compare layers with it; the package downloads with huggingface_hub.
             'keras-hub>=0.32; python_version >= "3.11"',
@@ -96,6 +105,7 @@ setup(
             *HUB,
             *CTRANSLATE2,
             *EXPORT,
+            *DOCS,
             "build>=1.3",
             "hypothesis>=6.100",
             "import-linter>=2.3",

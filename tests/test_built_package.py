@@ -89,10 +89,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(contents):
 def test_the_sdist_holds_what_its_tests_read(built):
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    tops = {
-        path.name for path in ROOT.iterdir() if path.suffix in {".md", ".py", ".toml"}
-    }
-    folders = ("benchmarks", "docs", "keras_transformer", "tests", "tutorials")
+    kinds = {".md", ".py", ".toml", ".yml"}
+    tops = {path.name for path in ROOT.iterdir() if path.suffix in kinds}
+    folders = ["benchmarks", "docs", "keras_transformer", "notebooks"]
+    folders += ["tests", "tutorials"]
     assert tops.union(*map(files_of, folders)) <= names
     assert not [name for name in names if name.endswith(".pyc")]
 
@@ -115,7 +115,7 @@ def test_the_links_of_the_description_are_whole(metadata):
     assert f"{SOURCE_URL}/docs/figures/alignment.png?raw=true" in links
 
 
-@pytest.mark.parametrize("extra", ["ctranslate2", "export", "gpu", "hub"])
+@pytest.mark.parametrize("extra", ["ctranslate2", "docs", "export", "gpu", "hub"])
 def test_extras_hold_packages(extra, metadata):
     assert extra in metadata.get_all("Provides-Extra")
     required = metadata.get_all("Requires-Dist")

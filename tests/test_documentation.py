@@ -1,0 +1,124 @@
+"""Every public name is documented, and the site has a page for everything."""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import keras
+import pytest
+import reference
+from pages import Pages, outside_code
+
+ROOT = Path(__file__).parents[1]
+NAMES = [
+    (part, name)
+    for part in reference.PARTS
+    for name in importlib.import_module(f"keras_transformer.{part}").__all__
+    if name != "DEFAULT_SEARCH"  # which has no docstring of its own at run time
+]
+each_name = pytest.mark.parametrize(
+    ("part", "name"), NAMES, ids=[".".join(each) for each in NAMES]
+)
+
+
+def find(part, name):
+    """Returns a public object and its docstring."""
+    found = getattr(importlib.import_module(f"keras_transformer.{part}"), name)
+    return found, inspect.cleandoc(found.__doc__ or "")
+
+
+def sections(docstring):
+    """Returns the text of each section of a docstring by its title."""
+    pieces = re.split(r"^([A-Z][a-z ]+):$", docstring, flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def refers(docstring, word):
+    """Tells whether a docstring says whose arguments, or results, an object has."""
+    return re.search(rf"(?i)\b{word}s?\b[^.]* (?:is|are) those of\s+`", docstring)
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return Pages()
+
+
+@each_name
+def test_the_docstring_names_every_argument(part, name):
+    found, docstring = find(part, name)
+    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    taken = {
+        each.name
+        for each in inspect.signature(found).parameters.values()
+        if each.kind not in kinds
+    }
+    written = sections(docstring)
+    listed = written.get("Args", "") + written.get("Attributes", "")
+    documented = set(re.findall(r"^ *(\w+):|`(\w+)`", listed, re.MULTILINE))
+    missing = taken - {first or second for first, second in documented}
+    assert not missing or refers(docstring, "argument")
+
+
+@each_name
+def test_the_docstring_says_what_a_function_returns(part, name):
+    found, docstring = find(part, name)
+    assert docstring
+    if inspect.isfunction(found) and found.__annotations__.get("return", 0) is not None:
+        assert {"Returns", "Yields"} & set(sections(docstring)) or refers(
+            docstring, "result"
+        )
+
+
+@each_name
+def test_the_docstring_says_what_a_layer_takes(part, name):
+    found, docstring = find(part, name)
+    is_layer = inspect.isclass(found) and issubclass(found, keras.layers.Layer)
+    if is_layer and not issubclass(found, keras.Model):
+        has_call = found.call is not keras.layers.Layer.call
+        is_documented = "Call arguments" in sections(docstring)
+        assert not has_call or is_documented or refers(docstring, "input")
+
+
+def test_the_site_reads_every_docstring_as_it_is_meant(caplog):
+    for name in reference.public_names():
+        docstring = reference.load_package()[name].docstring
+        docstring.value = reference.translate_sections(docstring.value)
+        docstring.parse("google", warn_missing_types=False, warn_unknown_params=False)
+    assert not caplog.messages
+
+
+def test_the_reference_links_every_public_name(pages):
+    for part in reference.PARTS:
+        page = pages.texts[f"reference/{part}.md"]
+        for name in importlib.import_module(f"keras_transformer.{part}").__all__:
+            assert f"\n::: keras_transformer.{part}.{name}\n" in page
+            assert f"[`{name}`][keras_transformer.{part}.{name}]" in page
+
+
+def test_the_parts_are_those_of_the_package():
+    import keras_transformer
+
+    packages = set(keras_transformer.__all__) - {"Translator", "__version__"}
+    assert packages <= set(reference.PARTS)
+
+
+def test_the_navigation_names_every_page_once(pages):
+    text = (ROOT / "mkdocs.yml").read_text("utf-8")
+    named = re.findall(r"^ +- (?:.+: )?([\w/]+\.md)$", text, re.MULTILINE)
+    assert sorted(named) == sorted(pages.texts)
+    assert "\nstrict: true\n" in text
+
+
+def test_every_link_of_a_page_leads_to_a_page_or_a_file(pages):
+    known = {Path(path) for path in (*pages.texts, *pages.files)}
+    for page, text in pages.texts.items():
+        outside_code(text, lambda part, page=page: check_links(part, page, known))
+
+
+def check_links(text, page, known):
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if not re.match(r"[a-z]+:", target):
+            path = Path("/", page).parent.joinpath(target).resolve()
+            assert path.relative_to("/") in known, (page, target)
+    return text
