@@ -108,6 +108,7 @@ def _train_tokenizers(recipe, run):
             model_type=settings.model_type,
             character_coverage=settings.character_coverage,
             split_digits=settings.split_digits,
+            byte_fallback=settings.byte_fallback,
         ).save(run.tokenizer_path(name))
 
 

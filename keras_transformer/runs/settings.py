@@ -80,6 +80,7 @@ class TokenizerSettings:
         shared: Whether both languages share one vocabulary and its embeddings.
         split_digits: Whether every digit is a subword of its own.
         character_coverage: Fraction of the text's characters that get an id.
+        byte_fallback: Whether other characters are bytes rather than unknown.
         sampling: Strength of BPE-dropout or subword regularization in training.
     """
 
@@ -88,6 +89,7 @@ class TokenizerSettings:
     shared: bool = True
     split_digits: bool = False
     character_coverage: float = setting(1.0, least=0)
+    byte_fallback: bool = False
     sampling: float = setting(0.0, least=0)
 
 

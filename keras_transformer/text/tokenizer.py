@@ -92,6 +92,7 @@ class SubwordTokenizer(tf.Module):
         character_coverage: float = 1.0,
         split_digits: bool = False,
         normalization: str = "nmt_nfkc",
+        byte_fallback: bool = False,
     ) -> "SubwordTokenizer":
         """Learns a vocabulary from text; equal text gives equal vocabularies.
 
@@ -110,6 +111,9 @@ class SubwordTokenizer(tf.Module):
                 numbers easy to copy.
             normalization: SentencePiece's rule: `"nmt_nfkc"` replaces compatibility
                 characters and unusual spaces, `"identity"` keeps every character.
+            byte_fallback: Whether characters without an id are read and written as
+                their bytes, so that no character is unknown. The 256 bytes are part of
+                the vocabulary.
 
         Raises:
             FileNotFoundError: If a file is missing.
@@ -128,6 +132,7 @@ class SubwordTokenizer(tf.Module):
                 character_coverage=character_coverage,
                 split_digits=split_digits,
                 normalization_rule_name=normalization,
+                byte_fallback=byte_fallback,
                 pad_id=cls.pad_id,
                 unk_id=cls.unknown_id,
                 bos_id=cls.start_id,

@@ -30,6 +30,14 @@ def make_translator(is_shared=True, **settings):
     return kt.Translator(model, source, target, max_source_length=20)
 
 
+def make_translator_of_bytes():
+    """Returns a translator and a search that begins every translation with "中é"."""
+    tokenizer = kt.text.SubwordTokenizer.train(SOURCES, 307, byte_fallback=True)
+    translator = kt.Translator(make_model(307), tokenizer, max_source_length=20)
+    ids = tokenizer(["中é"]).to_list()[0]
+    return translator, kt.decoding.GreedySearch([kt.decoding.ForcedPrefix(ids)])
+
+
 def make_model(*sizes, **settings):
     """Returns a `Transformer` of random weights.
 

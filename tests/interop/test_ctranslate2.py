@@ -14,6 +14,7 @@ from interop.random_translator import (
     make_adapted_translator,
     make_model,
     make_translator,
+    make_translator_of_bytes,
     searched,
     tokenizers,
 )
@@ -150,6 +151,17 @@ def test_the_readme_of_an_export_translates_as_the_translator_does(tmp_path):
     translator.export(folder, search, MAX_LENGTH, format="ctranslate2")
     texts = [*SOURCES[::3], "", "a tree \u2603 plays"]
     expected = translator.translate(texts, search, max_length=MAX_LENGTH)
+    assert readme_function(folder)(texts) == expected
+
+
+def test_bytes_are_written_as_the_translator_writes_them(tmp_path):
+    translator, search = make_translator_of_bytes()
+    folder = tmp_path / "1"
+    translator.export(folder, search, MAX_LENGTH, format="ctranslate2")
+    texts = ["a dog plays", "a 中é plays"]
+    expected = translator.translate(texts, search, max_length=MAX_LENGTH)
+    assert all(text.startswith("中é") for text in expected)
+    assert len({*expected}) == 2
     assert readme_function(folder)(texts) == expected
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interop.random_translator import MAX_LENGTH, TEXTS, make_translator, searched
+from interop.random_translator import (
+    MAX_LENGTH,
+    TEXTS,
+    make_translator,
+    make_translator_of_bytes,
+    searched,
+)
 
 import keras_transformer as kt
 from keras_transformer.interop.checkpoint import read_weights
@@ -80,6 +86,17 @@ def test_an_export_is_read_back(name, tmp_path):
         # The families leave unknown subwords out.
         assert theirs[0].text == mine[0].text.replace(" \u2047 ", "")
         np.testing.assert_allclose(theirs[0].score, mine[0].score, 1e-3)
+
+
+def test_bytes_are_read_back(tmp_path):
+    translator, _ = make_translator_of_bytes()
+    folder = translator.export(tmp_path / "1", BEAM, format="hugging_face")
+    found = kt.Translator.from_preset(folder)
+    texts = ["a dog plays", "a 中é plays"]
+    ids = translator.source_tokenizer(texts).to_list()
+    assert found.source_tokenizer(texts).to_list() == ids
+    texts_again = found.target_tokenizer.detokenize(ids).numpy().tolist()
+    assert [text.decode() for text in texts_again] == texts
 
 
 @each_case

@@ -62,6 +62,14 @@ def test_before_the_first_checkpoint_settings_may_change(tmp_path, load):
     assert source.model_proto != target.model_proto
 
 
+def test_a_recipe_may_ask_for_bytes(tmp_path, load):
+    run = Run(tmp_path / "run")
+    recipe = {"tokenizer.byte_fallback": True, "tokenizer.vocabulary_size": 281}
+    begin_run(load(**recipe), run)
+    for tokenizer in run.tokenizers():
+        assert tokenizer.detokenize(tokenizer(["中é"])).numpy()[0].decode() == "中é"
+
+
 def test_a_missing_file_makes_no_folder(tmp_path, load):
     with pytest.raises(FileNotFoundError):
         begin_run(load(**{"data.train.source": "none"}), Run(tmp_path / "run"))

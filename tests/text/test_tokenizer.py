@@ -272,6 +272,23 @@ def test_digits_are_split_on_request():
     assert split.pieces(split(["2026"])[0]) == ["\u2581", "2", "0", "2", "6"]
 
 
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_no_character_is_unknown_with_bytes(model_type):
+    texts = ["a dog", "a 中é🙂 dog"]
+    expected = ["a dog", "a \u2047 dog"]
+    plain = SubwordTokenizer.train(LINES, 23, model_type)
+    found = decoded(plain.detokenize(plain(texts)))
+    assert [" ".join(text.split()) for text in found] == expected
+    tokenizer = SubwordTokenizer.train(LINES, 281, model_type, byte_fallback=True)
+    ids = tokenizer(texts)
+    assert tokenizer.unknown_id not in ids.flat_values
+    assert decoded(tokenizer.detokenize(ids)) == texts
+    sampled = tokenizer.sample(texts, 1.0, seed=5)
+    assert decoded(tokenizer.detokenize(sampled)) == texts
+    dataset = tf.data.Dataset.from_tensors(texts).map(tokenizer)
+    assert [batch.to_list() for batch in dataset] == [ids.to_list()]
+
+
 def test_training_is_silent(capfd):
     SubwordTokenizer.train(LINES, 31)
     with pytest.raises(ValueError, match="vocabulary_size"):
@@ -426,8 +443,13 @@ assert not any(name.startswith("keras_transformer") for name in sys.modules)
 """
 
 
+@pytest.fixture(scope="module")
+def byte_tokenizer(corpus):
+    return SubwordTokenizer.train(corpus[1], 331, byte_fallback=True)
+
+
 @pytest.fixture
-def saved_model(source_tokenizer, target_tokenizer, tmp_path):
+def saved_model(source_tokenizer, byte_tokenizer, tmp_path):
     """Path of a SavedModel that holds two tokenizers."""
     texts = tf.TensorSpec([None], tf.string, name="texts")
     ids = tf.TensorSpec([None, None], tf.int32)
@@ -437,18 +459,18 @@ def saved_model(source_tokenizer, target_tokenizer, tmp_path):
         return to_ids, tf.function(tokenizer.detokenize, [ids])
 
     module = tf.Module()
-    module.tokenizers = [source_tokenizer, target_tokenizer]
+    module.tokenizers = [source_tokenizer, byte_tokenizer]
     module.source_ids, module.source_texts = functions(source_tokenizer)
-    module.target_ids, module.target_texts = functions(target_tokenizer)
+    module.target_ids, module.target_texts = functions(byte_tokenizer)
     signatures = {"source": module.source_ids, "target": module.target_ids}
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=signatures)
     return tmp_path / "model"
 
 
 def test_one_saved_model_holds_two_tokenizers(
-    source_tokenizer, target_tokenizer, saved_model
+    source_tokenizer, byte_tokenizer, saved_model
 ):
-    texts = ["kolu ba", "muri"]
+    texts = ["kolu ba", "muri \u4e2d"]
     run = subprocess.run(
         [sys.executable, "-c", LOADED_ELSEWHERE, saved_model, *texts],
         capture_output=True,
@@ -459,8 +481,11 @@ def test_one_saved_model_holds_two_tokenizers(
     assert run.returncode == 0, run.stderr
     ids = [
         str(tokenizer(texts).to_tensor().numpy().tolist())
-        for tokenizer in (source_tokenizer, target_tokenizer)
+        for tokenizer in (source_tokenizer, byte_tokenizer)
     ]
     assert ids[0] != ids[1]
-    back = str([text.encode() for text in texts])
-    assert run.stdout.splitlines() == [*ids, back, back] * 2 + ids
+    back = [
+        str([text.encode() for text in texts])
+        for texts in (["kolu ba", "muri \u2047 "], texts)
+    ]
+    assert run.stdout.splitlines() == [*ids, *back] * 2 + ids
