@@ -104,6 +104,8 @@ def link_names(text: str, bare: bool = False) -> str:
 
     def link(match):
         code, name = match.group(0), match.group(1)
+        if name not in names:  # perhaps a method
+            name = name.rpartition(".")[0]
         if name not in names:
             return code
         return f"[{code}][{PACKAGE}.{names[name]}]"
