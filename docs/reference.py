@@ -33,8 +33,8 @@ SECTIONS = {
 }
 # Sections of prose; and of arguments, if they say only "As in `EncoderBlock`."
 PROSE = (
-    r"^(Reference|Returns|Yields|(?:Args|Call arguments|Raises)(?=:\n +(?![\w*]+:))):\n"
-    r"((?: +.*\n?|\n)+)"
+    r"^(Reference|Returns|Yields|(?:Args|Call arguments|Raises)(?=:\n +(?![\w* ]+:)))"
+    r":\n((?: +.*\n?|\n)+)"
 )
 # What of their base classes the pages of layers show.
 INHERITED = "      inherited_members: [start, step]"

@@ -80,6 +80,13 @@ def test_the_docstring_says_what_a_layer_takes(part, name):
         assert not has_call or is_documented or refers(docstring, "input")
 
 
+def test_sections_of_prose_become_paragraphs_and_lists_stay_lists():
+    lists = "A.\n\nArgs:\n    b: C.\n\n"
+    prose = "Call arguments:\n    As in `D`.\n\nReturns:\n    E.\n"
+    paragraphs = "**Call arguments:**\n\nAs in `D`.\n\n**Returns:**\n\nE.\n"
+    assert reference.translate_sections(lists + prose) == lists + paragraphs
+
+
 def test_the_site_reads_every_docstring_as_it_is_meant(caplog):
     for name in reference.public_names():
         docstring = reference.load_package()[name].docstring
