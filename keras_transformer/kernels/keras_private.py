@@ -5,7 +5,7 @@ Each function says what it needs and why no public interface gives it;
 """
 
 import keras
-from keras.src.backend import set_keras_mask
+from keras.src.backend.common.masking import set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
