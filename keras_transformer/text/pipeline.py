@@ -147,12 +147,14 @@ def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):
     best = [tokenizer(side) for tokenizer, side in sides]
     if not sampling:
         return best
+    # Pairs that are too long are left out anyway, and may be of any length.
+    fits = _pair_lengths(*best) <= max_length
     sampled = [
-        tokenizer.sample(side, sampling, 2 * seed + i)
+        tokenizer.sample(tf.where(fits, side, ""), sampling, 2 * seed + i)
         for i, (tokenizer, side) in enumerate(sides)
     ]
     # Sampling yields more subwords. Pairs that then exceed `max_length` keep the best.
-    fits = _pair_lengths(*sampled) <= max_length
+    fits &= _pair_lengths(*sampled) <= max_length
     num_pairs = tf.size(fits)
     chosen = tf.range(num_pairs) + tf.where(fits, 0, num_pairs)
     return [

@@ -18,7 +18,8 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 _SPACE = "\u2581"
 _WORDS = re.compile(f"{_SPACE}*[^{_SPACE}]+|{_SPACE}+")
 _GOES_ON_AFTER_A_WORD = re.compile(f"[^{_SPACE}]{_SPACE}")
-_CACHED_WORDS = 1 << 16
+_CACHED_WORDS = 1 << 16  # of at most so many characters:
+_LONGEST_CACHED_WORD = 24
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's, in nats below the least likely subword
 _Piece = ModelProto.SentencePiece
 
@@ -65,7 +66,7 @@ class SubwordSampler:
             pieces = itertools.chain.from_iterable(itertools.islice(samples, len(row)))
             yield [*self._without_unknown(pieces)]
 
-    def _sample_words(self, words, alpha, generator) -> Iterable[list[str]]:
+    def _sample_words(self, words, alpha, generator) -> Iterable[Iterable[str]]:
         raise NotImplementedError
 
     def _without_unknown(self, pieces):
@@ -92,7 +93,7 @@ class BpeDropout(SubwordSampler):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self._costs = {piece: -score for piece, score in self._scores.items()}
-        self._costs_in_word = functools.lru_cache(_CACHED_WORDS)(self._costs_in_word)
+        self._cached_costs = functools.lru_cache(_CACHED_WORDS)(self._costs_in_word)
         if self._user_defined:
             # They are never merged, so that each is a word of its own.
             longest_first = sorted(self._user_defined, key=len, reverse=True)
@@ -105,7 +106,7 @@ class BpeDropout(SubwordSampler):
             ]
 
     def _sample_words(self, words, alpha, generator):
-        samples = [[word] for word in words]
+        samples = [(word,) for word in words]
         # Words of the same length take each step together.
         by_length = sorted(range(len(words)), key=lambda i: len(words[i]))
         for _, group in itertools.groupby(by_length, lambda i: len(words[i])):
@@ -115,13 +116,16 @@ class BpeDropout(SubwordSampler):
             of_length = [words[i] for i in group]
             for i, ends in self._merge(of_length, alpha, generator):
                 word = of_length[i]
-                samples[group[i]] = [word[j:k] for j, k in itertools.pairwise(ends)]
+                pieces = [word[j:k] for j, k in itertools.pairwise(ends)]
+                samples[group[i]] = tuple(pieces)  # cheaper for the garbage collector
         return samples
 
     def _merge(self, words, alpha, generator):
         """Yields numbers of words of the same length, and where their subwords end."""
         number_of = {word: i for i, word in enumerate(dict.fromkeys(words))}
-        costs = np.stack([*map(self._costs_in_word, number_of)])  # (word, start, size)
+        is_cached = len(words[0]) <= _LONGEST_CACHED_WORD
+        costs_in_word = self._cached_costs if is_cached else self._costs_in_word
+        costs = np.stack([*map(costs_in_word, number_of)])  # (word, start, size)
         length, num_sizes = costs.shape[1:]
         rows = np.arange(len(words))
         numbers = np.array([number_of[word] for word in words])[:, None]
@@ -134,6 +138,8 @@ class BpeDropout(SubwordSampler):
             is_left = np.take_along_axis(cost, best, axis=1)[:, 0] < np.inf
             is_done = ~is_left
             yield from zip(rows[is_done].tolist(), ends[is_done].tolist(), strict=True)
+            if not is_left.any():
+                return
             is_end = np.arange(num_merges + 2) != best + 1
             ends = ends[is_end].reshape(-1, num_merges + 1)[is_left]
             rows, numbers = rows[is_left], numbers[is_left]
@@ -160,12 +166,15 @@ class SubwordRegularization(SubwordSampler):
         self._unknown_score = min(scores) - _UNKNOWN_PENALTY
         for piece in self._user_defined:  # as good as if they were always taken
             self._scores[piece] = len(piece) * max(scores) - 0.1
-        self._last_subwords = functools.lru_cache(_CACHED_WORDS)(self._last_subwords)
+        cache = functools.lru_cache(_CACHED_WORDS // 4)
+        self._cached_last_subwords = cache(self._last_subwords)
 
     def _sample_words(self, words, alpha, generator):
         draws = iter(generator.random(sum(map(len, words))).tolist())
         for word in words:
-            last_subwords = self._last_subwords(word, alpha)
+            is_cached = len(word) <= _LONGEST_CACHED_WORD
+            find = self._cached_last_subwords if is_cached else self._last_subwords
+            last_subwords = find(word, alpha)
             pieces, end = [], len(word)
             while end:
                 starts, probabilities = last_subwords[end - 1]

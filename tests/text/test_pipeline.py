@@ -275,6 +275,14 @@ def test_sampling_drops_no_sentence_that_fits_without_it(
     assert set(found) == set(pairs)
 
 
+def test_a_huge_word_is_left_out_before_sampling(make, tmp_path):
+    files = tmp_path / "src", tmp_path / "tgt"
+    for file in files:
+        file.write_text(f"ba ko\n{'bakolimu' * 20_011}\nli mu\n")
+    with pytest.warns(UserWarning, match="1 of 3 sentence pairs are longer"):
+        assert make(*files, sampling=0.1).cardinality() == 1
+
+
 # Many replicas, large files
 
 
