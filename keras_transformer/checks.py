@@ -57,7 +57,7 @@ def check_fractions(**values) -> None:
         ValueError: `dropout` must be a number from 0 to 1. Received: dropout=10.
     """
     for name, value in values.items():
-        if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+        if not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
             raise ValueError(
                 f"`{name}` must be a number from 0 to 1. Received: {name}={value!r}."
             )

@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from typing import Literal
 
 from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_interval, format_skeleton, format_time
@@ -48,8 +49,10 @@ def parse_locale(argument: str, name: str) -> Locale:
 
 def country_codes() -> tuple[set[str], set[str], set[str]]:
     """Returns the codes of countries, of their languages and of their currencies."""
-    countries, languages, currencies = set(), set(), set()
-    for code in Locale("en").territories:
+    countries: set[str] = set()
+    languages: set[str] = set()
+    currencies: set[str] = set()
+    for code in map(str, Locale("en").territories):
         if len(code) != 2:  # a region
             continue
         money = get_territory_currencies(code, _DAY_OF_CURRENCIES, _DAY_OF_CURRENCIES)
@@ -66,9 +69,10 @@ def name_of(code: str, locale: Locale) -> str | None:
     return next((kind[code] for kind in names if code in kind), None)
 
 
-def write_names(codes, style: str, locale: Locale) -> str:
+def write_names(codes, style: Literal["standard", "or"], locale: Locale) -> str:
     """Writes a list of names; `style` is "standard" for "and", "or" for "or"."""
-    return format_list([name_of(code, locale) for code in codes], style, locale)
+    names = [name_of(code, locale) or code for code in codes]
+    return format_list(names, style, locale)
 
 
 def write_date(day, skeleton: str, locale: Locale) -> str:

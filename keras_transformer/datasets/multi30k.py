@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keras_transformer.datasets.splits import ParallelText, Splits
 
-_SPLITS = Splits(train="train", validation="val", test="test_2016_flickr")
+_SPLITS = ("train", "val", "test_2016_flickr")
 # Names of raw and of tokenised files: the split and the language.
 _PATTERNS = ("{}.{}.gz", "{}.lc.norm.tok.{}")
 

@@ -1,7 +1,7 @@
 """Beam search: the best hypotheses, grown side by side."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -33,11 +33,11 @@ class LiveHypotheses(NamedTuple):
             or ().
     """
 
-    token_ids: object
-    ids: object
-    lineage: object
-    scores: object
-    stop_states: object
+    token_ids: Any
+    ids: Any
+    lineage: Any
+    scores: Any
+    stop_states: Any
 
 
 class FinishedHypotheses(NamedTuple):
@@ -49,8 +49,8 @@ class FinishedHypotheses(NamedTuple):
             `(batch, beam_width)`; minus infinity where none has ended yet.
     """
 
-    ids: object
-    scores: object
+    ids: Any
+    scores: Any
 
 
 class Extensions(NamedTuple):
@@ -64,11 +64,11 @@ class Extensions(NamedTuple):
         is_end: Whether the token ends the sequence, of the same shape.
     """
 
-    scores: object
-    parents: object
-    token_ids: object
-    stop_states: object
-    is_end: object
+    scores: Any
+    parents: Any
+    token_ids: Any
+    stop_states: Any
+    is_end: Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -131,8 +131,9 @@ class BeamSearch(Search):
     ):
         super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
-        is_penalty = isinstance(length_penalty, LengthPenalty)
-        if not is_penalty and not np.isfinite(length_penalty):
+        if not (
+            isinstance(length_penalty, LengthPenalty) or np.isfinite(length_penalty)
+        ):
             raise ValueError(
                 "`length_penalty` must be a finite number, or a `LengthPenalty`. "
                 f"Received: length_penalty={length_penalty}."

@@ -1,6 +1,6 @@
 """Hypotheses that grow token by token, independently of each other."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -28,13 +28,13 @@ class GrowingHypotheses(NamedTuple):
         ended: Whether nothing follows, of shape `(batch, hypotheses)`.
     """
 
-    token_ids: object
-    ids: object
-    lineage: object
-    random_numbers: object
-    stop_states: object
-    scores: object
-    ended: object
+    token_ids: Any
+    ids: Any
+    lineage: Any
+    random_numbers: Any
+    stop_states: Any
+    scores: Any
+    ended: Any
 
 
 class IndependentSearch(Search):

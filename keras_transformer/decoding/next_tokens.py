@@ -1,6 +1,6 @@
 """One step of a model as a search sees it: which tokens may come next."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -28,10 +28,10 @@ class NextTokens(NamedTuple):
         logits: Processed logits, of shape `(batch, hypotheses, vocabulary)`.
     """
 
-    best_logits: object
-    best_ids: object
-    normalizer: object
-    logits: object
+    best_logits: Any
+    best_ids: Any
+    normalizer: Any
+    logits: Any
 
     def likeliest(self):
         """Returns the best logit and its id, of shape `(batch, hypotheses)`."""

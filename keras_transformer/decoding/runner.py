@@ -1,6 +1,7 @@
 """Many sentences through few compiled programs."""
 
 import functools
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -55,7 +56,7 @@ class SearchRunner:
         self._max_length = max_length
         self._jit_compile = jit_compile
         self._hypotheses_so_far = 0.0
-        self._programs = {}
+        self._programs: dict[Hashable, Callable] = {}
 
     def __call__(self, inputs, tables, batch_size: int | None = None) -> Hypotheses:
         """Finds the best sequences for each sentence.

@@ -1,7 +1,7 @@
 """What all searches share: the loop and the result."""
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -31,8 +31,8 @@ class Hypotheses(NamedTuple):
             where there is no such hypothesis.
     """
 
-    ids: object
-    scores: object
+    ids: Any
+    scores: Any
 
 
 class SearchState(NamedTuple):
@@ -49,11 +49,11 @@ class SearchState(NamedTuple):
         cache: As `start` or the last `step` returned it.
     """
 
-    index: object
-    inputs: object
-    memory: object
-    hypotheses: object
-    cache: object
+    index: Any
+    inputs: Any
+    memory: Any
+    hypotheses: Any
+    cache: Any
 
 
 class Search(Configurable):
@@ -74,13 +74,18 @@ class Search(Configurable):
 
     Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
     attributes `num_slots`, the hypotheses of a sentence that grow side by side,
-    and `num_candidates`, how many of the likeliest tokens `grow` looks at.
+    `num_candidates`, how many of the likeliest tokens `grow` looks at, and
+    `num_hypotheses`, how many hypotheses of a sentence `best` returns.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
         end_ids: Id or ids that end a sequence; by default the model's `end_id`.
         stop_strings: `StopStrings`, which end a sequence too; None for none.
     """
+
+    num_slots: int
+    num_candidates: int
+    num_hypotheses: int
 
     def __init__(self, processors=(), end_ids=None, stop_strings=None):
         self.processors = tuple(processors)

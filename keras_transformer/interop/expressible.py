@@ -100,7 +100,9 @@ def limits_of(search: Search, system: str) -> Limits:
     Raises:
         ValueError: If the search has other processors or stop strings.
     """
-    banned, forced, min_length, ngram_size = [], [], 0, 0
+    banned: list[int] = []
+    forced: list[int] = []
+    min_length, ngram_size = 0, 0
     for processor in search.processors:
         if isinstance(processor, BannedIds):
             banned += processor.ids
@@ -145,7 +147,7 @@ def unique_pieces(tokenizer: SubwordTokenizer) -> list[str]:
     for index, piece in enumerate(pieces):
         while id_of_piece.setdefault(piece, index) != index:
             piece = f"{piece}_{index}"
-    return sorted(id_of_piece, key=id_of_piece.get)
+    return sorted(id_of_piece, key=id_of_piece.__getitem__)
 
 
 def source_prefix(tokenizer: SubwordTokenizer) -> list[int]:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from typing import Any
 
 import keras
 
@@ -28,7 +29,8 @@ class BatchSlicesMixin:
     It comes before `keras.Model` among the bases of a class.
     """
 
-    batch_slices = "auto"
+    batch_slices: int | str = "auto"
+    loss: Any
 
     def compile(self, *args, batch_slices: int | str = "auto", **kwargs):
         """Configures training, as `keras.Model.compile` does.
@@ -50,7 +52,7 @@ class BatchSlicesMixin:
         """
         if batch_slices != "auto":
             check_positive_integers(batch_slices=batch_slices)
-        super().compile(*args, **kwargs)
+        super().compile(*args, **kwargs)  # type: ignore[misc]
         is_sliced = batch_slices not in ("auto", 1)
         if is_sliced and not hasattr(self.loss, "weights"):
             raise ValueError(

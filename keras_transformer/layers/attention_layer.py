@@ -50,7 +50,7 @@ class Attention(WeightOptionsLayer):
             inputs or masks.
     """
 
-    weight_kinds = ()
+    weight_kinds: tuple[str, ...] = ()
 
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **kwargs):
         super().__init__(**kwargs)

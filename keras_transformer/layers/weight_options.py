@@ -98,7 +98,7 @@ class WeightOptionsLayer(RematerializedMixin, InsideMixin, keras.layers.Layer):
         2
     """
 
-    weight_kinds = ("kernel", "bias")
+    weight_kinds: tuple[str, ...] = ("kernel", "bias")
 
     def __init__(self, **kwargs):
         options = WeightOptions(kwargs, self.weight_kinds)

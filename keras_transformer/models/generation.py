@@ -1,6 +1,7 @@
 """What turns a model with a cached step into one that generates."""
 
 import functools
+from typing import Any
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import GreedySearch, Hypotheses
@@ -17,6 +18,9 @@ class GenerationMixin:
     The model's settings hold its `pad_id`, `start_id` and `end_id`; its `positions`
     are the layer of positions that acts on inputs, or None.
     """
+
+    _settings: dict[str, Any]
+    positions: Any
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

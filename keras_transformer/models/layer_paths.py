@@ -23,7 +23,7 @@ def layers_with_paths(model):
 
 def frozen_layers(model) -> list:
     """Returns the paths of all frozen layers, without those inside of frozen layers."""
-    frozen = []
+    frozen: list[list] = []
     for path, layer in layers_with_paths(model):
         is_in_frozen = any(_is_inside(path, outer) for outer in frozen)
         if layer.weights and not layer.trainable and not is_in_frozen:

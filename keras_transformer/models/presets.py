@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from collections.abc import Callable
 
 PRESETS = {
     # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
@@ -32,7 +33,7 @@ PRESETS = {
 
 # It imports the models and registers its readers. Loaded at the first look-up.
 _MODULE = "keras_transformer.interop.presets"
-_READERS = {}
+_READERS: dict[str, Callable] = {}
 
 
 def register_reader(kind: str):
@@ -87,7 +88,8 @@ class PresetMixin:
                     "`source_vocabulary_size` must be given for a model with fresh "
                     f"weights. Received: preset={preset!r}."
                 )
-            return cls(source_vocabulary_size, **{**PRESETS[preset], **kwargs})
+            settings = {**PRESETS[preset], **kwargs}
+            return cls(source_vocabulary_size, **settings)  # type: ignore[call-arg]
         is_path = isinstance(preset, os.PathLike) or "/" in str(preset)
         if not is_path and not os.path.isdir(preset):
             raise ValueError(

@@ -1,6 +1,7 @@
 """The words of a document, shaded by their weights in attention pooling."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 from matplotlib import colormaps
@@ -51,11 +52,16 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
     labels = readable(tokens)
     figure = Figure((WIDTH / 72, 1), dpi=72)  # a pixel is a point
     axes = figure.add_axes((0, 0, 1, 1))
-    style = {"family": labels.families, "parse_math": False, "ha": "center"}
+    style: dict[str, Any] = {
+        "family": labels.families,
+        "parse_math": False,
+        "ha": "center",
+    }
     texts = [axes.text(0, 0, text, **style, va="center") for text in labels.texts]
     renderer = FigureCanvasAgg(figure).get_renderer()
     widths = (text.get_window_extent(renderer).width for text in texts)
-    lengths = [width / texts[0].get_fontsize() for width in widths]  # in font sizes
+    font_size = texts[0].get_fontproperties().get_size_in_points()
+    lengths = [width / font_size for width in widths]
     for size in FONT_SIZES:
         places, num_lines = _flow([size * length for length in lengths], size)
         height = size * LINE_HEIGHT * num_lines + 2 * MARGIN + SCALE_HEIGHT
@@ -64,7 +70,8 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
     figure.set_size_inches(WIDTH / 72, height / 72)
     axes.set(xlim=(0, WIDTH), ylim=(0, height))
     axes.set_axis_off()
-    shades = ScalarMappable(Normalize(0, weights.max() or 1), colormaps["Blues"])
+    largest = weights.max() or 1
+    shades = ScalarMappable(Normalize(0, largest), colormaps["Blues"])
     is_rtl = direction(tokens) == "rtl"
     for text, weight, (start, width, line) in zip(texts, weights, places, strict=True):
         x = WIDTH - start - width if is_rtl else start
@@ -72,7 +79,7 @@ def pooled_attention(tokens: Sequence[str], weights) -> Figure:
         box = (x, y - size * BOX_HEIGHT / 2), width, size * BOX_HEIGHT
         axes.add_patch(Rectangle(*box, color=shades.to_rgba(weight), linewidth=0))
         text.set(position=(x + width / 2, y), fontsize=size)
-        text.set_color("white" if shades.norm(weight) > 0.6 else "black")
+        text.set_color("white" if weight > 0.6 * largest else "black")
     bar = figure.add_axes((0.3, 32 / height, 0.4, 8 / height))
     few = MaxNLocator(4)  # Small weights have long labels.
     scale = figure.colorbar(shades, bar, orientation="horizontal", ticks=few)

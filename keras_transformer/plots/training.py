@@ -35,8 +35,8 @@ def training_curves(log) -> Figure:
         ['loss']
     """
     curves = _read_history(log) if hasattr(log, "history") else _read_csv(log)
-    names = dict.fromkeys(name.removeprefix("val_") for name in curves)
-    names = [name for name in names if name not in NOT_DRAWN]
+    metrics = dict.fromkeys(name.removeprefix("val_") for name in curves)
+    names = [name for name in metrics if name not in NOT_DRAWN]
     if not names:
         raise ValueError(f"`log` must hold an epoch. Received: log={log}.")
     rows, columns = grid(len(names), 3)

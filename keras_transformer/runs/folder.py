@@ -60,7 +60,8 @@ class Run:
         is_pretrained = self.recipe().model.pretrained is not None
         is_shared = self.recipe().tokenizer.shared and not is_pretrained
         names = ("shared", "shared") if is_shared else SIDES
-        return tuple(load_tokenizer(self.tokenizer_path(name)) for name in names)
+        source, target = map(self.tokenizer_path, names)
+        return load_tokenizer(source), load_tokenizer(target)
 
     def search(self) -> Search:
         """Returns the search that the settings name.

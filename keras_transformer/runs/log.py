@@ -60,7 +60,7 @@ class Log:
 
     def has_stalled(self, patience: int | None) -> bool:
         """Returns whether the last `patience` epochs brought no improvement."""
-        return bool(patience) and self.epochs_without_improvement() >= patience
+        return bool(patience and self.epochs_without_improvement() >= patience)
 
     def _write(self, rows):
         text = io.StringIO()

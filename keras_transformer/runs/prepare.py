@@ -81,7 +81,7 @@ def begin_run(recipe: Recipe, run: Run) -> None:
         # An interrupted start may have left tokenizers of other settings.
         shutil.rmtree(run.tokenizers_path, ignore_errors=True)
         if recipe.model.pretrained:
-            copy_pretrained(recipe, run)
+            copy_pretrained(recipe.model.pretrained, recipe, run)
         else:
             _train_tokenizers(recipe, run)
 

@@ -15,13 +15,12 @@ from keras_transformer.translator import Translator
 _FREE = {"dropout", "attention_dropout", "activation_dropout", "seed"}
 
 
-def copy_pretrained(recipe: Recipe, run: Run) -> None:
+def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
     """Writes the translator that training goes on from, and its tokenizers, to a run.
 
     Raises:
         ValueError: If the recipe has settings that do not agree with the translator.
     """
-    where = recipe.model.pretrained
     source = Run(where)
     translator = (
         source.translator()

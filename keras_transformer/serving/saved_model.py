@@ -110,7 +110,8 @@ class ServedTranslator(tf.Module):
         self._max_target_length = self._policy.target_length(longest)
         # Traced once, for the three signatures that call it.
         ids = tf.TensorSpec([None, None], tf.int32)
-        self.find = tf.function(self.find, [ids], autograph=False)
+        find = tf.function(self.find, [ids], autograph=False)
+        self.find = find  # type: ignore[method-assign]
 
     def settings(self) -> dict:
         """Returns the settings of the export."""

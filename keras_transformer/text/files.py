@@ -114,7 +114,8 @@ def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePai
                     "line. Both sides must have the same number of lines, each the "
                     "translation of the other."
                 )
-            yield SentencePair(*pair, location=f"{paths[0]}:{number}")
+            source, target = pair
+            yield SentencePair(source, target, f"{paths[0]}:{number}")
 
 
 def _sentences(path: Path) -> Iterator[str]:

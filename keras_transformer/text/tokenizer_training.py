@@ -27,7 +27,8 @@ def train_model(
             '`model_type` must be "bpe" or "unigram". '
             f"Received: model_type={model_type!r}."
         )
-    model, input_errors = io.BytesIO(), []
+    model = io.BytesIO()
+    input_errors: list[BaseException] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=_record_errors(_lines(files_or_lines), input_errors),

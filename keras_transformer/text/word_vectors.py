@@ -75,7 +75,7 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
         word = " ".join(fields[:-width])
         if word in rows:  # of a repeated word the first vector counts
             vectors[rows.pop(word)] = _vector(fields[-width:], location)
-    if len(rows) == num_words:
+    if vectors is None or len(rows) == num_words:
         raise ValueError(
             f"{path} has a vector for none of the {num_words} words in `tokens`. Check "
             "the language, and that words are spelt and capitalised as in the file."

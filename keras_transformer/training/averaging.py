@@ -3,6 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import keras
 
@@ -40,7 +41,8 @@ def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
     paths = list(paths)
     if not paths:
         raise ValueError("`paths` must name at least one checkpoint. Received: [].")
-    first_config, sums = None, defaultdict(float)
+    first_config = None
+    sums: dict[int, Any] = defaultdict(float)
     for path in paths:
         model = keras.models.load_model(path, compile=False)
         config = model.get_config()

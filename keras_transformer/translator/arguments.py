@@ -62,12 +62,12 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
 def list_of_texts(texts: Iterable[str]) -> list[str]:
     """Returns texts as a list; raises `ValueError` unless each of them is a str."""
     is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
-    texts = [texts] if is_single else list(texts)
-    for index, text in enumerate(texts):
+    listed: list = [texts] if is_single else list(texts)
+    for index, text in enumerate(listed):
         if is_single or not isinstance(text, str):
             place = "texts" if is_single else f"texts[{index}]"
             raise ValueError(
                 "`texts` must be a list of str. "
                 f"Received: {place} of type {type(text).__name__}."
             )
-    return texts
+    return listed

@@ -10,7 +10,7 @@ _MODULES = (
     "keras_transformer.interop.ctranslate2",
     "keras_transformer.interop.hugging_face.export",
 )
-_EXPORTERS = {}
+_EXPORTERS: dict[str, Callable] = {}
 
 
 def register_format(name: str):

@@ -10,6 +10,7 @@ from keras_transformer.decoding import (
     MinimumLength,
     NoRepeatNgram,
     PowerLengthPenalty,
+    Processor,
     RepetitionPenalty,
     Sampling,
 )
@@ -179,7 +180,7 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
             f"bad_words_ids={banned}."
         )
     banned = [ids[0] for ids in banned if ids != [pad_id]]
-    processors = []
+    processors: list[Processor] = []
     if first_id is not None:
         processors.append(ForcedPrefix([first_id], is_scored=False))
     if banned:

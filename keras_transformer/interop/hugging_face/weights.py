@@ -5,6 +5,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+_PROJECTIONS = {
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "output": "out_proj",
+}
 # Our path -> name in a checkpoint, applied one after the other.
 _RENAMES = (
     (r"^(encoder|decoder)/block_(\d+)/", r"model.\1.layers.\2."),
@@ -24,12 +30,6 @@ _RENAMES = (
     (r"(kernel|gamma)$", "weight"),
     (r"beta$", "bias"),
 )
-_PROJECTIONS = {
-    "query": "q_proj",
-    "key": "k_proj",
-    "value": "v_proj",
-    "output": "out_proj",
-}
 
 
 def checkpoint_name(path: str) -> str:
@@ -67,7 +67,8 @@ def tied_embeddings(weights: dict[str, np.ndarray], model) -> dict[str, np.ndarr
     for alias in aliases:
         if alias in weights:
             weights.setdefault("model.shared.weight", weights[alias])
-    return {alias: weights.get("model.shared.weight") for alias in aliases}
+    shared = weights.get("model.shared.weight")
+    return {} if shared is None else dict.fromkeys(aliases, shared)
 
 
 def set_weights(
@@ -100,9 +101,11 @@ def set_weights(
             )
         values.append(array)
     for name, expected in (duplicates or {}).items():
-        array = remaining.pop(name, None)
-        is_equal = array is None or (
-            array.shape == expected.shape and np.allclose(array, expected, atol=1e-5)
+        if name not in remaining:
+            continue
+        array = remaining.pop(name)
+        is_equal = array.shape == expected.shape and np.allclose(
+            array, expected, atol=1e-5
         )
         if not is_equal:
             raise ValueError(

@@ -1,6 +1,7 @@
 """Position schemes by name or as layers, and their application to inputs."""
 
 import functools
+from collections.abc import Callable
 
 from keras import ops
 
@@ -36,7 +37,7 @@ def position_layer(positions, dtype=None, max_length: int | None = None):
     """
     if not isinstance(positions, str):
         return copy_layer(positions, "positions", dtype)
-    schemes = {
+    schemes: dict[str, Callable] = {
         "sinusoidal": SinusoidalPositionalEncoding,
         "rotary": RotaryEmbedding,
         "linear_bias": LinearPositionBias,
