@@ -17,10 +17,11 @@ demo: $(READY) ## Train on the built-in task, translate, export to saved_models/
 
 # Three workers suit two cores: tracing uses one core at most, and some tests wait for
 # other processes. Workers take files in the order of tests/conftest.py.
-test: $(READY) ## Check style and imports, then run the tests and the examples in docstrings
+test: $(READY) ## Check style, imports and types, then run the tests and the examples in docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/mypy
 	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models
@@ -61,7 +62,7 @@ test-slow: $(READY) ## Run the slow tests, which kill trainings and workers and 
 	$(BIN)/pytest -q -m slow tests
 
 clean: ## Remove the environment and the caches
-	rm -rf $(VENV) .venv-jax .venv-torch .venv-originals .cache build *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-jax .venv-torch .venv-originals .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Created again when the dependencies change. TensorFlow comes without CUDA; for GPUs:

@@ -109,6 +109,7 @@ setup(
             "build>=1.3",
             "hypothesis>=6.100",
             "import-linter>=2.3",
+            "mypy~=2.4.0",
             "pre-commit>=4",
             "pytest>=8.4",
             "pytest-xdist>=3.6",

@@ -20,8 +20,13 @@ when it is first used.
 import importlib
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from keras_transformer.version import __version__
+
+if TYPE_CHECKING:
+    from keras_transformer import datasets, plots, serving, text, translator
+    from keras_transformer.translator import Translator
 
 __all__ = [
     "Translator",
@@ -46,7 +51,7 @@ if not _IS_SHELL:
     from keras_transformer import decoding, layers, models, training
 
 
-def __getattr__(name):
+def __getattr__(name: str):
     if name == "Translator":
         return importlib.import_module(f"{__name__}.translator").Translator
     if name in __all__:

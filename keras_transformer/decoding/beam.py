@@ -1,6 +1,7 @@
 """Beam search: the best hypotheses, grown side by side."""
 
 import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import keras
@@ -15,7 +16,9 @@ from keras_transformer.decoding.cache import (
 )
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
+from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search
+from keras_transformer.decoding.stop_strings import StopStrings
 from keras_transformer.kernels.gather import take_rows
 from keras_transformer.kernels.top_k import top_k
 
@@ -125,9 +128,9 @@ class BeamSearch(Search):
         beam_width: int,
         length_penalty: float | LengthPenalty = 0.6,
         num_hypotheses: int = 1,
-        processors=(),
-        end_ids=None,
-        stop_strings=None,
+        processors: Iterable[Processor] = (),
+        end_ids: int | Iterable[int] | None = None,
+        stop_strings: StopStrings | None = None,
     ):
         super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
@@ -166,7 +169,7 @@ class BeamSearch(Search):
         num_ids = 1 if self.end_ids is None else len(self.end_ids)
         return num_ids + (self.stop_strings is not None)
 
-    def first_hypotheses(self, model, inputs, max_length):
+    def first_hypotheses(self, model, inputs, max_length: int):
         return begin(model, batch_size_of(inputs), self.beam_width, max_length)
 
     def is_active(self, index, hypotheses):

@@ -71,7 +71,7 @@ class ForcedPrefix(Processor):
 
         return process
 
-    def table(self, num_sentences):
+    def table(self, num_sentences: int):
         is_tensor = ops.is_tensor(self.ids)
         ids = ops.convert_to_numpy(self.ids) if is_tensor else _to_table(self.ids)
         _check_num_sequences(len(ids), num_sentences)

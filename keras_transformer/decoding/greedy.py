@@ -1,8 +1,12 @@
 """Greedy search: the likeliest token at every step."""
 
+from collections.abc import Iterable
+
 import keras
 
 from keras_transformer.decoding.independent import IndependentSearch
+from keras_transformer.decoding.processors import Processor
+from keras_transformer.decoding.stop_strings import StopStrings
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -24,7 +28,12 @@ class GreedySearch(IndependentSearch):
         (BannedIds(ids=(1,)),)
     """
 
-    def __init__(self, processors=(), end_ids=None, stop_strings=None):
+    def __init__(
+        self,
+        processors: Iterable[Processor] = (),
+        end_ids: int | Iterable[int] | None = None,
+        stop_strings: StopStrings | None = None,
+    ):
         super().__init__(1, processors, end_ids, stop_strings)
 
     def choose(self, model, tokens, index, random_numbers):

@@ -1,5 +1,6 @@
 """Hypotheses that grow token by token, independently of each other."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,9 @@ from keras import ops
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cache import own_lineage, write_position
 from keras_transformer.decoding.cached_model import batch_size_of
+from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search
+from keras_transformer.decoding.stop_strings import StopStrings
 from keras_transformer.kernels.gather import take_rows
 from keras_transformer.kernels.top_k import top_k
 
@@ -56,9 +59,9 @@ class IndependentSearch(Search):
     def __init__(
         self,
         num_hypotheses: int = 1,
-        processors=(),
-        end_ids=None,
-        stop_strings=None,
+        processors: Iterable[Processor] = (),
+        end_ids: int | Iterable[int] | None = None,
+        stop_strings: StopStrings | None = None,
     ):
         super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(num_hypotheses=num_hypotheses)
@@ -68,7 +71,7 @@ class IndependentSearch(Search):
     def num_slots(self):
         return self.num_hypotheses
 
-    def random_numbers(self, model, inputs, max_length):
+    def random_numbers(self, model, inputs, max_length: int):
         """Returns the random numbers of all steps, drawn before the first.
 
         A nested structure of tensors with the batch first, empty if `choose`
@@ -90,7 +93,7 @@ class IndependentSearch(Search):
         """
         raise NotImplementedError
 
-    def first_hypotheses(self, model, inputs, max_length):
+    def first_hypotheses(self, model, inputs, max_length: int):
         shape = (batch_size_of(inputs), self.num_hypotheses)
         return GrowingHypotheses(
             token_ids=ops.full(shape, model.start_id, dtype="int32"),

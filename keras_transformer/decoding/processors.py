@@ -1,5 +1,7 @@
 """Processors: composable changes to the logits that control a search."""
 
+from collections.abc import Iterable
+
 import keras
 import numpy as np
 from keras import ops
@@ -78,7 +80,7 @@ class BannedIds(Processor):
         ValueError: If there are no ids or negative ones.
     """
 
-    def __init__(self, ids):
+    def __init__(self, ids: Iterable[int]):
         ids = tuple(int(token_id) for token_id in ids)
         if not ids or min(ids) < 0:
             raise ValueError(

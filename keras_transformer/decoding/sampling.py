@@ -1,5 +1,8 @@
 """Sampling: tokens drawn from the model's distribution, whole or truncated."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -8,7 +11,8 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cache import read_position
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.independent import IndependentSearch
-from keras_transformer.decoding.processors import forbid, vocabulary_of
+from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
+from keras_transformer.decoding.stop_strings import StopStrings
 from keras_transformer.kernels.gather import take_one
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
 from keras_transformer.kernels.top_p import in_nucleus
@@ -63,9 +67,9 @@ class Sampling(IndependentSearch):
         top_p: float | None = None,
         seed: int | None = None,
         num_hypotheses: int = 1,
-        processors=(),
-        end_ids=None,
-        stop_strings=None,
+        processors: Iterable[Processor] = (),
+        end_ids: int | Iterable[int] | None = None,
+        stop_strings: StopStrings | None = None,
     ):
         super().__init__(num_hypotheses, processors, end_ids, stop_strings)
         if not 0 <= temperature < np.inf:
@@ -90,13 +94,13 @@ class Sampling(IndependentSearch):
         self.top_k = top_k
         self.top_p = top_p
         self.seed = seed
-        self._random_keys = None
+        self._random_keys: Any = None
 
     @property
     def num_candidates(self):
         return 1 if self.top_k is None else self.top_k
 
-    def random_numbers(self, model, inputs, max_length):
+    def random_numbers(self, model, inputs, max_length: int):
         if self.temperature == 0:
             return ()
         # One number decides on a token, whatever the size of the vocabulary.
@@ -122,7 +126,7 @@ class Sampling(IndependentSearch):
         shape = (-1, hypotheses)
         return ops.reshape(drawn, shape), ops.reshape(logits, shape)
 
-    def random_keys(self, inputs, pad_id):
+    def random_keys(self, inputs, pad_id: int):
         """Returns int32 numbers that tell all hypotheses apart, of shape `(rows,)`."""
         if self._random_keys is not None:
             return ops.reshape(self._random_keys, (-1,))
@@ -144,7 +148,7 @@ class Sampling(IndependentSearch):
             tables["random_keys"] = keys.reshape(-1, self.num_hypotheses)
         return tables
 
-    def with_tables(self, tables):
+    def with_tables(self, tables: dict):
         search = super().with_tables(tables)
         search._random_keys = tables.get("random_keys")
         return search

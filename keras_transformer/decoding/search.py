@@ -1,6 +1,7 @@
 """What all searches share: the loop and the result."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import keras
@@ -15,6 +16,8 @@ from keras_transformer.decoding.cached_model import (
 from keras_transformer.decoding.configurable import Configurable
 from keras_transformer.decoding.endings import SearchedModel, check_end_ids
 from keras_transformer.decoding.next_tokens import next_tokens_function
+from keras_transformer.decoding.processors import Processor
+from keras_transformer.decoding.stop_strings import StopStrings
 
 # A step reads so many entries of the cache, those of all sentences, for free.
 FEW_ENTRIES = 2048
@@ -87,7 +90,12 @@ class Search(Configurable):
     num_candidates: int
     num_hypotheses: int
 
-    def __init__(self, processors=(), end_ids=None, stop_strings=None):
+    def __init__(
+        self,
+        processors: Iterable[Processor] = (),
+        end_ids: int | Iterable[int] | None = None,
+        stop_strings: StopStrings | None = None,
+    ):
         self.processors = tuple(processors)
         self.end_ids = check_end_ids(end_ids)
         self.stop_strings = stop_strings
@@ -150,7 +158,7 @@ class Search(Configurable):
 
     def advance(
         self, model: CachedModel, state: SearchState, cache_length: int, max_active=0
-    ):
+    ) -> SearchState:
         """Takes steps until few sentences are active, or one needs a longer cache.
 
         Args:
@@ -192,7 +200,7 @@ class Search(Configurable):
         )
         return state._replace(index=index, hypotheses=hypotheses, cache=cache)
 
-    def first_hypotheses(self, model, inputs, max_length):
+    def first_hypotheses(self, model, inputs, max_length: int):
         """Returns the hypotheses before the first step."""
         raise NotImplementedError
 

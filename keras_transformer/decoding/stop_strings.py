@@ -1,6 +1,7 @@
 """Strings that end a hypothesis once its text contains one."""
 
 import json
+from collections.abc import Iterable
 
 import keras
 import numpy as np
@@ -48,7 +49,7 @@ class StopStrings(Configurable):
         [Aho and Corasick, 1975](https://doi.org/10.1145/360825.360855)
     """
 
-    def __init__(self, strings, tokens: dict[int, str]):
+    def __init__(self, strings: str | Iterable[str], tokens: dict[int, str]):
         strings = (strings,) if isinstance(strings, str) else tuple(strings)
         if not strings or not all(isinstance(one, str) and one for one in strings):
             raise ValueError(

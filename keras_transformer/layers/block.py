@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.layer_arguments import layer_config
+from keras_transformer.layers.layer_arguments import Activation, Positions, layer_config
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.positions import attention_positions, input_positions
 from keras_transformer.layers.residual import Residual
@@ -22,9 +22,9 @@ class TransformerBlock(WeightOptionsLayer):
         intermediate_dim: int,
         dropout: float = 0.0,
         normalize_first: bool = False,
-        activation="relu",
+        activation: Activation = "relu",
         epsilon: float = 1e-6,
-        positions=None,
+        positions: Positions = None,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         seed: int | None = None,

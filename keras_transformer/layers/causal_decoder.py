@@ -47,7 +47,7 @@ class CausalBlock(_CausalByDefault, EncoderBlock):
         [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section 4.2.3
     """
 
-    def start(self, inputs, mask, num_hypotheses, max_length):
+    def start(self, inputs, mask, num_hypotheses: int, max_length: int):
         """Reads the prompts, once for all hypotheses that continue them.
 
         Args:
@@ -133,7 +133,7 @@ class CausalDecoder(_CausalByDefault, Encoder):
     def build(self, input_shape):
         self._build_stack(CausalBlock, input_shape)
 
-    def start(self, inputs, mask, num_hypotheses, max_length):
+    def start(self, inputs, mask, num_hypotheses: int, max_length: int):
         """Reads the prompts; returns a list of memories and one of caches.
 
         Each element is what `CausalBlock.start` returns for one block.

@@ -89,7 +89,7 @@ class DecoderBlock(TransformerBlock):
         scores = (*self_scores, *cross_scores)
         return (states, *scores) if return_attention_scores else states
 
-    def start(self, memory, num_hypotheses, max_length):
+    def start(self, memory, num_hypotheses: int, max_length: int):
         """Prepares cached decoding: what `step` needs besides the new states.
 
         Args:
@@ -189,7 +189,7 @@ class Decoder(TransformerStack):
             training=training,
         )
 
-    def start(self, memory, num_hypotheses, max_length):
+    def start(self, memory, num_hypotheses: int, max_length: int):
         """Prepares cached decoding: a list of memories and one of caches.
 
         Each element is what `DecoderBlock.start` returns for one block.

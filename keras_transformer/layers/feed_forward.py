@@ -5,6 +5,7 @@ import keras
 from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.kernels.dense import dense
 from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.layers.layer_arguments import Activation
 from keras_transformer.layers.projection import Projection
 from keras_transformer.layers.weight_options import WeightOptionsLayer
 
@@ -48,7 +49,7 @@ class FeedForward(WeightOptionsLayer):
     def __init__(
         self,
         intermediate_dim: int,
-        activation="relu",
+        activation: Activation = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
         **kwargs,

@@ -17,7 +17,7 @@ from keras_transformer.layers.attention_axes import (
     check_attention_shapes,
 )
 from keras_transformer.layers.attention_layer import Attention
-from keras_transformer.layers.layer_arguments import copy_layer, layer_config
+from keras_transformer.layers.layer_arguments import Positions, copy_layer, layer_config
 from keras_transformer.layers.positions import attention_positions
 from keras_transformer.layers.projection import Projection
 from keras_transformer.layers.weight_options import WeightOptionsLayer
@@ -33,8 +33,8 @@ class HeadAttention(WeightOptionsLayer):
         value_dim: int | None = None,
         dropout: float = 0.0,
         use_bias: bool = True,
-        score=None,
-        positions=None,
+        score: Attention | dict | None = None,
+        positions: Positions = None,
         output_shape: int | tuple[int, ...] | None = None,
         attention_axes: int | tuple[int, ...] | None = None,
         num_key_value_heads: int | None = None,

@@ -1,6 +1,13 @@
 """Layers as arguments of layers: copied where they are used, saved as configs."""
 
+from collections.abc import Callable
+
 import keras
+
+Activation = str | Callable
+Dtype = str | keras.DTypePolicy | None
+# The name of a scheme, a layer or its config.
+Positions = str | keras.layers.Layer | dict | None
 
 
 def copy_layer(layer, name, dtype):

@@ -29,7 +29,7 @@ def padding_mask(ids, pad_id: int = 0):
     return ops.not_equal(ids, pad_id)
 
 
-def causal_mask(length):
+def causal_mask(length: int):
     """Lets every position attend to itself and to the positions before it.
 
     Args:
@@ -88,7 +88,7 @@ def packed_positions(segment_ids):
     """Positions in packed rows, counted from the start of each segment.
 
     Args:
-        segment_ids: As in `packed_mask`.
+        segment_ids: Integer tensor of shape `(batch, length)`, as in `packed_mask`.
 
     Returns:
         An int32 tensor of shape `(batch, length)`, for the call argument `positions`; 0

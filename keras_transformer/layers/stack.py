@@ -6,6 +6,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.layer_norm import LayerNormalization
 from keras_transformer.layers.block import TransformerBlock
+from keras_transformer.layers.layer_arguments import Positions
 from keras_transformer.layers.positions import (
     acts_on_inputs,
     merge_positions,
@@ -23,7 +24,7 @@ class TransformerStack(TransformerBlock):
         num_layers: int,
         num_heads: int,
         intermediate_dim: int,
-        positions=None,
+        positions: Positions = None,
         **kwargs,
     ):
         super().__init__(num_heads, intermediate_dim, **kwargs)

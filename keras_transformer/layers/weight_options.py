@@ -110,7 +110,9 @@ class WeightOptionsLayer(RematerializedMixin, InsideMixin, keras.layers.Layer):
         """The options given, to be passed to a sub-layer: every initializer a copy."""
         return self._weight_options.of(*self.weight_kinds)
 
-    def add_weight_with_options(self, kind: str, shape, initializer, name=None):
+    def add_weight_with_options(
+        self, kind: str, shape, initializer: str, name: str | None = None
+    ):
         """Adds a weight of a kind, with `initializer` unless there is another option.
 
         Its name is that of the kind unless given.

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import os
 
 import keras
 
@@ -10,7 +11,7 @@ from keras_transformer.kernels import onnx_operations, target
 from keras_transformer.kernels.keras_private import all_layers
 
 
-def export(model, filepath, format: str, **kwargs) -> None:
+def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
     """Exports any Keras model with layers of this package, as `keras.Model.export`.
 
     The models of this package do so in their own `export`; this is for a model of

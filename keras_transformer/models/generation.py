@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding import GreedySearch, Hypotheses
+from keras_transformer.decoding import GreedySearch, Hypotheses, Search
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.layers.cache import cache_lengths, lengthen_cache
 from keras_transformer.layers.positions import check_position_range
@@ -62,7 +62,11 @@ class GenerationMixin:
         self._runner.cache_clear()
 
     def run_search(
-        self, inputs, search, max_length: int, batch_size: int | None = None
+        self,
+        inputs,
+        search: Search | None,
+        max_length: int,
+        batch_size: int | None = None,
     ) -> Hypotheses:
         """Runs a search, compiled once for each search, length and `jit_compile`.
 

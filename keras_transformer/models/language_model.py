@@ -7,7 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.causal_decoder import CausalDecoder
+from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.weight_options import sub_seed
@@ -75,12 +77,12 @@ class LanguageModel(GenerationMixin, TokenModel):
         intermediate_dim: int = 3072,
         dropout: float = 0.1,
         normalize_first: bool = True,
-        activation="gelu",
+        activation: Activation = "gelu",
         pad_id: int = 0,
         start_id: int = 2,
         end_id: int = 3,
-        positions="sinusoidal",
-        dtype=None,
+        positions: Positions = "sinusoidal",
+        dtype: Dtype = None,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         seed: int | None = None,
@@ -130,10 +132,10 @@ class LanguageModel(GenerationMixin, TokenModel):
     def generate(
         self,
         prompt_ids,
-        search=None,
+        search: Search | None = None,
         max_length: int = 64,
         batch_size: int | None = None,
-    ):
+    ) -> Hypotheses:
         """Continues texts with a search; see `Transformer.generate`.
 
         Args:
@@ -190,7 +192,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         _, scores = self.decoder(self._stem(ids), return_attention_scores=True)
         return {"decoder": scores}
 
-    def start(self, inputs, num_hypotheses, max_length):
+    def start(self, inputs, num_hypotheses: int, max_length: int):
         """Reads the prompts once; see `decoding.CachedModel`.
 
         Every search begins with `start_id`. Instead of it, `step` takes the last

@@ -1,9 +1,13 @@
 """The masked language model: an encoder that learns from plain text."""
 
+from typing import TypeVar
+
 import keras
 
 from keras_transformer.models.settings import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder
+
+Self = TypeVar("Self", bound="MaskedLanguageModel")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -75,7 +79,9 @@ class MaskedLanguageModel(TokenModel):
         self.encoder = encoder
 
     @classmethod
-    def from_encoder(cls, encoder: TextEncoder, name=None):
+    def from_encoder(
+        cls: type[Self], encoder: TextEncoder, name: str | None = None
+    ) -> Self:
         """Makes a model around an encoder, which becomes part of it.
 
         Args:

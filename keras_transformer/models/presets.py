@@ -3,6 +3,7 @@
 import importlib
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 PRESETS = {
     # Wu et al., 2021 (https://arxiv.org/abs/2105.14462): for small corpora.
@@ -55,16 +56,19 @@ def read_pretrained(kind: str, where: str | os.PathLike, *args, **kwargs):
     return _READERS[kind](where, *args, **kwargs)
 
 
+Self = TypeVar("Self", bound="PresetMixin")
+
+
 class PresetMixin:
     """Gives a Transformer `from_preset`."""
 
     @classmethod
     def from_preset(
-        cls,
+        cls: type[Self],
         preset: str | os.PathLike,
         source_vocabulary_size: int | None = None,
         **kwargs,
-    ):
+    ) -> Self:
         """Builds a model of a published size, or reads a pretrained one.
 
         Args:

@@ -1,5 +1,7 @@
 """The document classifier: a text in, its class out."""
 
+from typing import TypeVar
+
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
@@ -8,6 +10,8 @@ from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.settings import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder
+
+Self = TypeVar("Self", bound="TextClassifier")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -90,7 +94,9 @@ class TextClassifier(TokenModel):
         self.pooling = pooling
 
     @classmethod
-    def from_encoder(cls, encoder: TextEncoder, num_classes: int, name=None):
+    def from_encoder(
+        cls: type[Self], encoder: TextEncoder, num_classes: int, name: str | None = None
+    ) -> Self:
         """Makes a classifier from a trained encoder, to fine-tune it.
 
         Args:

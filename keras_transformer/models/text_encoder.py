@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.settings import (
     TokenModel,
@@ -56,10 +57,10 @@ class TextEncoder(TokenModel):
         intermediate_dim: int = 3072,
         dropout: float = 0.1,
         normalize_first: bool = False,
-        activation="gelu",
+        activation: Activation = "gelu",
         pad_id: int = 0,
-        positions="sinusoidal",
-        dtype=None,
+        positions: Positions = "sinusoidal",
+        dtype: Dtype = None,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         seed: int | None = None,

@@ -5,8 +5,10 @@ import functools
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.weight_options import sub_seed
@@ -104,12 +106,12 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
         normalize_first: bool = False,
-        activation="relu",
+        activation: Activation = "relu",
         pad_id: int = 0,
         start_id: int = 2,
         end_id: int = 3,
-        positions="sinusoidal",
-        dtype=None,
+        positions: Positions = "sinusoidal",
+        dtype: Dtype = None,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         seed: int | None = None,
@@ -202,10 +204,10 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
     def generate(
         self,
         source_ids,
-        search=None,
+        search: Search | None = None,
         max_length: int = 64,
         batch_size: int | None = None,
-    ):
+    ) -> Hypotheses:
         """Decodes with a search, compiled once for each search and length.
 
         Any number of sentences may be given: as one ends, the next begins in its
@@ -215,16 +217,14 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         Args:
             source_ids: Integer array or tensor of shape
                 `(batch, source_length)`, padded with `pad_id`.
-            search: A search of `keras_transformer.decoding`; greedy unless
-                given.
+            search: A search of `keras_transformer.decoding`; greedy unless given.
             max_length: Most tokens to produce, the end symbol included.
             batch_size: Sentences to search at a time, which memory limits; by default
                 what is fastest.
 
         Returns:
-            `Hypotheses` of NumPy arrays: `ids` of shape
-            `(batch, hypotheses, max_length)` and `scores` of shape
-            `(batch, hypotheses)`, the best first.
+            `Hypotheses` of NumPy arrays, the best first: `ids` of shape `(batch,
+            hypotheses, max_length)` and `scores` of shape `(batch, hypotheses)`.
 
         Raises:
             ValueError: If `source_ids` are not integers of that shape, or the
@@ -268,7 +268,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         _, decoder, cross = self.decoder(states, memory, return_attention_scores=True)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
-    def start(self, inputs, num_hypotheses, max_length):
+    def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
         check_position_range(self.positions, max_length)
         states = self.encoder(self._source_stem(inputs))

@@ -1,11 +1,18 @@
 """The vision Transformer: an image in, its class out."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import layer_config
+from keras_transformer.layers.layer_arguments import (
+    Activation,
+    Dtype,
+    Positions,
+    layer_config,
+)
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
 from keras_transformer.layers.weight_options import WeightOptions, sub_seed
 from keras_transformer.models.settings import (
@@ -55,7 +62,7 @@ class VisionTransformer(SettingsModel):
 
     def __init__(
         self,
-        image_shape,
+        image_shape: Sequence[int],
         patch_size: int,
         num_classes: int,
         num_layers: int = 12,
@@ -64,10 +71,10 @@ class VisionTransformer(SettingsModel):
         intermediate_dim: int = 3072,
         dropout: float = 0.1,
         normalize_first: bool = True,
-        activation="gelu",
-        pooling=None,
-        positions="learned",
-        dtype=None,
+        activation: Activation = "gelu",
+        pooling: keras.layers.Layer | None = None,
+        positions: Positions = "learned",
+        dtype: Dtype = None,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
         seed: int | None = None,

@@ -1,7 +1,9 @@
 """Curves of losses, metrics and learning rates in training."""
 
 import csv
+import os
 
+import keras
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogFormatter, MaxNLocator
@@ -12,7 +14,7 @@ from keras_transformer.plots.layout import grid
 NOT_DRAWN = ("epoch", "learning_rate", "seconds")
 
 
-def training_curves(log) -> Figure:
+def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
     """Draws the loss and each metric of a training run, epoch by epoch.
 
     Args:

@@ -237,7 +237,7 @@ class SubwordTokenizer(tf.Module):
         """
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 
-    def stop_strings(self, strings) -> StopStrings:
+    def stop_strings(self, strings: str | Iterable[str]) -> StopStrings:
         """Returns what ends a search when the text of a hypothesis has a stop string.
 
         Args:
@@ -252,7 +252,7 @@ class SubwordTokenizer(tf.Module):
         tokens = {one: self._text_of(one) for one in range(self.vocabulary_size)}
         return StopStrings(strings, tokens)
 
-    def equals(self, other) -> bool:
+    def equals(self, other: "SubwordTokenizer") -> bool:
         """Tells whether another tokenizer gives the same ids to every text."""
         return type(self) is type(other) and self.model_proto == other.model_proto
 

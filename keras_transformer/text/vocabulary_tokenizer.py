@@ -147,7 +147,7 @@ class VocabularyTokenizer(SubwordTokenizer):
     def pieces(self, ids) -> list[str]:
         return [self._piece_of_id[int(index)] for index in ids]
 
-    def equals(self, other) -> bool:
+    def equals(self, other: SubwordTokenizer) -> bool:
         return (
             super().equals(other)
             and self._vocabulary == other._vocabulary

@@ -61,7 +61,7 @@ class Adam(keras.optimizers.Adam):
 
     def __init__(
         self,
-        learning_rate=1e-3,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 1e-3,
         beta_1: float = 0.9,
         beta_2: float = 0.98,
         epsilon: float = 1e-9,

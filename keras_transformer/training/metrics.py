@@ -43,7 +43,9 @@ class TokenAccuracy(_TokenMean):
         0.5
     """
 
-    def __init__(self, pad_id: int = 0, name: str = "token_accuracy", dtype=None):
+    def __init__(
+        self, pad_id: int = 0, name: str = "token_accuracy", dtype: str | None = None
+    ):
         super().__init__(pad_id, name, dtype)
 
     def values(self, y_true, y_pred):
@@ -67,7 +69,9 @@ class Perplexity(_TokenMean):
         8.0
     """
 
-    def __init__(self, pad_id: int = 0, name: str = "perplexity", dtype=None):
+    def __init__(
+        self, pad_id: int = 0, name: str = "perplexity", dtype: str | None = None
+    ):
         super().__init__(pad_id, name, dtype)
 
     def values(self, y_true, y_pred):

@@ -83,7 +83,12 @@ class Cooldown(keras.optimizers.schedules.LearningRateSchedule):
         [Hägele et al., 2024](https://arxiv.org/abs/2405.18392), section 3
     """
 
-    def __init__(self, schedule, start: int, steps: int):
+    def __init__(
+        self,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        start: int,
+        steps: int,
+    ):
         if start < 0 or steps < 1:
             raise ValueError(
                 "`start` must not be negative, and `steps` must be positive. "

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import keras
 
@@ -12,6 +13,8 @@ from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
 _TOKENIZERS = {x.__name__: x for x in (SubwordTokenizer, VocabularyTokenizer)}
 SETTINGS = "translator.json"  # Sorted last, so it appears last and marks a translator.
+
+Self = TypeVar("Self", bound="SavedTranslator")
 
 
 class SavedTranslator:
@@ -27,7 +30,7 @@ class SavedTranslator:
         save_translator(self, folder)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike):
+    def load(cls: type[Self], folder: str | os.PathLike) -> Self:
         """Reads a translator that `save` wrote.
 
         Raises:
@@ -42,12 +45,12 @@ class SavedTranslator:
 
     @classmethod
     def from_preset(
-        cls,
+        cls: type[Self],
         where: str | os.PathLike,
         source_language: str | None = None,
         target_language: str | None = None,
         **kwargs,
-    ):
+    ) -> Self:
         """Reads a pretrained translator.
 
         It may be one that `save` wrote, a checkpoint of Marian (OPUS-MT), M2M100, NLLB

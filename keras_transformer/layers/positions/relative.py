@@ -84,7 +84,7 @@ class RotaryEmbedding(AttentionPositions):
         self,
         max_wavelength: float = 10000,
         layout: str = "interleaved",
-        scaling=None,
+        scaling: RotaryScaling | dict | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
