@@ -58,8 +58,7 @@ class SubwordSampler:
     ) -> Iterator[list[str]]:
         """Yields the subwords of each text, spelled as SentencePiece spells them."""
         generator = np.random.Generator(np.random.Philox(seed))
-        texts = (_as_text(self._normalize(text)) for text in texts)
-        rows = [self._words(text) for text in texts]
+        rows = [self._words(_as_text(self._normalize(text))) for text in texts]
         words = [*itertools.chain.from_iterable(rows)]
         samples = iter(self._sample_words(words, alpha, generator))
         for row in rows:
