@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-backends test-interop test-slow test-notebooks figures notebooks docs clean
+.PHONY: help demo test test-backends test-interop test-package test-slow test-notebooks figures notebooks docs clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -24,15 +24,16 @@ test: $(READY) ## Check style, imports and types, then run the tests and the exa
 	$(BIN)/mypy
 	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
+BACKENDS ?= torch jax
 BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models
 
 # Tests layers, decoding and models without TensorFlow, and compares their numbers with
 # those on TensorFlow. JAX compiles each operation for each shape, which takes long.
-test-backends: $(READY) .venv-jax/.ready .venv-torch/.ready ## Test layers, decoding and models on JAX and on PyTorch
-	PYTHONPATH=tests $(BIN)/python tests/backend_numbers.py .venv-jax/numbers.npz
-	@set -e; for backend in torch jax; do \
+test-backends: $(READY) $(BACKENDS:%=.venv-%/.ready) ## Test layers, decoding and models on JAX and on PyTorch
+	PYTHONPATH=tests $(BIN)/python tests/backend_numbers.py $(VENV)/numbers.npz
+	@set -e; for backend in $(BACKENDS); do \
 	    echo "Keras on $$backend:"; \
-	    KERAS_BACKEND=$$backend KERAS_TRANSFORMER_NUMBERS=.venv-jax/numbers.npz \
+	    KERAS_BACKEND=$$backend KERAS_TRANSFORMER_NUMBERS=$(VENV)/numbers.npz \
 	    .venv-$$backend/bin/python -m pytest -q --no-header $(BACKEND_TESTS); done
 
 # With the originals on the machine: what is kept in tests/interop/fixtures is written
@@ -57,6 +58,10 @@ test-notebooks: $(READY) ## Run the notebooks in a short form
 docs: $(READY) ## Build the site in build/site
 	$(BIN)/python docs/pages.py build/pages
 	$(BIN)/zensical build --clean --strict
+
+# As a user has it: installed from the wheel, with nothing else, outside of the checkout.
+test-package: $(READY) ## Build the sdist and the wheel, and run the demo in a bare environment
+	$(BIN)/pytest -q -m "" tests/test_built_package.py
 
 test-slow: $(READY) ## Run the slow tests, which kill trainings and workers and resume them
 	$(BIN)/pytest -q -m slow tests
