@@ -115,9 +115,22 @@ def test_the_links_of_the_description_are_whole(metadata):
     assert f"{SOURCE_URL}/docs/figures/alignment.png?raw=true" in links
 
 
-@pytest.mark.parametrize("extra", ["ctranslate2", "docs", "export", "gpu", "hub"])
-def test_extras_hold_packages(extra, metadata):
-    assert extra in metadata.get_all("Provides-Extra")
+def test_every_extra_that_is_named_is_one_of_this_package(metadata):
+    extras = metadata.get_all("Provides-Extra")
+    files = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("tutorials/*.py"),
+    ]
+    named = set()
+    for path in files:
+        named |= set(re.findall(r"(keras[\w-]*)\[(\w+)\]", path.read_text("utf-8")))
+    assert named
+    assert named <= {(DISTRIBUTION, extra) for extra in extras}
+
+
+@pytest.mark.parametrize("extra", ["ctranslate2", "export", "gpu", "hub"])
+def test_an_extra_installs_packages(extra, metadata):
     required = metadata.get_all("Requires-Dist")
     assert any(line.endswith(f'extra == "{extra}"') for line in required)
 
