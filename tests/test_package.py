@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import keras_transformer
 
@@ -129,6 +130,11 @@ def test_setup_reads_the_version_of_the_package():
 def test_changelog_speaks_of_this_version():
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert f"## [{keras_transformer.__version__}]" in changelog
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == keras_transformer.__version__
 
 
 def test_the_shell_command_exists():
