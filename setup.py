@@ -53,7 +53,7 @@ setup(
     description="Build, train, understand and serve Transformers in Keras 3",
     long_description=read_readme(),
     long_description_content_type="text/markdown",
-    project_urls={"Source": URL} if URL else {},
+    project_urls={"Source": URL, "Changelog": f"{URL}/CHANGELOG.md"} if URL else {},
     license_expression="Apache-2.0",
     license_files=["LICENSE"],
     keywords="transformer attention translation keras tensorflow serving",
