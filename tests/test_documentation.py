@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import keras
+import pages as site
 import pytest
 import reference
-from pages import Pages, outside_code
 
 ROOT = Path(__file__).parents[1]
 NAMES = [
@@ -41,7 +41,7 @@ def refers(docstring, word):
 
 @pytest.fixture(scope="module")
 def pages():
-    return Pages()
+    return site.Pages()
 
 
 @each_name
@@ -117,10 +117,21 @@ def test_the_navigation_names_every_page_once(pages):
     assert "\nstrict: true\n" in text
 
 
+def test_a_page_links_to_the_repository_once_its_address_is_known(monkeypatch):
+    tutorial = ROOT / "tutorials" / "02_positions.py"
+    assert "colab" not in site.opening_line(tutorial)
+    source = "https://github.com/owner/name/blob/main"
+    monkeypatch.setattr(site, "SOURCE_URL", source)
+    colab = "https://colab.research.google.com/github/owner/name/blob/main"
+    assert f"({colab}/notebooks/02_positions.ipynb)" in site.opening_line(tutorial)
+    test = "tests/layers/test_mask_contract.py"
+    assert f"({source}/{test})" in site.Pages().texts["guarantees.md"]
+
+
 def test_every_link_of_a_page_leads_to_a_page_or_a_file(pages):
     known = {Path(path) for path in (*pages.texts, *pages.files)}
     for page, text in pages.texts.items():
-        outside_code(text, lambda part, page=page: check_links(part, page, known))
+        site.outside_code(text, lambda part, page=page: check_links(part, page, known))
 
 
 def check_links(text, page, known):
