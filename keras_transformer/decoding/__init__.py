@@ -1,8 +1,8 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `search`, `next_tokens`, `cache`, `endings`, `stop_strings`,
+Reading order: `search`, `next_tokens`, `lineage`, `endings`, `stop_strings`,
 `independent`, `greedy`, `sampling`, `length_penalty`, `beam`; the controls,
-`processors` first; then `runner` and `halves`, which search many sentences through few
+`processors` first; then `slots` and `runner`, which search many sentences through few
 compiled programs.
 """
 
@@ -10,11 +10,11 @@ from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.cached_model import CachedModel
 from keras_transformer.decoding.forced_prefix import ForcedPrefix
 from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.length_limits import MaximumLength, MinimumLength
 from keras_transformer.decoding.length_penalty import (
     PowerLengthPenalty,
     WuLengthPenalty,
 )
-from keras_transformer.decoding.lengths import MaximumLength, MinimumLength
 from keras_transformer.decoding.processors import BannedIds, Processor
 from keras_transformer.decoding.repetition import NoRepeatNgram, RepetitionPenalty
 from keras_transformer.decoding.sampling import Sampling

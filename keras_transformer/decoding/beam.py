@@ -9,13 +9,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.cache import (
+from keras_transformer.decoding.cached_model import batch_size_of
+from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
+from keras_transformer.decoding.lineage import (
     inherit_lineage,
     own_lineage,
     write_position,
 )
-from keras_transformer.decoding.cached_model import batch_size_of
-from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search
 from keras_transformer.decoding.stop_strings import StopStrings

@@ -1,9 +1,13 @@
-"""What a model must offer to be searched."""
+"""The contract between a search and the model that it searches."""
 
+import math
 from typing import Protocol
 
 import keras
 from keras import ops
+
+# Up to so many entries of all sentences together, a shorter cache saves nothing.
+MAX_ENTRIES_OF_ONE_LENGTH = 2048
 
 
 class CachedModel(Protocol):
@@ -60,11 +64,19 @@ class CachedModel(Protocol):
         """
 
 
-def cache_lengths(model, max_length: int, num_hypotheses: int) -> list[int]:
-    """Returns the lengths that a model's cache grows through, `max_length` last."""
-    if hasattr(model, "cache_lengths"):
-        return model.cache_lengths(max_length, num_hypotheses)
-    return [max_length]
+def cache_lengths(
+    model, max_length: int, num_hypotheses: int, num_sentences: int | None
+) -> list[int]:
+    """Returns the one or two lengths of a model's cache in a search.
+
+    The last one is `max_length`. `num_sentences` is None where a trace does not know
+    it.
+    """
+    num_entries = (num_sentences or math.inf) * num_hypotheses * max_length
+    if num_entries <= MAX_ENTRIES_OF_ONE_LENGTH or not hasattr(model, "cache_lengths"):
+        return [max_length]
+    # Two lengths at most: a graph holds the steps of each, taken or not.
+    return model.cache_lengths(max_length, num_hypotheses)[-2:]
 
 
 def batch_size_of(inputs):

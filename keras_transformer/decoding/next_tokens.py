@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.cache import visible_entries
+from keras_transformer.decoding.lineage import visible_entries
 from keras_transformer.kernels.log_normalizer import log_normalizer
 from keras_transformer.kernels.top_k import top_k_in_blocks, top_one
 

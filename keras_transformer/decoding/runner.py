@@ -3,44 +3,61 @@
 import functools
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.halves import worth_halving
 from keras_transformer.decoding.search import Hypotheses
 from keras_transformer.decoding.slots import search_in_slots
 from keras_transformer.kernels import target
+from keras_transformer.kernels.batch_halves import is_faster_in_halves
 from keras_transformer.kernels.compiled import CompiledFunction
 
-# Sentences that one call of a program can take; more only need more memory.
-ROWS_PER_CALL = 4096
-# Without XLA, a CPU takes as long for a sentence among so many as among more; and few
-# of them wait little for the last to end.
+ROWS_PER_CALL = 4096  # of a program that refills slots; more would only take memory
+# Without XLA, a CPU takes as long for each sentence of a larger batch, and in a smaller
+# one less time is lost to waiting for the longest.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
-# Hypotheses of at most 64 tokens, of which XLA saves the time that it compiles for.
+# After so many hypotheses of 64 tokens, XLA has saved the time that compiling takes.
 MIN_HYPOTHESES_FOR_XLA = 700
 
 
+class Plan(NamedTuple):
+    """How sentences are split into calls of a compiled program.
+
+    Attributes:
+        rows_per_call: Sentences that one call of a program takes.
+        num_slots: Sentences that a call searches at a time, each slot refilled as its
+            sentence ends; None if all are one batch.
+        jit_compile: Whether XLA compiles the program, or "auto".
+        num_threads: Number of calls that run at the same time.
+    """
+
+    rows_per_call: int
+    num_slots: int | None
+    jit_compile: bool | str
+    num_threads: int
+
+
 def default_batch_size(search) -> int:
-    """Returns how many sentences a search finds fastest side by side."""
+    """Returns the number of sentences at a time with which a search is fastest."""
     return max(32, 128 // search.num_slots)
 
 
 class SearchRunner:
     """Runs a search of a model, compiled when it is first called.
 
-    Up to `batch_size` sentences are searched as one batch. More go through as many
-    slots, each of which begins with the next sentence when one has ended; see
-    `slots`. Few programs are compiled, whatever the number of sentences, since batches
-    are filled up.
+    Up to `batch_size` sentences are one batch. More are searched in as many slots:
+    when the sentence in a slot has ended, the next one begins there; see `slots`.
+    Batches are filled up, so few programs are compiled, however many sentences there
+    are.
 
-    Where XLA compiles for CPUs, the sentences are searched in two threads; see
-    `halves`. Where the runner may choose, XLA compiles once so many sentences have
-    been searched that compiling would have paid. Until then, a CPU searches one small
-    batch after the other.
+    Where XLA compiles for CPUs, large batches are searched in two threads; see
+    `kernels.batch_halves`. With "auto", XLA there compiles once so many sentences have
+    been searched that compiling pays. Until then, small batches are searched one after
+    the other.
 
     Args:
         model: A model that offers the cached step.
@@ -65,7 +82,7 @@ class SearchRunner:
             inputs: The model's inputs.
             tables: The processors' settings for each sentence, as `Search.tables`
                 returns them.
-            batch_size: Sentences to search at a time; by default what is fastest.
+            batch_size: Sentences to search at a time; by default the fastest number.
 
         Returns:
             `Hypotheses` of NumPy arrays.
@@ -76,22 +93,8 @@ class SearchRunner:
             shape = (0, self._search.num_hypotheses)
             ids = np.zeros((*shape, self._max_length), "int32")
             return Hypotheses(ids, np.zeros(shape, "float32"))
-        batch_size = batch_size or default_batch_size(self._search)
-        jit_compile = self._jit_compile_for(num_rows)
-        in_threads = jit_compile is True and worth_halving(
-            min(num_rows, batch_size), self._search.num_slots
-        )
-        num_threads = 2 if in_threads else 1
-        num_slots = None
-        if jit_compile is False and target.xla_would_compile_for_cpu():
-            rows_per_call = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
-            # Tracing one program more takes longer than to compute some rows in vain.
-            rows_per_call = min(next_power(4, num_rows), rows_per_call)
-        elif num_rows <= batch_size:
-            rows_per_call = next_power(2, -(-num_rows // num_threads))
-        else:
-            num_slots = batch_size // num_threads
-            rows_per_call = max(ROWS_PER_CALL, num_slots)
+        plan = self._plan(num_rows, batch_size or default_batch_size(self._search))
+        rows_per_call, num_slots, jit_compile, num_threads = plan
         program = self._program(rows_per_call, num_slots, jit_compile)
 
         def run(rows):
@@ -100,13 +103,13 @@ class SearchRunner:
             found = program.run(*arguments, np.int32(len(rows)))
             return [x[: len(rows)] for x in found]
 
-        # Each thread gets sentences from all of the batch, which may be sorted.
+        # Each thread gets sentences from the whole batch, which may be sorted.
         calls = [
             np.arange(first, num_rows, num_threads)[start:][:rows_per_call]
             for first in range(num_threads)
             for start in range(0, -(-num_rows // num_threads), rows_per_call)
         ]
-        if in_threads:
+        if num_threads > 1:
             with ThreadPoolExecutor(num_threads) as threads:
                 found = list(threads.map(run, calls))
         else:
@@ -114,17 +117,34 @@ class SearchRunner:
         order = np.argsort(np.concatenate(calls))
         return Hypotheses(*(np.concatenate(x)[order] for x in zip(*found, strict=True)))
 
+    def _plan(self, num_rows, batch_size):
+        jit_compile = self._jit_compile_for(num_rows)
+        if jit_compile is False and target.xla_would_compile_for_cpu():
+            # A batch that is filled up costs less than tracing another program.
+            batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
+            return Plan(min(next_power(4, num_rows), batch_size), None, False, 1)
+        in_halves = jit_compile is True and is_faster_in_halves(
+            min(num_rows, batch_size), self._search.num_slots
+        )
+        num_threads = 2 if in_halves else 1
+        if num_rows <= batch_size:
+            rows_per_call = next_power(2, -(-num_rows // num_threads))
+            return Plan(rows_per_call, None, jit_compile, num_threads)
+        num_slots = batch_size // num_threads
+        rows_per_call = max(ROWS_PER_CALL, num_slots)
+        return Plan(rows_per_call, num_slots, jit_compile, num_threads)
+
     def _jit_compile_for(self, num_rows):
-        """Returns whether XLA compiles the next search, or "auto" for Keras to say."""
+        """Returns whether XLA compiles the next search, or "auto": Keras decides."""
         if self._jit_compile != "auto" or not target.xla_would_compile_for_cpu():
             return self._jit_compile
-        # The cost of a step, and how many there are, both grow with the length.
+        # The number of steps grows with the length, and so does the time of each.
         weight = self._search.num_slots * (self._max_length / 64) ** 2
         self._hypotheses_so_far += num_rows * weight
         return self._hypotheses_so_far >= MIN_HYPOTHESES_FOR_XLA
 
     def _program(self, *settings):
-        """Returns the compiled search with these settings of `_find`."""
+        """Returns the compiled search with these settings of a `Plan`."""
         if settings not in self._programs:
             _, num_slots, jit_compile = settings
             find = functools.partial(self._find, num_slots)

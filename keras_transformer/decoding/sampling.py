@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.cache import read_position
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.independent import IndependentSearch
+from keras_transformer.decoding.lineage import read_position
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
 from keras_transformer.decoding.stop_strings import StopStrings
 from keras_transformer.kernels.gather import take_one

@@ -19,9 +19,6 @@ from keras_transformer.decoding.next_tokens import next_tokens_function
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.stop_strings import StopStrings
 
-# A step reads so many entries of the cache, those of all sentences, for free.
-FEW_ENTRIES = 2048
-
 
 class Hypotheses(NamedTuple):
     """What a search found for each sentence, the best hypothesis first.
@@ -115,11 +112,8 @@ class Search(Configurable):
             ValueError: If `max_length` is not a positive integer.
         """
         check_positive_integers(max_length=max_length)
-        # Two lengths at most: a graph holds the steps of each, taken or not.
-        lengths = cache_lengths(model, max_length, self.num_slots)[-2:]
         num_sentences = keras.tree.flatten(inputs)[0].shape[0]
-        if num_sentences and num_sentences * self.num_slots * max_length <= FEW_ENTRIES:
-            lengths = lengths[-1:]
+        lengths = cache_lengths(model, max_length, self.num_slots, num_sentences)
         state = self.begin(model, inputs, max_length, lengths[0])
         hypotheses = self._advance_to_the_end(model, state, lengths)
         return self.best(hypotheses)

@@ -1,4 +1,4 @@
-"""What turns a model with a cached step into one that generates."""
+"""`generate` and its compiled searches, for models with a cached step."""
 
 import functools
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import GreedySearch, Hypotheses, Search
 from keras_transformer.decoding.runner import SearchRunner
-from keras_transformer.layers.cache import cache_lengths, lengthen_cache
+from keras_transformer.kernels.growing_cache import growing_lengths, lengthen_cache
 from keras_transformer.layers.positions import check_position_range
 
 MAX_RUNNERS = 64  # the latest that a model keeps
@@ -97,7 +97,7 @@ class GenerationMixin:
             ValueError: If the model has fewer positions.
         """
         check_position_range(self.positions, max_length)
-        return cache_lengths(max_length, num_hypotheses)
+        return growing_lengths(max_length, num_hypotheses)
 
     def lengthen(self, cache, length: int):
         """Returns the cache with `length` positions."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.decoding.halves import search_in_halves
+from keras_transformer.kernels.batch_halves import search_in_halves
 from keras_transformer.serving.request_batching import (
     batching_parameters,
     compiled_batch_sizes,

@@ -17,12 +17,11 @@ from keras_transformer.decoding import (
     RepetitionPenalty,
     Sampling,
     StopStrings,
-    halves,
     runner,
 )
 from keras_transformer.decoding.runner import SearchRunner
-from keras_transformer.kernels import target
-from keras_transformer.layers import LearnedPositionalEncoding, cache
+from keras_transformer.kernels import batch_halves, growing_cache, target
+from keras_transformer.layers import LearnedPositionalEncoding
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.models.generation import GenerationMixin
 
@@ -189,7 +188,7 @@ def test_two_threads_find_what_one_does(batch_size, monkeypatch):
     ids, scores = SearchRunner(model, search, MAX_LENGTH, True)(inputs, tables)
     assert set(model.rows) == {32}
     model.rows.clear()
-    monkeypatch.setattr(halves, "MIN_HYPOTHESES", 16)
+    monkeypatch.setattr(batch_halves, "MIN_HYPOTHESES", 16)
     find = SearchRunner(model, search, MAX_LENGTH, jit_compile=True)
     found = find(inputs, tables, batch_size)
     assert set(model.rows) == {16 if batch_size is None else 4}
@@ -311,7 +310,7 @@ def test_memory_and_cache_of_each_sentence_are_its_own(
     assert model.cache_lengths(MAX_LENGTH, 3) == [MAX_LENGTH]
     expected = model.generate(inputs, search, MAX_LENGTH)
     assert len(np.unique(np.sum(expected.ids != 0, axis=-1))) > 1
-    monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
+    monkeypatch.setattr(growing_cache, "MIN_ENTRIES", 8)
     assert model.cache_lengths(MAX_LENGTH, 3) == [4, 8, MAX_LENGTH]
     for batch_size in (5, 17):
         find = SearchRunner(model, search, MAX_LENGTH)

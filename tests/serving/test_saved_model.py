@@ -70,7 +70,7 @@ def exported(translator, tmp_path_factory):
 def compiled(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "en-de" / "2"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.decoding.halves.MIN_HYPOTHESES", 2)
+        patch.setattr("keras_transformer.kernels.batch_halves.MIN_HYPOTHESES", 2)
         return translator.export(path, SEARCH, jit_compile=True)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.cache import (
+from keras_transformer.decoding.lineage import (
     inherit_lineage,
     own_lineage,
     read_position,

@@ -1,21 +1,21 @@
-"""A large batch searched as two halves, side by side.
+"""Large batches searched as two halves at the same time, under XLA on CPUs.
 
-Where XLA compiles for CPUs, it divides only large operations among the cores, and
-most of a decoding step is too small for that. Two searches at once use the cores.
+There XLA divides only large operations among the cores, and most of a decoding step is
+too small for that. Two searches at the same time use the cores. The plain form is one
+search of the whole batch.
 """
 
 from keras import ops
 
 from keras_transformer.kernels import target
 
-# Hypotheses that grow in a batch that is worth two searches.
-MIN_HYPOTHESES = 64
+MIN_HYPOTHESES = 64  # in a batch that is faster in halves, on the two cores measured
 
 
-def worth_halving(num_rows, num_slots: int):
-    """Tells whether two halves of a batch are found sooner than the batch.
+def is_faster_in_halves(num_rows, num_slots: int):
+    """Tells whether two halves of a batch take less time than the batch.
 
-    That was measured for XLA on CPUs: elsewhere it is False.
+    This was measured for XLA on CPUs: elsewhere it is False.
 
     Args:
         num_rows: Number of sentences, an integer or a scalar tensor.
@@ -30,9 +30,9 @@ def worth_halving(num_rows, num_slots: int):
 
 
 def search_in_halves(find, num_slots: int):
-    """Makes a search that takes large batches in two halves, inside a graph.
+    """Makes a search, inside a graph, that splits large batches in two halves.
 
-    A graph runs the halves at the same time, since neither needs the other.
+    The graph computes both at the same time, since neither needs the other.
 
     Args:
         find: Function of source ids `(batch, length)` that returns `(ids, scores)`.
@@ -40,7 +40,7 @@ def search_in_halves(find, num_slots: int):
 
     Returns:
         A function like `find`, for batches with an even number of rows or too few
-        to be worth halving. `find` itself unless XLA compiles for CPUs here.
+        to be faster in halves. `find` itself unless XLA compiles for CPUs here.
     """
     if not target.xla_would_compile_for_cpu():
         return find
@@ -57,7 +57,7 @@ def search_in_halves(find, num_slots: int):
             ]
 
         return ops.cond(
-            worth_halving(num_rows, num_slots),
+            is_faster_in_halves(num_rows, num_slots),
             in_halves,
             lambda: list(find(source_ids)),
         )

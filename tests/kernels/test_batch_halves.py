@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import halves
-from keras_transformer.decoding.halves import search_in_halves
+from keras_transformer.kernels import batch_halves
+from keras_transformer.kernels.batch_halves import search_in_halves
 
 
 def spy(searched):
@@ -26,7 +26,7 @@ def rows_of_two(num_rows):
     [(2, 3, [2]), (4, 3, [2, 2]), (8, 1, [8]), (8, 3, [4, 4]), (1, 99, [1])],
 )
 def test_a_large_batch_is_searched_in_halves(rows, num_slots, searched, monkeypatch):
-    monkeypatch.setattr(halves, "MIN_HYPOTHESES", 12)
+    monkeypatch.setattr(batch_halves, "MIN_HYPOTHESES", 12)
     found, source_ids = [], rows_of_two(rows)
     find = search_in_halves(spy(found), num_slots)
     doubled, first = find(ops.convert_to_tensor(source_ids))
