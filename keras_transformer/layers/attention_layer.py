@@ -13,8 +13,8 @@ from keras_transformer.layers.weight_options import WeightOptionsLayer
 class Attention(WeightOptionsLayer):
     """Base class of attention layers without heads.
 
-    Subclasses compute in `score` how well each key matches each query. A softmax
-    over the keys turns that into the weights of the values. Keras masks of `query`,
+    Subclasses define `score`, how well each key matches each query. A softmax
+    over the keys makes these the weights of the values. Keras masks of `query`,
     `value` and `key` are applied automatically. Each layer can also be the `score`
     of `MultiHeadAttention`, whose own `dropout` then counts.
 

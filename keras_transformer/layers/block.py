@@ -3,8 +3,10 @@
 import inspect
 
 import keras
+from keras import ops
 
 from keras_transformer.checks import check_fractions, check_positive_integers
+from keras_transformer.layers.cache import cache_entries, write_step
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.layer_arguments import Activation, Positions, layer_config
 from keras_transformer.layers.multi_head import MultiHeadAttention
@@ -84,7 +86,7 @@ class TransformerBlock(WeightOptionsLayer):
         )
         layer.build(*shapes)
         if positions is not None:
-            positions.built = True  # The attention has a copy; Keras asks both.
+            positions.built = True  # The attention has a copy; Keras checks both.
         return layer, self._build_residual(name, shapes[0])
 
     def _build_feed_forward(self, shape):
@@ -107,7 +109,7 @@ class TransformerBlock(WeightOptionsLayer):
     def _attend(
         self, attention, residual, inputs, memory=None, positions=None, **settings
     ):
-        """Attention, to the inputs unless to a memory; the states and any scores."""
+        """Attends to the inputs, or to a memory; returns the states and any scores."""
         if positions is not None:
             positions = self._input_positions(inputs, positions)
             settings |= {"query_positions": positions, "key_positions": positions}
@@ -116,6 +118,22 @@ class TransformerBlock(WeightOptionsLayer):
         has_scores = settings["return_attention_scores"]
         outputs, *scores = attended if has_scores else (attended,)
         return residual.add(inputs, outputs, settings["training"]), *scores
+
+    def _self_attention_step(self, inputs, cache, index, mask, positions, prompt=None):
+        """Self-attention of one position, in the cache and in a prompt if given.
+
+        `positions` are those of queries and of keys. Returns the states and the cache.
+        """
+        attention, residual = self._self_attention, self._self_attention_residual
+        queries = residual.prepare(inputs)
+        new = attention.project(queries, positions=positions[0])
+        cache = write_step(cache, index, *new)
+        keys, values = cache_entries(cache, ops.shape(inputs)[1])
+        if prompt is not None:
+            keys = ops.concatenate([prompt["keys"], keys], axis=2)
+            values = ops.concatenate([prompt["values"], values], axis=2)
+        outputs, _ = attention.attend(queries, keys, values, mask, None, *positions)
+        return residual.add(inputs, outputs), cache
 
     def _input_positions(self, inputs, positions):
         """The positions given, as integers; `ValueError` if nothing uses them."""

@@ -3,12 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.cache import (
-    cache_entries,
-    cache_positions,
-    empty_cache,
-    write_step,
-)
+from keras_transformer.layers.cache import cache_positions, empty_cache
 from keras_transformer.layers.encoder import Encoder, EncoderBlock
 from keras_transformer.layers.masks import AttentionMasks
 from keras_transformer.layers.positions import check_position_range
@@ -85,19 +80,12 @@ class CausalBlock(_CausalByDefault, EncoderBlock):
         )
         cache_mask = ops.reshape(visible, (*rows, max_length * num_hypotheses))
         mask = ops.concatenate([prompt_mask, cache_mask], axis=-1)
-        query_positions, key_positions = self._positions_of_step(
+        positions = self._positions_of_step(
             memory_mask, index, max_length, num_hypotheses
         )
-        queries = self._self_attention_residual.prepare(inputs)
-        new = self._self_attention.project(queries, positions=query_positions)
-        cache = write_step(cache, index, *new)
-        keys, values = cache_entries(cache, num_hypotheses)
-        keys = ops.concatenate([memory["keys"], keys], axis=2)
-        values = ops.concatenate([memory["values"], values], axis=2)
-        outputs, _ = self._self_attention.attend(
-            queries, keys, values, mask, None, query_positions, key_positions
+        states, cache = self._self_attention_step(
+            inputs, cache, index, mask, positions, memory
         )
-        states = self._self_attention_residual.add(inputs, outputs)
         return self._feed_forward(states), cache
 
     def _positions_of_step(self, memory_mask, index, max_length, num_hypotheses):

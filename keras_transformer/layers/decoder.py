@@ -4,12 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.block import TransformerBlock
-from keras_transformer.layers.cache import (
-    cache_entries,
-    cache_positions,
-    empty_cache,
-    write_step,
-)
+from keras_transformer.layers.cache import cache_positions, empty_cache
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.stack import TransformerStack
 
@@ -129,17 +124,8 @@ class DecoderBlock(TransformerBlock):
         max_length = cache["keys"].shape[2]
         shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
         mask = ops.reshape(visible, shape)
-        queries = self._self_attention_residual.prepare(inputs)
-        query_positions = index[:, None]
-        new = self._self_attention.project(queries, positions=query_positions)
-        cache = write_step(cache, index, *new)
-        keys, values = cache_entries(cache, num_hypotheses)
-        key_positions = cache_positions(max_length, num_hypotheses)
-        outputs, _ = self._self_attention.attend(
-            queries, keys, values, mask, None, query_positions, key_positions
-        )
-        states = self._self_attention_residual.add(inputs, outputs)
-
+        positions = index[:, None], cache_positions(max_length, num_hypotheses)
+        states, cache = self._self_attention_step(inputs, cache, index, mask, positions)
         mask = None if memory_mask is None else memory_mask[:, None, None, :]
         queries = self._cross_attention_residual.prepare(states)
         outputs, _ = self._cross_attention.attend(

@@ -48,7 +48,7 @@ class EncoderBlock(TransformerBlock):
         shape `(batch, num_heads, length, length)`.
 
     Raises:
-        ValueError: If `num_heads` does not divide `hidden_dim`, a dropout is no
+        ValueError: If `num_heads` does not divide `hidden_dim`, a dropout is not a
             fraction, or `positions` are given to a layer without.
 
     Example:

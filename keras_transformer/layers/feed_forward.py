@@ -35,7 +35,7 @@ class FeedForward(WeightOptionsLayer):
 
     Raises:
         ValueError: If `intermediate_dim` is not positive, `activation` is unknown or
-            `dropout` is no fraction.
+            `dropout` is not a fraction.
 
     Example:
         >>> layer = FeedForward(intermediate_dim=64)

@@ -69,7 +69,7 @@ class HeadAttention(WeightOptionsLayer):
                 f"`AdditiveAttention(units)`. Received: score={score!r}."
             )
         self.positions = attention_positions(positions, self.dtype_policy)
-        # Not `output_shape`, which Keras's models ask layers for.
+        # Not `output_shape`, an attribute that Keras's models read.
         self._output_shape = as_tuple("output_shape", output_shape)
         self.attention_axes = as_tuple("attention_axes", attention_axes)
         self.num_key_value_heads = num_key_value_heads
@@ -129,7 +129,7 @@ class HeadAttention(WeightOptionsLayer):
     def _attend_to_inputs(
         self, query, key, value, masks, positions, return_scores, training
     ):
-        """Outputs (batch, length, dim) and scores, which are None if they can be."""
+        """Outputs (batch, length, dim), and scores or None if nothing needs them."""
         # (batch, heads, length, dim)
         queries, keys, values = self._project(
             (query, self.query_projection),
@@ -204,8 +204,8 @@ class HeadAttention(WeightOptionsLayer):
             keys: Keys from `project`.
             values: Values from `project`.
             mask: Boolean tensor that broadcasts to
-                `(batch, num_heads, query_length, key_length)`. It alone counts: what
-                lies outside of a `sliding_window` must be False in it.
+                `(batch, num_heads, query_length, key_length)`. No other mask is
+                applied: it must be False outside of a `sliding_window`.
             training: Whether to apply dropout.
             query_positions: Positions of the queries, as in `project`.
             key_positions: Positions of the keys, likewise.

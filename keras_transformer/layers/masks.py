@@ -171,7 +171,6 @@ class AttentionMasks(NamedTuple):
 
         query_mask, key_mask, attention_mask, causal, window = self
         if query_mask is not None:
-            # LiteRT adds axes to booleans so, but not by an index such as `[:, None]`.
             query_mask = ops.expand_dims(query_mask, (1, 3))
         if key_mask is not None:
             key_mask = ops.expand_dims(key_mask, (1, 2))

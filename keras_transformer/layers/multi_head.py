@@ -1,4 +1,4 @@
-"""Multi-head attention: several attentions at once, each in a space of its own."""
+"""Multi-head attention: several attentions in parallel, on different projections."""
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.layers.masks import AttentionMasks, combine_masks
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(HeadAttention):
-    """Attends several times at once, each head with projections of its own.
+    """Attends several times in parallel, each head with its own projections.
 
     Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
     difference: a query that may attend to nothing gets zeros on every path. Keras

@@ -1,4 +1,4 @@
-"""Linear maps inside of layers, which low-rank adaptation may train."""
+"""Linear maps inside of layers, which low-rank adaptation can train."""
 
 import contextlib
 
@@ -14,9 +14,9 @@ _SETTINGS = "lora_settings"
 class Projection(keras.layers.Dense):
     """A dense layer whose low-rank adaptation (LoRA) is saved beside its kernel.
 
-    Keras adds an adaptation to the kernel when it saves a layer, and then loads it as
-    zero, where neither of its two factors has a gradient: training could not go on.
-    Here the kernel and the factors come back as they were.
+    When Keras saves a layer, it adds the adaptation to the kernel; it then loads both
+    factors as zero, where neither has a gradient and training could not continue. This
+    layer saves and loads the kernel and the factors unchanged.
 
     Reference:
         [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1
@@ -63,8 +63,8 @@ class Projection(keras.layers.Dense):
     def load_own_variables(self, store):
         """Loads kernel, bias and adaptation.
 
-        Where the layer has no adaptation of that rank and scale, the kernel takes it;
-        one of its own then begins anew.
+        If the layer has no adaptation of that rank and scale, the saved one is added to
+        the kernel. An adaptation of another rank or scale then starts from zero.
         """
         values = {name: store[name] for name in store.keys()}  # noqa: SIM118
         factors = [values.pop(name) for name in _FACTORS if name in values]
@@ -83,7 +83,7 @@ class Projection(keras.layers.Dense):
 
     @contextlib.contextmanager
     def _without_lora(self):
-        """Lets the layer appear without its adaptation."""
+        """Makes the layer behave as if it had no adaptation."""
         is_enabled, self.lora_enabled = self.lora_enabled, False
         try:
             yield

@@ -51,7 +51,7 @@ class TransformerStack(TransformerBlock):
         for block in self.blocks:
             block.build(inputs_shape, *other_shapes)
         if self.positions is not None:
-            self.positions.built = True  # The blocks have copies; Keras asks all.
+            self.positions.built = True  # The blocks have copies; Keras checks all.
         self._norm = None
         if self.normalize_first:  # the last block leaves its sum unnormalised
             name = "final_norm"

@@ -5,7 +5,7 @@ import zlib
 import keras
 
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.inside import InsideMixin
+from keras_transformer.layers.nested_layers import NestedLayersMixin
 
 _OPTIONS = {
     "initializer": keras.initializers,
@@ -30,7 +30,6 @@ class WeightOptions:
     """
 
     def __init__(self, arguments: dict, kinds):
-        self._kinds = kinds
         self._values = {}
         for kind in kinds:
             for option, module in _OPTIONS.items():
@@ -73,7 +72,7 @@ def _copied(value, name):
     return type(value).from_config(config)
 
 
-class WeightOptionsLayer(RematerializedMixin, InsideMixin, keras.layers.Layer):
+class WeightOptionsLayer(RematerializedMixin, NestedLayersMixin, keras.layers.Layer):
     """Base class of layers whose weights take the options of `keras.layers.Dense`.
 
     The options are keyword arguments of the constructor: `kernel_initializer`,

@@ -3,7 +3,7 @@
 import keras
 
 from keras_transformer.kernels.keras_private import all_layers
-from keras_transformer.layers.inside import change_of
+from keras_transformer.layers.nested_layers import change_of
 
 
 def layers_with_paths(model):

@@ -8,7 +8,7 @@ from keras_transformer.checks import check_ids
 from keras_transformer.kernels.batch_slices import BatchSlicesMixin
 from keras_transformer.kernels.keras_private import asks_for_shapes
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.inside import apply_change
+from keras_transformer.layers.nested_layers import apply_change
 from keras_transformer.layers.weight_options import WeightOptions
 from keras_transformer.models.consistency import ConsistencyMixin
 from keras_transformer.models.exports import export

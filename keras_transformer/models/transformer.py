@@ -77,7 +77,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, a dropout is no fraction, a special id is not in the
+            `hidden_dim`, a dropout is not a fraction, a special id is not in the
             vocabulary, or there is no such scheme of positions.
 
     Example:

@@ -10,7 +10,7 @@ from keras_transformer.checks import check_positive_integers, check_shape
 from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 _MERGES = ("add", "concatenate")
-LAYOUTS = ("interleaved", "halves")
+_LAYOUTS = ("interleaved", "halves")
 
 
 class _PositionalEncoding(keras.layers.Layer):
@@ -123,15 +123,7 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         **kwargs,
     ):
         super().__init__(merge, encoding_dim, **kwargs)
-        if layout not in LAYOUTS:
-            raise ValueError(
-                f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}."
-            )
-        if max_wavelength <= 1:
-            raise ValueError(
-                "`max_wavelength` must be above 1. "
-                f"Received: max_wavelength={max_wavelength}."
-            )
+        check_waves(max_wavelength, layout)
         self.max_wavelength = max_wavelength
         self.layout = layout
         self.first_position = first_position
@@ -152,6 +144,19 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
             "layout": self.layout,
             "first_position": self.first_position,
         }
+
+
+def check_waves(max_wavelength: float, layout: str) -> None:
+    """Raises `ValueError` unless these are a wavelength above 1 and a layout."""
+    if max_wavelength <= 1:
+        raise ValueError(
+            "`max_wavelength` must be above 1. "
+            f"Received: max_wavelength={max_wavelength}."
+        )
+    if layout not in _LAYOUTS:
+        raise ValueError(
+            f"`layout` must be one of {_LAYOUTS}. Received: layout={layout!r}."
+        )
 
 
 def wave_frequencies(dim: int, max_wavelength: float):

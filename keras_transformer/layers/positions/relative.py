@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_transformer.checks import check_shape
 from keras_transformer.layers.positions.encodings import (
-    LAYOUTS,
+    check_waves,
     input_positions,
     position_angles,
     wave_frequencies,
@@ -88,15 +88,7 @@ class RotaryEmbedding(AttentionPositions):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if max_wavelength <= 1:
-            raise ValueError(
-                "`max_wavelength` must be above 1. "
-                f"Received: max_wavelength={max_wavelength}."
-            )
-        if layout not in LAYOUTS:
-            raise ValueError(
-                f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}."
-            )
+        check_waves(max_wavelength, layout)
         if isinstance(scaling, dict):
             scaling = keras.saving.deserialize_keras_object(scaling)
         if not isinstance(scaling, RotaryScaling | None):
@@ -231,7 +223,7 @@ class LinearPositionBias(AttentionPositions):
 
         query_positions = as_integers(query_positions)
         key_positions = as_integers(key_positions)
-        # (..., query, 1) - (..., 1, key), not by an index: ONNX exports need its shape.
+        # (..., query, 1) - (..., 1, key)
         queries = ops.expand_dims(query_positions, -1)
         distances = ops.abs(queries - ops.expand_dims(key_positions, -2))
         if len(distances.shape) == 3:

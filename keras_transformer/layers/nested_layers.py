@@ -1,16 +1,15 @@
-"""Layers inside of layers that were quantised or adapted, saved and loaded."""
+"""Saving and loading of layers whose inner layers were quantised or adapted."""
 
 import keras
 
 from keras_transformer.kernels.keras_private import all_layers
 
 
-class InsideMixin:
-    """Lets a layer be loaded with the layers inside of it quantised and adapted.
+class NestedLayersMixin:
+    """Saves what `quantize` and `enable_lora` did to the layers inside of a layer.
 
-    Keras saves what `quantize` and `enable_lora` do to a layer in the config of that
-    layer, which it does not save for layers inside of others. Here the build config
-    holds it.
+    Keras saves such a change in the config of the changed layer, but does not save the
+    configs of layers inside of others. So the build config of the outer layer holds it.
     """
 
     def get_build_config(self):
