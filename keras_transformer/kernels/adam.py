@@ -12,8 +12,8 @@ def adam_update(optimizer, gradient, variable, learning_rate):
 
     On TensorFlow one operation reads and writes the variable and its moments once,
     where Keras takes twelve operations. This saves time where XLA does not compile
-    the training step. Other backends, sparse gradients and `amsgrad` take the update
-    of Keras.
+    the training step. On other backends, for sparse gradients and with `amsgrad`,
+    Keras updates the variable.
 
     Args:
         optimizer: A `keras.optimizers.Adam`.
@@ -66,10 +66,10 @@ def _is_sparse(gradient):
 
 
 def update_if(condition, update, variables):
-    """Calls `update` if `condition` holds, which may be known only when it runs.
+    """Calls `update` if `condition` holds, inside of a graph too.
 
-    It is `replicas.call_if(condition, update)`, a condition that JAX does not allow
-    to assign to variables: there `update` always runs, and is undone.
+    This is `replicas.call_if`, except on JAX, where a condition cannot assign to
+    variables: there `update` always runs, and is undone if the condition does not hold.
 
     Args:
         condition: Boolean tensor of no dimensions.

@@ -38,7 +38,7 @@ def no_blocks(max_length: int):
 
 
 def attend(queries, keys, values, masks, bias_of=None):
-    """Computes the outputs of `scaled_dot_product_attention`, and them alone.
+    """Computes the outputs of `scaled_dot_product_attention`, without its scores.
 
     Up to `MAX_UNBLOCKED_LENGTH ** 2` pairs of a query and a key are computed at
     once, by Keras's fused kernel where it gives the same numbers. More pairs are
@@ -72,7 +72,7 @@ def attend(queries, keys, values, masks, bias_of=None):
     limit = MAX_UNBLOCKED_LENGTH
     is_long = (num_queries / limit) * (num_keys / limit) > 1
     if target.is_jax() and not isinstance(is_long, bool):
-        is_long = False  # Keras only asks for the output's shape, by symbolic lengths.
+        is_long = False  # Keras asks for the output's shape, with symbolic lengths.
     if _are_short.get():
         is_long = False
     if target.traces_portable_graph():
@@ -115,9 +115,9 @@ def _attend_fused(queries, keys, values, masks, bias):
 def _attend(queries, keys, values, masks, bias_of, is_long):
     """Attention with its gradient written out, by blocks if the inputs are long.
 
-    Short inputs keep their attention weights for the gradient. Theirs is written out
-    as well, since TensorFlow's would select by every mask again, although a weight of
-    zero has no gradient. `is_long` is a tensor where the trace does not know the
+    Short inputs keep their attention weights for the gradient. Their gradient is
+    written out as well: TensorFlow's would apply every mask again, although a weight
+    of zero has no gradient. `is_long` is a tensor where the trace does not know the
     lengths; TensorFlow warns when it derives the gradient of such a condition.
     """
 

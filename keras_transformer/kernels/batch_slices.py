@@ -1,4 +1,4 @@
-"""Training steps that compute each slice of a batch on a processor of its own."""
+"""Training steps that compute the slices of a batch in parallel."""
 
 import itertools
 import os
@@ -23,10 +23,10 @@ class BatchSlicesMixin:
     ```
 
     Loss, gradients and metrics equal those of the whole batch, up to rounding and
-    the random draws of dropout; one slice is the training step of Keras. Several
-    are for one device without XLA, which splits a step in its own way.
+    the random draws of dropout; one slice is the training step of Keras. Several slices
+    only help on one device without XLA, which splits steps itself.
 
-    It comes before `keras.Model` among the bases of a class.
+    Among the bases of a class, this mixin comes before `keras.Model`.
     """
 
     batch_slices: int | str = "auto"
@@ -68,7 +68,7 @@ class BatchSlicesMixin:
         return config
 
     def compile_from_config(self, config):
-        # That of Keras does nothing where `compile` is overridden.
+        # The method of Keras does nothing where `compile` is overridden.
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.optimizer is not None and self.built:
             self.optimizer.build(self.trainable_variables)

@@ -12,8 +12,8 @@ def write_rows(states, index, new):
     the cache. A scatter copies the cache, `(batch, heads, length, width)`, and writes
     one row for each head: `new`, with `width` elements a head.
 
-    Hypotheses lie side by side in the last axis: with an axis of their own, XLA would
-    copy a cache of one hypothesis twice in every step.
+    Hypotheses share the last axis: if they had a separate axis, XLA would copy a cache
+    of one hypothesis twice in every step.
     """
     batch, heads, length, width = ops.shape(states)
     index = ops.repeat(index, heads)

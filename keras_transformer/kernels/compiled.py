@@ -46,9 +46,9 @@ class CompiledFunction(keras.Model):
 
 @contextlib.contextmanager
 def silence_retracing_warning():
-    """Keeps TensorFlow from warning of functions that are traced again and again.
+    """Silences TensorFlow's warning about functions that are traced repeatedly.
 
-    It counts the first calls of several functions as those of one.
+    TensorFlow counts the first traces of several functions as traces of one.
     """
 
     def is_something_else(record):

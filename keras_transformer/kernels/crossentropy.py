@@ -74,9 +74,9 @@ def _at_labels(values, labels):
 def _log_normaliser(logits, label_logits, probabilities, labels):
     """The logarithm of the softmax's denominator at every position.
 
-    It is logit less log-probability of any one token. The label's need no pass over
-    the vocabulary; those of the likeliest token serve where the label's probability
-    underflows.
+    It is the logit minus the log-probability of any one token. Those of the label need
+    no pass over the vocabulary. Where the probability of the label underflows, those of
+    the likeliest token are used.
     """
     label_probabilities = _at_labels(probabilities, labels)
     is_normal = label_probabilities > 1e-30
@@ -92,13 +92,13 @@ def _log_normaliser(logits, label_logits, probabilities, labels):
 
 
 def _target_distribution(labels, vocabulary, label_smoothing, after):
-    """Smoothed labels, `(batch, length, vocabulary)`, computed once `after` is."""
+    """Smoothed labels, `(batch, length, vocabulary)`, computed later than `after`."""
     uniform = label_smoothing / vocabulary
     if target.is_tensorflow():
         import tensorflow as tf
 
-        # In one operation, neither before the gradient needs it nor while the loss
-        # still reads the logits: an array of their size displaces them from the caches.
+        # One operation, not before the gradient needs it and not while the loss still
+        # reads the logits: an array of their size displaces them from the CPU's caches.
         with tf.control_dependencies(after):
             at_label = 1 - label_smoothing + uniform
             return tf.one_hot(labels, vocabulary, at_label, uniform, dtype="float32")

@@ -1,8 +1,8 @@
-"""Products of states of a single row, or of unknown lengths, with matrices.
+"""Single-row matrix products under XLA on CPUs, and products of unknown lengths.
 
-Under XLA on a CPU, a product with a single row takes as long as reading its matrix
-once, which XLA does with one thread, or after copying it. Plain forms: `layer(states)`,
-and `matmul(query, transpose(key))`.
+The time of a product with a single row is that of reading the matrix once. XLA reads it
+with one thread, or copies it first. Plain forms: `layer(states)`, and
+`matmul(query, transpose(key))`.
 """
 
 from keras import ops
@@ -13,14 +13,14 @@ KERNEL_SLICES = 4  # measured: 2 and 8 were no faster
 
 
 def dense(layer, states):
-    """Calls a dense layer; a single row is multiplied slice by slice.
+    """Calls a dense layer, faster for a single row and for states of unknown length.
 
-    TensorFlow multiplies states of unknown lengths by some 35 operations, most of them
-    about shapes. So they are reshaped to a matrix here, and back.
+    TensorFlow takes some 35 operations to multiply states of unknown length, most of
+    them to compute shapes. So the states are reshaped to a matrix, and back.
 
     XLA computes a product of one row on one core, but spreads a batch of matrices
-    over all of them. So the kernel is cut into a batch of slices, whose products
-    are summed. A batch size that is unknown in the trace is known when XLA compiles.
+    over all cores. So the kernel is cut into a batch of slices, whose products are
+    summed. A batch size that is unknown in the trace is known when XLA compiles.
 
     Args:
         layer: A `keras.layers.Dense`.

@@ -1,4 +1,4 @@
-"""`logsumexp` read off a softmax."""
+"""`logsumexp` computed from a softmax."""
 
 from keras import ops
 
@@ -8,8 +8,8 @@ from keras_transformer.kernels.gather import take_one
 def log_normalizer(logits, largest_logit, largest_id):
     """Computes `ops.logsumexp` of each row, given its largest value.
 
-    A softmax is one fused pass where `ops.logsumexp` takes several. Its largest
-    probability cannot underflow, and gives the normaliser.
+    A softmax is one fused pass, and `ops.logsumexp` several. The largest probability
+    cannot underflow: with its logit, it determines the normaliser.
 
     Args:
         logits: Float32 tensor of shape `(rows, vocabulary)`.

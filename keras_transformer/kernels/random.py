@@ -47,7 +47,7 @@ def hash_rows(ids, pad_id: int):
 
 
 def scramble(x):
-    """Maps 32-bit integers to 32-bit integers that look unrelated.
+    """Maps 32-bit integers to 32-bit integers that look random.
 
     Reference:
         [Wellons, 2018](https://nullprogram.com/blog/2018/07/31/), `lowbias32`

@@ -12,12 +12,12 @@ _is_inside = contextvars.ContextVar("is_inside", default=False)
 
 
 class RematerializedMixin:
-    """Lets a layer be rematerialised whose calls take settings or random numbers.
+    """Rematerialises layers whose calls take settings or draw random numbers.
 
-    The plain form is Keras's own `rematerialized_call`. It fails on JAX, and in graphs
-    of TensorFlow, if `training` or another setting is passed, since it takes all
-    arguments for arrays. The second time it draws other random numbers. And it computes
-    a layer inside of another one three times.
+    The plain form is Keras's own `rematerialized_call`. It takes all arguments for
+    arrays, so it fails on JAX, and in graphs of TensorFlow, if `training` or another
+    setting is passed. In the backward pass it draws other random numbers. And it
+    computes a layer inside of another layer three times.
     """
 
     def rematerialized_call(self, layer_call, *args, **kwargs):

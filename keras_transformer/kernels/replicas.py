@@ -1,4 +1,4 @@
-"""What a replica of a `tf.distribute` strategy knows of the others."""
+"""Number, sums and conditions of the replicas of a `tf.distribute` strategy."""
 
 from keras import ops
 
@@ -37,11 +37,11 @@ def sum_gradients(gradients):
 
 
 def call_if(condition, function):
-    """Calls a function on every replica if a condition holds, without replicas too.
+    """Calls a function if a condition holds, on every replica if there are several.
 
-    It is `ops.cond(condition, function, lambda: None)`, in which the replicas of a
-    `MirroredStrategy` could not wait for each other: there the condition stands
-    outside of the replicas.
+    This is `ops.cond(condition, function, lambda: None)`. Inside of that, the replicas
+    of a `MirroredStrategy` could not wait for each other, so there the condition is
+    evaluated outside of the replicas.
 
     Args:
         condition: Boolean tensor of no dimensions, the same on every replica.

@@ -1,4 +1,4 @@
-"""Which backend, compiler, devices and runtime the code is for."""
+"""Which backend, compiler, device and runtime the code runs on."""
 
 import contextlib
 import contextvars
@@ -41,7 +41,7 @@ def xla_would_compile_for_cpu() -> bool:
 
 
 def computes_each_operation_in_one_thread() -> bool:
-    """Tells whether TensorFlow runs on a CPU, and was told not to split operations."""
+    """Tells whether TensorFlow runs on CPUs, and uses one thread for each operation."""
     if not xla_would_compile_for_cpu():
         return False
     import tensorflow as tf
@@ -62,7 +62,7 @@ def xla_compiles_for_cpu() -> bool:
 
     if tf.executing_eagerly():
         return False
-    # TensorFlow has no public question for this; test_target.py tells when it changes.
+    # TensorFlow has no public function for this; test_target.py fails if it changes.
     graph = tf.compat.v1.get_default_graph()
     return control_flow_util.GraphOrParentsInXlaContext(graph)
 
@@ -84,6 +84,8 @@ def traces_portable_graph() -> bool:
     """Tells whether the graph being traced will be converted for another runtime.
 
     Converters know fewer operations than TensorFlow, and other runtimes plan their
-    memory themselves.
+    memory themselves. Some operations are never used in layers: LiteRT's converter
+    fails on an index such as `mask[:, None]` of booleans, and that of ONNX loses the
+    shape, so axes are added by `ops.expand_dims`.
     """
     return _portable.get()

@@ -1,4 +1,4 @@
-"""Logits by an embedding: `matmul(states, transpose(table))`, without transposing."""
+"""Logits from an embedding table, `matmul(states, transpose(table))`."""
 
 from keras import ops
 
@@ -30,7 +30,7 @@ def tied_logits(states, table):
 def transposed_once(table):
     """Returns a function that computes `states table^T`, with the table copied once.
 
-    A product of few rows with a transposed table would be slow.
+    The product of a few rows with a table that is transposed on the fly is slow.
     """
     size, dim = table.shape
     transposed = ops.transpose(table)

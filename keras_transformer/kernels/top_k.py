@@ -41,7 +41,7 @@ def top_k_in_blocks(x, count: int):
     candidates = ops.reshape(take_rows(blocks, best_blocks), (-1, count * length))
     values, places = top_k(candidates, count)
     positions = take_rows(best_blocks, places // length) * length + places % length
-    # Where top-k orders equal values freely, it may find the filling.
+    # Where `ops.top_k` returns equal values in any order, it may return the padding.
     return values, ops.minimum(positions, size - 1)
 
 
