@@ -156,11 +156,11 @@ class BeamSearch(Search):
 
     @property
     def num_candidates(self):
-        # No other extensions of a hypothesis can matter than those that end and one
-        # for each place of the next beam.
+        # Of the extensions of a hypothesis, only those that end can matter, and one for
+        # each place in the next beam.
         if self.stop_strings is None:
             return self.beam_width + self.num_endings
-        # Then any number of them may end.
+        # With stop strings, any number of extensions may end.
         return self.beam_width * (1 + self.num_endings)
 
     @property
@@ -175,8 +175,8 @@ class BeamSearch(Search):
     def is_active(self, index, hypotheses):
         live, finished = hypotheses
         divisors = self._divisors(live)
-        # A score is negative, so the largest divisor still to come gives the best
-        # score, whatever the sign of the penalty.
+        # A log-probability is negative, so the largest divisor still to come gives the
+        # best score, whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
         largest_divisors = np.append(largest_divisors, divisors[-1])
         best_possible = live.scores[:, 0] / ops.take(largest_divisors, index)
@@ -193,7 +193,7 @@ class BeamSearch(Search):
         divisor = ops.take(divisors, index)[:, None]
         finished = finish(finished, live, extensions, index, divisor)
         live = survive(live, extensions, index)
-        # Nothing lives on where every place has a finished hypothesis that is better.
+        # The search of a sentence ends when all finished hypotheses are better.
         to_beat = ops.min(finished.scores, axis=1, keepdims=True)
         is_active = live.scores[:, :1] / divisor > to_beat
         live = live._replace(scores=ops.where(is_active, live.scores, -np.inf))

@@ -38,8 +38,8 @@ class CachedModel(Protocol):
 
         Returns:
             `(memory, cache)`, nested structures of tensors with the batch
-            first. Steps read the memory, and read and write the cache, which
-            keeps its shapes.
+            first. Steps read the memory; they read and write the cache, whose
+            shapes stay the same.
         """
 
     def step(self, token_ids, memory, cache, index, visible):

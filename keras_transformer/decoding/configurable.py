@@ -1,4 +1,4 @@
-"""Objects that are defined by their settings alone."""
+"""Objects that are equal if their settings are."""
 
 import inspect
 import json

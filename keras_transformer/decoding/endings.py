@@ -9,7 +9,7 @@ import numpy as np
 class SearchedModel:
     """A model together with what ends a sequence in a search.
 
-    Everything else is the model's own.
+    All other attributes are those of the model.
 
     Args:
         model: A model that offers the cached step.

@@ -15,7 +15,7 @@ class ForcedPrefix(Processor):
     model's `pad_id`, the token is free.
 
     `model.generate` passes the ids to its compiled program as an input, padded to
-    a power of two, so that another prefix needs no other program.
+    a power of two, so the same program serves other prefixes.
 
     Args:
         ids: One sequence of ids for all sentences, or a sequence of sequences,

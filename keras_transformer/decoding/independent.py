@@ -43,8 +43,8 @@ class GrowingHypotheses(NamedTuple):
 class IndependentSearch(Search):
     """Base of searches that choose one token after the other.
 
-    Subclasses offer `choose`. A hypothesis for which no token is allowed any
-    more stops there, with a score of minus infinity.
+    Subclasses offer `choose`. A hypothesis stops where no token is allowed any
+    more, with a score of minus infinity.
 
     Args:
         num_hypotheses: Hypotheses of each sentence.

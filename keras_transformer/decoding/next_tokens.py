@@ -10,7 +10,7 @@ from keras_transformer.decoding.lineage import visible_entries
 from keras_transformer.kernels.log_normalizer import log_normalizer
 from keras_transformer.kernels.top_k import top_k_in_blocks, top_one
 
-# What a model prepares once for all steps is not worth it for fewer sentences.
+# For fewer sentences, preparing a step costs more than it saves.
 MIN_SENTENCES_TO_PREPARE = 8
 
 

@@ -25,8 +25,8 @@ class Processor(Configurable):
     def bind(self, model, inputs):
         """Returns the function that changes the logits of every step.
 
-        It is called again, with the inputs of other sentences, when some have ended
-        and others take their places.
+        It is called again, with the inputs of other sentences, when these take the
+        places of sentences that have ended.
 
         Args:
             model: The model that is searched, with its `pad_id`, and with the
@@ -46,8 +46,8 @@ class Processor(Configurable):
     def table(self, num_sentences: int):
         """Returns the processor's own settings for each sentence, if it has any.
 
-        `model.generate` passes them to the compiled search as an input, so that
-        other values in the next call need no other program.
+        `model.generate` passes them to the compiled search as an input, so the same
+        program serves other values.
 
         Returns:
             An integer array with a row for each sentence, or None.

@@ -142,8 +142,8 @@ class Sampling(IndependentSearch):
     def tables(self, inputs):
         tables = super().tables(inputs)
         if self.seed is None or not hold_ids(inputs):
-            # Of the whole batch, since sentences are searched in groups; and outside of
-            # what is compiled, which on JAX cannot advance Keras's global seed.
+            # Here for the whole batch, since sentences are searched in groups; and not
+            # in compiled code, which on JAX cannot advance Keras's global seed.
             keys = ops.convert_to_numpy(self.random_keys(inputs, pad_id=None))
             tables["random_keys"] = keys.reshape(-1, self.num_hypotheses)
         return tables
@@ -173,5 +173,5 @@ def hold_ids(inputs):
 
 
 def new_keys(count):
-    """Draws as many int32 numbers, which continue from Keras's global seed."""
+    """Draws int32 numbers, continuing from Keras's global seed."""
     return keras.random.randint((count,), 0, 2**31 - 1, dtype="int32")

@@ -38,14 +38,14 @@ class Hypotheses(NamedTuple):
 class SearchState(NamedTuple):
     """The state of a search between two steps.
 
-    Nested structures of tensors with the batch first: sentences may have begun at
-    different times, and others can take the places of those that have ended.
+    All are nested structures of tensors with the batch first: sentences may have begun
+    at different times, and may take the places of sentences that have ended.
 
     Attributes:
         index: Positions of the next tokens, int32 of shape `(batch,)`.
         inputs: The model's inputs.
         memory: What its `start` returned.
-        hypotheses: The hypotheses, in a form of the search's own.
+        hypotheses: The hypotheses; each search defines their form.
         cache: As `start` or the last `step` returned it.
     """
 
@@ -63,11 +63,10 @@ class Search(Configurable):
     or without `jit_compile`; `jax.jit`). Its one loop ends as soon as every
     sentence has ended. It never produces the model's `pad_id`.
 
-    A call is `begin`, `advance` and `best`, and computes every sentence until
-    the last has ended. A caller of these three methods may replace sentences that
-    have ended by others in between, as `model.generate` does. Where the model can
-    lengthen its cache, the cache is short at first and longer later: a step costs
-    what it reads.
+    A call is `begin`, `advance` and `best`, and computes every sentence until the last
+    has ended. Between calls of these three methods, sentences that have ended may be
+    replaced by others, as in `model.generate`. Where the model can lengthen its cache,
+    the cache is short at first, because a step reads all of it.
 
     Scores are sums of the model's own log-probabilities: forbidden tokens limit
     the choice, but do not change the probability of the others.
@@ -211,8 +210,8 @@ class Search(Configurable):
         Args:
             model: The model that is searched, a `SearchedModel`.
             next_tokens: As `next_tokens_function` returned it.
-            index: Positions of the tokens, int32 of shape `(batch,)`. What becomes of
-                sentences that are not active is not used.
+            index: Positions of the tokens, int32 of shape `(batch,)`. The results of
+                sentences that are not active are not used.
             hypotheses: The hypotheses so far.
             cache: The cache so far.
 
@@ -228,7 +227,8 @@ class Search(Configurable):
     def tables(self, inputs) -> dict:
         """Returns the settings of single sentences, which `with_tables` takes.
 
-        These are the `Processor.table`s by the processor's place, where not None.
+        These are the `Processor.table`s that are not None, by the place of the
+        processor.
         """
         num_sentences = len(keras.tree.flatten(inputs)[0])
         tables = (processor.table(num_sentences) for processor in self.processors)

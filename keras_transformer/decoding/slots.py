@@ -6,7 +6,7 @@ from keras import ops
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.search import Hypotheses, choose_rows
 
-# Slots are refilled several at once, when one in so many is free.
+# Slots are refilled several at a time, once one in so many is free.
 REFILLED_FRACTION = 4
 
 
@@ -17,8 +17,8 @@ def search_in_slots(
 
     A batch takes as many steps as its longest sentence. Here a sentence that has
     ended leaves its slot, and another one begins there, while the others continue:
-    each slot has a position of its own. A sentence gets what a search of it alone
-    finds.
+    each slot has its own position. The result of a sentence is that of a search of it
+    alone.
 
     This is one loop of tensor operations, to be compiled as a whole.
 
@@ -42,7 +42,7 @@ def search_in_slots(
     def begin(rows):
         bound = search.with_tables(take(tables, rows))
         state = bound.begin(model, take(inputs, rows), max_length, max_length)
-        # The loop need not carry inputs: `advance` takes them again.
+        # Not carried through the loop: `advance` takes the inputs again.
         return state._replace(inputs=())
 
     def advance(state, rows, max_active):
@@ -68,13 +68,13 @@ def search_in_slots(
         new_rows = next_row + ops.arange(num_refilled, dtype="int32")
         begins = new_rows < count
         new = new_rows, begin(ops.minimum(new_rows, num_rows - 1))
-        # A slot in which nothing begins gets what it has.
+        # A slot in which no sentence begins keeps its content.
         new = choose_rows(begins, new, take((rows, state), slots))
         rows, state = replace((rows, state), slots, new)
         return next_row + ops.sum(ops.cast(begins, "int32")), rows, state, found
 
-    # At first all slots are free. Only shapes are taken from this state of one
-    # sentence: what computes it is no part of the compiled program.
+    # At first all slots are free. Only the shapes of this state of one sentence are
+    # used, so the compiled program does not compute it.
     state = begin(ops.zeros((1,), dtype="int32"))
     found = zeros_like(search.best(state.hypotheses), num_rows + 1)
     state = zeros_like(state, num_slots)._replace(
@@ -91,7 +91,7 @@ def search_in_slots(
 class PreparedModel:
     """A model whose `prepared_step` was called once, before all loops.
 
-    Everything else is the model's own.
+    All other attributes are those of the model.
     """
 
     def __init__(self, model):

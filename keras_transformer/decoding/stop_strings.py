@@ -23,16 +23,16 @@ class StopStrings(Configurable):
 
     `SubwordTokenizer.stop_strings` makes this object of a tokenizer's vocabulary.
 
-    Each hypothesis carries one integer, its state: the longest beginning of a stop
-    string that its text ends with. Tokens that change all states equally are one
-    class, so that a step is two look-ups in small tables, whatever the vocabulary.
+    Each hypothesis has one integer, its state: the longest beginning of a stop string
+    that its text ends with. Tokens that change every state in the same way form one
+    class, so a step takes two look-ups in small tables, whatever the vocabulary.
 
     Args:
         strings: One string or several, none of them empty.
         tokens: Dictionary of the text of every token by its id. A token without
-            text, such as a start token, has the text "". Bytes that are not UTF-8
-            by themselves are decoded with `errors="surrogateescape"`. Tokens that
-            cannot be part of a stop string are not kept, and may be left out.
+            text, such as a start token, has the text "". Bytes that are not valid
+            UTF-8 are decoded with `errors="surrogateescape"`. Tokens that cannot
+            be part of a stop string are not kept, and may be left out.
 
     Raises:
         ValueError: If there is no string or an empty one.
@@ -109,8 +109,8 @@ def to_bytes(text: str) -> bytes:
 def part_of(stops):
     """Returns a function that tells whether a token can be part of a stop string.
 
-    Those without text are such parts too: they change no state. All others lead to
-    the state `EMPTY`.
+    It says so of tokens without text too, which change no state. All other tokens lead
+    to the state `EMPTY`.
     """
     heads = tuple({stop[:end] for stop in stops for end in range(1, len(stop) + 1)})
     tails = tuple({stop[start:] for stop in stops for start in range(len(stop))})

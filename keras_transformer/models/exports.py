@@ -14,10 +14,10 @@ from keras_transformer.kernels.keras_private import all_layers
 def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
     """Exports any Keras model with layers of this package, as `keras.Model.export`.
 
-    The models of this package do so in their own `export`; this is for a model of
-    your own around the layers. For formats other than `"tf_saved_model"`, attention
-    computes all pairs of a query and a key at once, without the blocks that save
-    memory in long inputs: converters cannot convert these.
+    The models of this package do so in their method `export`; this function is for your
+    own model around the layers. For formats other than `"tf_saved_model"`, attention
+    computes all pairs of a query and a key at once. Converters cannot convert the
+    blocks that otherwise save memory in long inputs.
 
     Args:
         model: A `keras.Model`.

@@ -24,8 +24,7 @@ class GenerationMixin:
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        # Keras tracks and saves attributes that are layers, variables or containers of
-        # them: this is none.
+        # A cached function, since Keras would track and save a container of runners.
         make_runner = functools.partial(SearchRunner, self)
         self._asked_jit_compile = "auto"
         self._runner = functools.lru_cache(MAX_RUNNERS)(make_runner)
@@ -73,7 +72,7 @@ class GenerationMixin:
         Args:
             inputs: Integer array or tensor of shape `(batch, length)`.
             search: A search of `keras_transformer.decoding`; greedy if None.
-            max_length: Most tokens to produce, the end symbol included.
+            max_length: Most tokens to produce, the end token included.
             batch_size: As in `SearchRunner`.
         """
         search = GreedySearch() if search is None else search

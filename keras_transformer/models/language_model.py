@@ -12,7 +12,6 @@ from keras_transformer.layers.causal_decoder import CausalDecoder
 from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
-from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.settings import (
     TokenModel,
@@ -88,28 +87,15 @@ class LanguageModel(GenerationMixin, TokenModel):
         seed: int | None = None,
         **kwargs,
     ):
-        settings = constructor_settings(locals())
+        arguments = locals()
+        settings = constructor_settings(arguments)
         options = model_weight_options(kwargs)
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
         policy = policy_of(dtype)
         placed = PlacedPositions(positions, hidden_dim, policy)
         embedding = placed.token_embedding(vocabulary_size, pad_id, options)
-        decoder = CausalDecoder(
-            num_layers,
-            num_heads,
-            intermediate_dim,
-            dropout=dropout,
-            normalize_first=normalize_first,
-            activation=activation,
-            positions=placed.in_attention,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            seed=sub_seed(seed, "decoder"),
-            name="decoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
-        )
+        decoder = placed.stack(CausalDecoder, "decoder", arguments, options)
         narrow = placed.narrow_layer(options)
         stem = Stem(embedding, placed, dropout, seed)
         ids = keras.Input((None,), dtype="int32", name="ids")
@@ -145,7 +131,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 stands for `start_id` alone.
             search: A search of `keras_transformer.decoding`; greedy unless
                 given.
-            max_length: Most tokens to add, the end symbol included.
+            max_length: Most tokens to add, the end token included.
             batch_size: Texts to continue at a time, which memory limits; by default
                 what is fastest.
 

@@ -41,7 +41,7 @@ class SettingsModel(
         trainable: Whether its weights are to be trained, if given.
     """
 
-    # Keras ignores keyword arguments that it does not know: there are none here.
+    # No `**kwargs`: Keras would ignore those that it does not know.
     def __init__(
         self,
         inputs,
@@ -55,7 +55,7 @@ class SettingsModel(
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         # `compile` reads from it whether to scale the loss.
         self.dtype_policy = dtype
-        # While Keras loads a model, it writes ids of shared objects into the very
+        # While Keras loads a model, it writes ids of shared objects into the
         # dictionaries that `serialize` returned.
         policy = dict(keras.dtype_policies.serialize(dtype))
         policy.pop("shared_object_id", None)
@@ -147,7 +147,7 @@ class SettingsModel(
                 "A model with low-rank adaptations cannot be quantised. Quantise "
                 "`model.merge_lora()`."
             )
-        # Keras warns of each layer that it cannot quantise.
+        # Keras would warn about each layer that it cannot quantise.
         super().quantize(mode, config, filters or is_quantizable, **kwargs)
 
     def make_train_function(self, force=False):

@@ -16,9 +16,20 @@ from keras_transformer.layers.positions import (
 )
 from keras_transformer.layers.weight_options import sub_seed
 
+_STACK_SETTINGS = (
+    "num_heads",
+    "intermediate_dim",
+    "dropout",
+    "normalize_first",
+    "activation",
+    "epsilon",
+    "attention_dropout",
+    "activation_dropout",
+)
+
 
 class PlacedPositions:
-    """The layer of a model's positions, where it acts and what width it leaves.
+    """The layer of a model's positions, and the layers that depend on where it acts.
 
     Args:
         positions: See `layers.positions.position_layer`.
@@ -76,6 +87,27 @@ class PlacedPositions:
         source = self.token_embedding(source_size, name="source_embedding", **settings)
         return source, target
 
+    def stack(self, stack_class, name: str, arguments: dict, options, num_layers=None):
+        """Makes a stack of blocks with the arguments of the model's constructor.
+
+        Args:
+            stack_class: `Encoder`, `Decoder` or `CausalDecoder`.
+            name: Name of the stack, from which its seed is derived.
+            arguments: The constructor's arguments by name.
+            options: `WeightOptions` of the model.
+            num_layers: Number of blocks; that of the arguments unless given.
+        """
+        given = {name: arguments[name] for name in _STACK_SETTINGS if name in arguments}
+        return stack_class(
+            num_layers or arguments["num_layers"],
+            **given,
+            positions=self.in_attention,
+            seed=sub_seed(arguments["seed"], name),
+            name=name,
+            dtype=self.dtype,
+            **options.of("kernel", "bias"),
+        )
+
     def narrow_layer(self, options):
         """Makes the linear map from states to embeddings; None if equally wide."""
         if self.embedding_dim == self.hidden_dim:
@@ -87,7 +119,7 @@ class PlacedPositions:
 class Stem:
     """Embeds inputs, adds positions and applies dropout, at once or step by step.
 
-    This is no layer: in saved files, the layers that it calls belong to the model.
+    This is not a layer: in saved files, the layers that it calls belong to the model.
 
     Args:
         embed: Layer or function from the model's inputs to vectors.
@@ -96,7 +128,7 @@ class Stem:
             training.
         seed: Seed of the model, from which that of the dropout is derived.
         name: Name of the dropout layer.
-        begins_with_padding: Whether inputs begin with a symbol that has the id of the
+        begins_with_padding: Whether inputs begin with a token that has the id of the
             padding.
     """
 

@@ -5,7 +5,6 @@ import keras
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
-from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.settings import (
     TokenModel,
     check_special_ids,
@@ -66,28 +65,15 @@ class TextEncoder(TokenModel):
         seed: int | None = None,
         **kwargs,
     ):
-        settings = constructor_settings(locals())
+        arguments = locals()
+        settings = constructor_settings(arguments)
         options = model_weight_options(kwargs)
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
         policy = policy_of(dtype)
         placed = PlacedPositions(positions, hidden_dim, policy)
         embedding = placed.token_embedding(vocabulary_size, pad_id, options)
-        encoder = Encoder(
-            num_layers,
-            num_heads,
-            intermediate_dim,
-            dropout=dropout,
-            normalize_first=normalize_first,
-            activation=activation,
-            positions=placed.in_attention,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            seed=sub_seed(seed, "encoder"),
-            name="encoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
-        )
+        encoder = placed.stack(Encoder, "encoder", arguments, options)
         stem = Stem(embedding, placed, dropout, seed)
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(

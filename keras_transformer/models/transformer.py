@@ -11,7 +11,6 @@ from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
-from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.presets import PresetMixin
 from keras_transformer.models.settings import (
@@ -51,7 +50,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         pad_id: Id of the padding.
-        start_id: Id that begins every target. It may be `pad_id`: the first symbol of
+        start_id: Id that begins every target. It may be `pad_id`: the first token of
             a target is never taken for padding then.
         end_id: Id that ends every source and every target.
         positions: The scheme of positions: `"sinusoidal"`, `"rotary"`,
@@ -121,7 +120,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         output_bias: bool = False,
         **kwargs,
     ):
-        settings = constructor_settings(locals())
+        arguments = locals()
+        settings = constructor_settings(arguments)
         options = model_weight_options(kwargs)
         is_shared = target_vocabulary_size is None
         target_size = source_vocabulary_size if is_shared else target_vocabulary_size
@@ -134,18 +134,6 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         check_in_vocabulary(target_size, start_id=start_id)
         policy = policy_of(dtype)
         placed = PlacedPositions(positions, hidden_dim, policy)
-        stack_settings = {
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": activation,
-            "positions": placed.in_attention,
-            "dtype": policy,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-            "epsilon": epsilon,
-        }
         source_embedding, target_embedding = placed.token_embeddings(
             source_vocabulary_size,
             target_vocabulary_size,
@@ -157,18 +145,9 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         source_stem = Stem(source_embedding, placed, dropout, seed, "source_dropout")
         stem_settings = (placed, dropout, seed, "target_dropout", start_id == pad_id)
         target_stem = Stem(target_embedding, *stem_settings)
-        encoder, decoder = (
-            stack_class(
-                depth,
-                **stack_settings,
-                **options.of("kernel", "bias"),
-                seed=sub_seed(seed, name),
-                name=name,
-            )
-            for stack_class, depth, name in (
-                (Encoder, num_layers, "encoder"),
-                (Decoder, num_decoder_layers or num_layers, "decoder"),
-            )
+        encoder = placed.stack(Encoder, "encoder", arguments, options)
+        decoder = placed.stack(
+            Decoder, "decoder", arguments, options, num_decoder_layers
         )
         bias = LogitBias(name="output_bias", dtype="float32") if output_bias else None
 
@@ -211,14 +190,14 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         """Decodes with a search, compiled once for each search and length.
 
         Any number of sentences may be given: as one ends, the next begins in its
-        place; see `SearchRunner`. XLA compiles where it pays, unless `compile` was
-        told otherwise by its `jit_compile`.
+        place; see `SearchRunner`. XLA compiles where it pays, unless the model was
+        compiled with another `jit_compile` than "auto".
 
         Args:
             source_ids: Integer array or tensor of shape
                 `(batch, source_length)`, padded with `pad_id`.
             search: A search of `keras_transformer.decoding`; greedy unless given.
-            max_length: Most tokens to produce, the end symbol included.
+            max_length: Most tokens to produce, the end token included.
             batch_size: Sentences to search at a time, which memory limits; by default
                 what is fastest.
 

@@ -14,7 +14,7 @@ from keras_transformer.layers.layer_arguments import (
     layer_config,
 )
 from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.weight_options import WeightOptions, sub_seed
+from keras_transformer.layers.weight_options import WeightOptions
 from keras_transformer.models.settings import (
     SettingsModel,
     constructor_settings,
@@ -80,7 +80,8 @@ class VisionTransformer(SettingsModel):
         seed: int | None = None,
         **kwargs,
     ):
-        settings = constructor_settings(locals())
+        arguments = locals()
+        settings = constructor_settings(arguments)
         options = WeightOptions(kwargs, kinds=("kernel", "bias"))
         if len(image_shape) != 3 or min(image_shape) < 1:
             raise ValueError(
@@ -108,21 +109,7 @@ class VisionTransformer(SettingsModel):
         class_token = None
         if pooling is None:
             class_token = ClassToken(name="class_token", dtype=policy)
-        encoder = Encoder(
-            num_layers,
-            num_heads,
-            intermediate_dim,
-            dropout=dropout,
-            normalize_first=normalize_first,
-            activation=activation,
-            positions=placed.in_attention,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            seed=sub_seed(seed, "encoder"),
-            name="encoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
-        )
+        encoder = placed.stack(Encoder, "encoder", arguments, options)
         # Logits are float32 whatever the policy.
         head = {"dtype": "float32", **options.of("kernel", "bias")}
         classify = keras.layers.Dense(num_classes, name="logits", **head)

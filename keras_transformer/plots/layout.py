@@ -41,7 +41,7 @@ def words(tokens: Sequence[str]) -> list[str]:
 
 def direction(tokens: Sequence[str]) -> str:
     """Returns the reading direction of the first letter, `"ltr"` or `"rtl"`."""
-    # Symbols such as `<s>` and `</s>` do not count.
+    # Tokens such as `<s>` and `</s>` do not count.
     for character in "".join(each for each in tokens if not each.startswith("<")):
         kind = unicodedata.bidirectional(character)
         if kind in ("L", "R", "AL"):

@@ -17,8 +17,8 @@ class AttendedTranslation(NamedTuple):
 
     Attributes:
         text: The translation.
-        source_tokens: The subwords of the source, end symbol included.
-        target_tokens: The subwords of the translation, end symbol included.
+        source_tokens: The subwords of the source, end token included.
+        target_tokens: The subwords of the translation, end token included.
         scores: NumPy arrays of attention weights, of shape
             `(layers, heads, query, key)`: `"encoder"`, from source to source;
             `"cross"`, from target to source; and `"decoder"`, from target to the

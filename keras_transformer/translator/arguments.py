@@ -25,11 +25,11 @@ def check_serves_any_text(search: Search) -> None:
 
 
 def check_max_source_length(max_source_length: int) -> None:
-    """Raises `ValueError` unless a subword and its end symbol fit."""
+    """Raises `ValueError` unless a subword and its end token fit."""
     if not isinstance(max_source_length, int) or max_source_length < 2:
         raise ValueError(
             "`max_source_length` must be an integer of at least 2, for a subword and "
-            f"its end symbol. Received: max_source_length={max_source_length!r}."
+            f"its end token. Received: max_source_length={max_source_length!r}."
         )
 
 

@@ -22,7 +22,7 @@ class BatchingPolicy:
     `Translator.translate` takes `groups`; an export uses the rest of this module,
     which consists of TensorFlow ops, inside its graph. The lengths are those of
     `Translator` and of `Translator.translate`; `tokenizer` is that of the sources,
-    whose padding and end symbol count.
+    whose padding and end token count.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class BatchingPolicy:
 def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
     """Returns the length of each row up to its last id that is no padding.
 
-    A blank row, which has no ids but padding and end symbols, has length 0.
+    A blank row, which has no ids but padding and end tokens, has length 0.
     """
     is_pad = source_ids == tokenizer.pad_id
     is_blank = tf.reduce_all(is_pad | (source_ids == tokenizer.end_id), axis=1)

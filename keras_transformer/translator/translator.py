@@ -56,7 +56,7 @@ class Translator(SavedTranslator):
         source_tokenizer: Tokenizer of the language to translate from.
         target_tokenizer: Tokenizer of the language to translate to; by default the
             same one.
-        max_source_length: The most subwords of a text that are read, end symbol
+        max_source_length: The most subwords of a text that are read, end token
             included; longer texts are cut.
         search: The search that is used unless a call names another. It is saved with
             the translator.
@@ -104,7 +104,7 @@ class Translator(SavedTranslator):
 
         As one translation ends, the next text begins in its place. An empty text, or
         one with only white space, has an empty translation. A translation that ends
-        with a stop string of the search, or with one of its end symbols, is returned
+        with a stop string of the search, or with one of its end tokens, is returned
         without it.
 
         Args:
@@ -113,7 +113,7 @@ class Translator(SavedTranslator):
                 unless given.
             batch_size: Number of texts that are translated at a time, which memory
                 limits; by default what is fastest.
-            max_length: The most subwords of a translation, end symbol included; by
+            max_length: The most subwords of a translation, end token included; by
                 default twice the padded length of its source.
 
         Returns:
@@ -248,7 +248,7 @@ class Translator(SavedTranslator):
         `texts` are a list of str or bytes, or a string tensor of shape `(batch,)`.
 
         Returns:
-            Subwords, end symbols and padding, int32 of shape `(batch, length)`, all
+            Subwords, end tokens and padding, int32 of shape `(batch, length)`, all
             padding where a text is blank; and which texts were cut, boolean `(batch,)`.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
@@ -261,7 +261,7 @@ class Translator(SavedTranslator):
     def decode(self, ids, search: Search):
         """Returns the texts that a search found, with TensorFlow ops only.
 
-        A text ends before an end symbol of the search, and before a stop string.
+        A text ends before an end token of the search, and before a stop string.
 
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
