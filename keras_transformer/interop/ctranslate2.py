@@ -47,7 +47,7 @@ sentencepiece:
 
 `translator.json` holds the arguments that fit the search of the translator.
 `source_prefix` begins every source: name a target language there (`>>fra<<`) if the
-model has several. `control` are the symbols that stand for no text. Scores are
+model has several. `control` are the subwords that have no text. Scores are
 log-probabilities over `length ** length_penalty`. A beam search ends when `beam_size`
 translations have ended; with `patience=2`, when twice as many have.
 """
@@ -135,7 +135,7 @@ def _settings(translator, search, max_length, limits) -> dict:
         **_search_arguments(search),
         "max_input_length": min(translator.max_source_length, limit),
         "max_decoding_length": min(max_length, limit),
-        # Without the end symbol. By default no translation is empty.
+        # Without the end token. By default no translation is empty.
         "min_decoding_length": max(limits.min_length - 1, 0),
         "no_repeat_ngram_size": limits.ngram_size,
     }
@@ -146,13 +146,13 @@ def _settings(translator, search, max_length, limits) -> dict:
         "keras_transformer": __version__,
         "source_prefix": source.pieces(source_prefix(source)),
         "target_prefix": [pieces[index] for index in limits.forced_ids],
-        "control": _control_symbols(translator.target_tokenizer, pieces),
+        "control": _control_pieces(translator.target_tokenizer, pieces),
         "translate_batch": arguments,
     }
 
 
-def _control_symbols(tokenizer, pieces):
-    """Returns the subwords that have no text, but for spaces and bytes."""
+def _control_pieces(tokenizer, pieces):
+    """Returns the subwords that have no text, except spaces and bytes."""
     texts = tokenizer.detokenize([[index] for index in range(len(pieces))]).numpy()
     is_space = re.compile("\u2581+|<0x..>").fullmatch
     pairs = zip(pieces, texts, strict=True)

@@ -1,10 +1,10 @@
-"""The model of a translator as a specification of CTranslate2, with all weights."""
+"""A translator's model as a specification of CTranslate2, with all weights."""
 
 import numpy as np
 
 from keras_transformer.checks import optional
 from keras_transformer.interop.expressible import (
-    check_same_symbols,
+    check_same_tokens,
     float_weights,
     known_activation,
     positions_of,
@@ -27,7 +27,7 @@ _ACTIVATIONS = {
     "tanh": "Tanh",
     "sigmoid": "Sigmoid",
 }
-# CTranslate2 cuts sources that are longer, unless it is told another length.
+# CTranslate2 cuts longer sources by default.
 _MIN_POSITIONS = 1024
 
 
@@ -95,7 +95,7 @@ def _token_table(weights, side):
 
 
 def _embeddings(model, weights, side):
-    """Returns token embeddings as wide as the states, zeros where positions stand."""
+    """Returns token embeddings as wide as the states, padded where positions are."""
     table, hidden_dim = _token_table(weights, side), model.settings["hidden_dim"]
     dim = table.shape[1]
     if dim < hidden_dim:
@@ -172,7 +172,7 @@ def _set(spec, weights, *names):
 
 def _set_vocabularies(spec, translator):
     source, target = translator.source_tokenizer, translator.target_tokenizer
-    check_same_symbols(source, target, ["end_id", "unknown_id"], SYSTEM)
+    check_same_tokens(source, target, ["end_id", "unknown_id"], SYSTEM)
     pieces = unique_pieces(target)
     spec.register_source_vocabulary(unique_pieces(source))
     spec.register_target_vocabulary(pieces)

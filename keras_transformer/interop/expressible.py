@@ -1,6 +1,6 @@
-"""What of a translator other systems can express; the rest is refused by name.
+"""What other systems can express of a translator; errors name the rest.
 
-`system` is the name of the other system, as errors say it.
+`system` is the name of the other system in these errors.
 """
 
 import os
@@ -64,8 +64,8 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
     """Returns what `weights_of` does, as float32.
 
     Raises:
-        ValueError: If a layer was quantised or has weights that are no part of a plain
-            `Transformer`.
+        ValueError: If a layer was quantised or has weights that a plain `Transformer`
+            does not have.
     """
     weights = weights_of(model)
     known = r".*\.(weight|bias)|final_logits_bias|narrow/(weight|bias)|positions/table"
@@ -84,7 +84,7 @@ class Limits(NamedTuple):
     Attributes:
         banned_ids: Ids that are never produced.
         forced_ids: Ids that begin every translation.
-        min_length: Least length, the end symbol included.
+        min_length: Least length, the end token included.
         ngram_size: Size of n-grams that are not repeated, or 0.
     """
 
@@ -124,15 +124,15 @@ def _forced_ids(processor, system):
     while ids[-1] < 0:
         ids.pop()
     if min(ids) < 0:
-        refuse(system, f"free symbols within {processor}")
+        refuse(system, f"free tokens within {processor}")
     return ids
 
 
 def power_of_length(search: BeamSearch, system: str) -> float:
     """Returns the exponent of a beam search's length penalty.
 
-    The other systems divide by `length ** exponent`; so Wu et al.'s penalty becomes
-    that of the same exponent.
+    The other systems divide by `length ** exponent`. Wu et al.'s penalty becomes that
+    of the same exponent.
     """
     penalty: LengthPenalty = length_penalty_of(search.length_penalty)
     if not isinstance(penalty, PowerLengthPenalty | WuLengthPenalty):
@@ -141,7 +141,7 @@ def power_of_length(search: BeamSearch, system: str) -> float:
 
 
 def unique_pieces(tokenizer: SubwordTokenizer) -> list[str]:
-    """Returns the subword of every id, numbered where an id has none of its own."""
+    """Returns the subword of every id, numbered where several ids have the same."""
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     id_of_piece = {pieces[tokenizer.unknown_id]: tokenizer.unknown_id}
     for index, piece in enumerate(pieces):
@@ -155,8 +155,8 @@ def source_prefix(tokenizer: SubwordTokenizer) -> list[int]:
     return tokenizer([""]).to_list()[0]
 
 
-def check_same_symbols(source, target, names: Iterable[str], system: str) -> None:
-    """Raises `ValueError` unless special subwords and their ids agree on both sides."""
+def check_same_tokens(source, target, names: Iterable[str], system: str) -> None:
+    """Raises `ValueError` unless special subwords and ids are the same in both."""
     for name in names:
         ids = getattr(source, name), getattr(target, name)
         pieces = source.pieces(ids[:1]), target.pieces(ids[1:])

@@ -1,4 +1,4 @@
-"""Where a preset lies: a folder, or a model on the Hugging Face Hub."""
+"""Folders of presets, local or downloaded from the Hugging Face Hub."""
 
 import os
 from pathlib import Path
@@ -69,7 +69,7 @@ def _download(where) -> Path:
         raise FileNotFoundError(f"{where} has no revision {revision!r}.") from None
     except errors.HFValidationError as error:
         raise ValueError(f"{where} is not hf://user/model: {error}") from None
-    # The second is of the HTTP library in use: a connection dropped, or timed out.
+    # HTTPError is that of the HTTP library in use: a connection dropped or timed out.
     except (OSError, errors.HTTPError) as error:
         raise ConnectionError(
             f"{where} could not be downloaded, and the cache has no copy of it "

@@ -1,4 +1,4 @@
-"""Files of a model of Marian's: weights in NumPy's format, settings, vocabularies."""
+"""Files of Marian's models: weights in NumPy's format, settings, vocabularies."""
 
 import io
 import zipfile
@@ -62,7 +62,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8: {error}.") from None
     vocabulary, long = {}, None
-    # A line each. YAML as a whole would read the subword no as a boolean.
+    # Line by line: YAML would read the subword no as a boolean.
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r")
         if line.startswith("? "):  # a long subword, its id on the next line

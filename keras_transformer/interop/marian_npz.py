@@ -1,9 +1,9 @@
-"""Models as Marian itself writes them, such as those in OPUS-MT's archives.
+"""Models in Marian's own format, such as those in OPUS-MT's archives.
 
 Such a folder holds decoder.yml, which names the weights (.npz) and the vocabularies:
 .yml with the SentencePiece models source.spm and target.spm beside them, or .spm.
-Marian has no padding: here it is one more id after all others, with the vector of
-zeros that every translation begins with.
+Marian has no padding: here it is an additional last id, whose vector is the zeros that
+every translation begins with.
 
 Reference:
     [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344)
@@ -27,10 +27,10 @@ from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
 
 NAME = "decoder.yml"  # marks a folder of Marian's
 _CONFIG = "special:model.yml"  # an array of the weights' file
-_MAX_SOURCE_LENGTH = 512  # subwords; Marian leaves it to who calls it
+_MAX_SOURCE_LENGTH = 512  # subwords; Marian leaves this to its caller
 _PAD, _UNKNOWN, _END = "<pad>", "<unk>", "</s>"
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
-# Values that a model must have where it names them.
+# Settings that must have this value if they are given.
 _EXPECTED = {
     "type": "transformer",
     "input-types": [],
@@ -38,14 +38,14 @@ _EXPECTED = {
     "transformer-ffn-depth": 2,
     "transformer-postprocess-emb": "d",
 }
-# What `preprocess`, `postprocess` and `postprocess-top` are in the two orders.
+# `preprocess`, `postprocess` and `postprocess-top`, and whether they mean pre-norm.
 _ORDERS = {("n", "da", "n"): True, ("", "dan", ""): False}
-# Of other types of models, or of training.
+# Settings of other types of models, or of training.
 _WITHOUT_EFFECT = re.compile(
     "(dec|enc)-(cell|type)|bert-|char-|dim-rnn|factors-|skip|transformer-(aan-|dim-aan|"
     "depth-scaling|guided-alignment)|ulr-|version|lemma-dependency"
 )
-# Of decoder.yml: speed, files, and the longest texts, which `translate` is told.
+# Settings in decoder.yml of speed and files, and of lengths, which `translate` takes.
 _WITHOUT_EFFECT_ON_SEARCH = re.compile(
     "mini-batch|maxi-batch|max-length|workspace|relative-paths|cpu-threads|devices|"
     "log|quiet|seed|version"
@@ -73,7 +73,7 @@ def read_translator(
 
     A multilingual model reads the language of the target from the text, as in
     `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there. OPUS-MT's
-    script normalises punctuation first; here texts are taken as they are.
+    script normalises punctuation first; here texts are read as they are.
     """
     folder = Path(folder)
     if source_language is not None:
@@ -111,7 +111,7 @@ def read_translator(
 
 
 def _read(folder, kwargs):
-    """The model, what decoder.yml says of the search, and two vocabularies."""
+    """The model, the settings in decoder.yml, and two vocabularies."""
     path = folder / NAME
     settings = read_yaml(read_bytes(path), path)
     (weights_path,) = _files(folder, settings, "models", 1)
@@ -155,7 +155,7 @@ def _files(folder, settings, name, count):
 
 
 def _arguments(config, path):
-    """The arguments of a `Transformer`, but for its `end_id`."""
+    """The arguments of a `Transformer`, except its `end_id`."""
     config = dict(config)
 
     def take(name, *default):
@@ -229,7 +229,7 @@ def _search(path, settings, unknown_id):
 
 
 def _check_rest(settings, without_effect, path):
-    """Raises `ValueError` if settings are left; those that are off change nothing."""
+    """Raises `ValueError` if settings are left that are not off."""
     rest = {k: v for k, v in settings.items() if v and not without_effect.match(k)}
     if rest:
         raise ValueError(f"{path} has settings that are not understood: {rest}.")

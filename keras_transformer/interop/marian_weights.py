@@ -1,10 +1,10 @@
-"""Weights of Marian's own files, by the paths of a `Transformer`."""
+"""Weights of Marian's files, by the paths of a `Transformer`."""
 
 import re
 
 import numpy as np
 
-_NEVER = -1e4  # bias of ids that no model has: their probability is exactly 0
+_NEVER = -1e4  # bias of ids that the file does not have: their probability is exactly 0
 _RENAMES = (
     (r"^embedding/embeddings$", "Wemb"),
     (r"^source_embedding/embeddings$", "encoder_Wemb"),
@@ -33,8 +33,8 @@ def set_weights(model, weights, sizes, normalize_first, path) -> None:
     """Sets all weights of a `Transformer` from those of a file of Marian's.
 
     Args:
-        model: A `Transformer` of the file's sizes, with one id more for padding.
-        weights: Arrays by name, which are taken out.
+        model: A `Transformer` of the file's sizes, with an additional id for padding.
+        weights: Arrays by name; those that are set are removed.
         sizes: Sizes of the two vocabularies.
         normalize_first: Whether the model is pre-norm.
         path: Path of the file, for messages.

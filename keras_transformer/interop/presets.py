@@ -1,4 +1,4 @@
-"""Pretrained models, wherever they lie and whoever wrote them."""
+"""Readers of pretrained models, of this package, Hugging Face or Marian."""
 
 import os
 

@@ -90,7 +90,7 @@ def _read_archive(file):
 
 
 def _read_older(file):
-    """Returns the same of a file in which the storages follow upon five pickles."""
+    """Returns the same from a file in which the storages follow five pickles."""
     if _TensorUnpickler(file).load() != _MAGIC_NUMBER:
         raise ValueError("it is not a file of PyTorch")
     for _ in range(2):  # version, properties of the machine
@@ -145,7 +145,7 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 def _array(tensor, data):
-    """Returns a tensor as an array of its own: a view of its storage, copied."""
+    """Returns a tensor as a new array, copied from a view of its storage."""
     storage = np.frombuffer(data, tensor.storage.dtype)
     offset, shape, strides = tensor.offset, tensor.shape, tensor.strides
     reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))

@@ -1,10 +1,10 @@
 """Figures of attention, positions and training, with Matplotlib or as HTML."""
 
 from keras_transformer.plots.attention import attention_map
+from keras_transformer.plots.curves import learning_rate, training_curves
 from keras_transformer.plots.page import attention_html
 from keras_transformer.plots.pooling import pooled_attention
 from keras_transformer.plots.position_table import position_table
-from keras_transformer.plots.training import learning_rate, training_curves
 from keras_transformer.plots.translation import (
     AttendedTranslation,
     translate_with_attention,

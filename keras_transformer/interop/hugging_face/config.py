@@ -1,4 +1,4 @@
-"""What Marian, Pegasus and M2M100 have in common in config.json."""
+"""The values of config.json that Marian, Pegasus and M2M100 share."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from keras_transformer.decoding import (
     Sampling,
 )
 
-# PyTorch's, which no config.json names.
+# PyTorch's default, which config.json does not hold.
 EPSILON = 1e-5
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -25,7 +25,7 @@ _ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-# What older files have in config.json, and newer ones in generation_config.json.
+# Values that older files have in config.json, and newer ones in generation_config.json.
 GENERATION = {
     "bad_words_ids",
     "do_sample",
@@ -40,7 +40,7 @@ GENERATION = {
     "top_k",
     "top_p",
 }
-# What neither the numbers nor the texts depend on, or what training alone reads.
+# Values that change neither logits nor texts, or that only training reads.
 _WITHOUT_EFFECT = {
     "_from_model_config",
     "_name_or_path",
@@ -112,7 +112,7 @@ class Config:
             )
 
     def check_all_used(self) -> None:
-        """Raises `ValueError` if there are values that nobody has asked for."""
+        """Raises `ValueError` if there are values that were not used."""
         rest = {k: v for k, v in self._unused.items() if v is not None}
         if rest:
             raise ValueError(
@@ -121,8 +121,13 @@ class Config:
             )
 
 
-def stack_arguments(config: Config) -> dict:
-    """Returns the arguments of a `Transformer` that all three families name alike."""
+def stack_arguments(config: Config, normalize_first: bool) -> dict:
+    """Returns the arguments of a `Transformer` that all three families name alike.
+
+    Args:
+        config: The config.json.
+        normalize_first: Whether the family has pre-norm.
+    """
     num_heads = config.take("encoder_attention_heads")
     intermediate_dim = config.take("encoder_ffn_dim")
     config.expect("decoder_attention_heads", num_heads)
@@ -133,10 +138,23 @@ def stack_arguments(config: Config) -> dict:
             f"`activation_function` must be one of {sorted(_ACTIVATIONS)}. "
             f"Received: activation_function={activation!r}."
         )
-    config.expect("is_encoder_decoder", True)
-    config.expect("is_decoder", False)
-    config.expect("tie_word_embeddings", True)
+    expected = {
+        "is_encoder_decoder": True,
+        "is_decoder": False,
+        "tie_word_embeddings": True,
+        "static_position_embeddings": True,
+        "normalize_before": normalize_first,
+        "add_final_layer_norm": normalize_first,
+        "normalize_embedding": False,
+        "add_bias_logits": False,
+        "force_bos_token_to_be_generated": False,
+    }
+    for name, value in expected.items():
+        config.expect(name, value)
+    for name in ("bos_token_id", "max_position_embeddings"):
+        config.take(name, None)
     return {
+        "normalize_first": normalize_first,
         "num_layers": config.take("encoder_layers"),
         "num_decoder_layers": config.take("decoder_layers"),
         "hidden_dim": config.take("d_model"),
@@ -163,13 +181,13 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
         first_id: Id that begins every translation, such as a language, or None.
 
     Raises:
-        ValueError: If the search cannot be had here.
+        ValueError: If there is no such search here.
     """
     pad_id, end_id = arguments["pad_id"], arguments["end_id"]
     generation.expect("pad_token_id", pad_id)
     generation.expect("eos_token_id", end_id)
     generation.expect("decoder_start_token_id", arguments["start_id"])
-    # The symbol that a translation is cut at. Here a cut translation has none.
+    # transformers ends a cut translation with this token. Here it has no end token.
     generation.expect("forced_eos_token_id", end_id)
     generation.take("bos_token_id", None)
     first_id = generation.take("forced_bos_token_id", first_id)

@@ -1,9 +1,9 @@
 """A translator as a checkpoint of Hugging Face's transformers, tokenizers included.
 
 A post-norm model becomes a `MarianMTModel`, a pre-norm one with one vocabulary a
-`PegasusForConditionalGeneration`: the two whose blocks and sinusoids are ours. Both get
-a `MarianTokenizer`, which takes its ids from a table. The files of Pegasus's own
-tokenizer (`spiece.model`) cannot be had: its ids are those of SentencePiece plus 103.
+`PegasusForConditionalGeneration`: their blocks and sinusoids equal ours. Both get
+a `MarianTokenizer`, which reads its ids from a table. Pegasus's own tokenizer
+(`spiece.model`) cannot be used: its ids are those of SentencePiece plus 103.
 
 These models add 1e-5 to the variance in every normalisation, whatever a config says.
 Ours add 1e-6 unless they were built with `epsilon=1e-5`, which changes a state of unit
@@ -20,7 +20,7 @@ from keras_transformer.checks import optional
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling, Search
 from keras_transformer.interop.expressible import (
     check_is_new,
-    check_same_symbols,
+    check_same_tokens,
     float_weights,
     known_activation,
     limits_of,
@@ -192,11 +192,11 @@ def _config(model, family, max_length) -> dict:
 
 
 def _generation(model, search, max_length) -> dict:
-    """Returns the search as `generate` takes it; its lengths count the start symbol."""
+    """Returns the search as `generate` takes it; its lengths count the start token."""
     system = "transformers"
     banned, forced, min_length, ngram_size = limits_of(search, system)
     if len(forced) > 1:
-        refuse(system, f"more than one forced symbol. The search forces {forced}")
+        refuse(system, f"more than one forced token. The search forces {forced}")
     settings = model.settings
     end_ids = search.end_ids or (settings["end_id"],)
     config = {
@@ -232,13 +232,13 @@ def _generation(model, search, max_length) -> dict:
 
 
 def _tokenizer_files(translator) -> dict:
-    """Returns the files of a `MarianTokenizer` but for SentencePiece's, by name."""
+    """Returns the files of a `MarianTokenizer` except SentencePiece's, by name."""
     system = "transformers' MarianTokenizer"
     source, target = translator.source_tokenizer, translator.target_tokenizer
     special = {"pad_token": "pad_id", "unk_token": "unknown_id", "eos_token": "end_id"}
-    check_same_symbols(source, target, special.values(), system)
+    check_same_tokens(source, target, special.values(), system)
     if prefix := source_prefix(source):
-        refuse(system, f"symbols that begin every source: {source.pieces(prefix)}")
+        refuse(system, f"tokens that begin every source: {source.pieces(prefix)}")
     is_shared = translator.model.settings["target_vocabulary_size"] is None
     special["bos_token"] = "start_id"  # left out when ids become text
     config = {

@@ -49,13 +49,13 @@ def read_translator(
 
 
 def _read_model(folder, kwargs):
-    """The model, its arguments, the longest source and what is said of its search."""
+    """The model, its arguments, the longest source and the settings of its search."""
     path = Path(folder) / "config.json"
     values = read_json(path)
     family = FAMILIES.get(values.get("model_type"))
     if family is None:
         raise ValueError(
-            f"{path} must be of a family that is known, model_type="
+            f"{path} must be of a known family, model_type="
             f"{' or '.join(map(repr, FAMILIES))}. Received: "
             f"model_type={values.get('model_type')!r}."
         )

@@ -1,4 +1,4 @@
-"""M2M100 and NLLB, which translate between a hundred or two hundred languages.
+"""M2M100 and NLLB, translators between one or two hundred languages.
 
 Reference:
     [Fan et al., 2020](https://arxiv.org/abs/2010.11125);
@@ -19,27 +19,16 @@ _FIRST = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
 def transformer_arguments(config) -> dict:
-    """Returns the arguments of a `Transformer` with the numbers of M2M100 or NLLB."""
-    arguments = stack_arguments(config)
+    """Returns the arguments of the `Transformer` that equals M2M100 or NLLB."""
+    arguments = stack_arguments(config, normalize_first=True)
     if arguments["pad_id"] != 1:
         raise ValueError(
             "M2M100 counts positions from the id of the padding, 1. Received: "
             f"pad_token_id={arguments['pad_id']}."
         )
-    config.take("bos_token_id", None)
-    config.take("max_position_embeddings", None)
-    for name, allowed in (
-        ("add_bias_logits", False),
-        ("add_final_layer_norm", True),
-        ("normalize_before", True),
-        ("normalize_embedding", False),
-        ("static_position_embeddings", True),
-    ):
-        config.expect(name, allowed)
     return {
         **arguments,
         "source_vocabulary_size": config.take("vocab_size"),
-        "normalize_first": True,
         "positions": _positions(arguments["hidden_dim"]),
     }
 

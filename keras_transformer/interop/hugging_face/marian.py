@@ -17,7 +17,7 @@ NAME = "marian"
 
 
 def transformer_arguments(config) -> dict:
-    """Returns the arguments of a `Transformer` with the numbers of Marian."""
+    """Returns the arguments of the `Transformer` that equals a Marian model."""
     size = config.take("vocab_size")
     target_size = config.take("decoder_vocab_size", size)
     is_shared = config.take("share_encoder_decoder_embeddings", True)
@@ -26,18 +26,10 @@ def transformer_arguments(config) -> dict:
             "`decoder_vocab_size` must be `vocab_size` for shared embeddings. Received:"
             f" decoder_vocab_size={target_size}, vocab_size={size}."
         )
-    for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm"):
-        config.expect(name, False)
-    config.expect("static_position_embeddings", True)
-    config.expect("add_bias_logits", False)
-    config.expect("force_bos_token_to_be_generated", False)
-    config.take("bos_token_id", None)
-    config.take("max_position_embeddings", None)
     return {
-        **stack_arguments(config),
+        **stack_arguments(config, normalize_first=False),
         "source_vocabulary_size": size,
         "target_vocabulary_size": None if is_shared else target_size,
-        "normalize_first": False,
         "positions": SinusoidalPositionalEncoding(layout="halves"),
         "output_bias": True,
     }

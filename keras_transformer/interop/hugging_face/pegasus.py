@@ -1,4 +1,4 @@
-"""Pegasus, which summarises; its networks have the pre-norm of later models.
+"""Pegasus, a family of summarisers with pre-norm.
 
 Reference:
     [Zhang et al., 2020](https://arxiv.org/abs/1912.08777)
@@ -15,19 +15,10 @@ NAME = "pegasus"
 
 
 def transformer_arguments(config) -> dict:
-    """Returns the arguments of a `Transformer` with the numbers of Pegasus."""
-    size = config.take("vocab_size")
-    for name in ("normalize_before", "add_final_layer_norm", "normalize_embedding"):
-        config.expect(name, name != "normalize_embedding")
-    config.expect("static_position_embeddings", True)
-    config.expect("add_bias_logits", False)
-    config.expect("force_bos_token_to_be_generated", False)
-    config.take("bos_token_id", None)
-    config.take("max_position_embeddings", None)
+    """Returns the arguments of the `Transformer` that equals a Pegasus model."""
     return {
-        **stack_arguments(config),
-        "source_vocabulary_size": size,
-        "normalize_first": True,
+        **stack_arguments(config, normalize_first=True),
+        "source_vocabulary_size": config.take("vocab_size"),
         "positions": SinusoidalPositionalEncoding(layout="halves"),
         "output_bias": True,
     }

@@ -1,4 +1,4 @@
-"""Weights of Marian, Pegasus and M2M100, whose checkpoints share one naming."""
+"""Weights of Marian, Pegasus and M2M100, whose checkpoints use the same names."""
 
 import re
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def weights_of(model) -> dict[str, np.ndarray]:
 def tied_embeddings(weights: dict[str, np.ndarray], model) -> dict[str, np.ndarray]:
     """Returns the tables that a checkpoint may hold under other names too.
 
-    A shared table that a checkpoint holds under one of these names alone gets its own.
+    A shared table that is only under one of these names is added under its own name.
     """
     sides = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if model.source_embedding is not model.target_embedding:
