@@ -32,7 +32,7 @@ PRESETS = {
 }
 
 
-# It imports the models and registers its readers. Loaded at the first look-up.
+# This module registers the readers. It imports the models, so it is imported late.
 _MODULE = "keras_transformer.interop.presets"
 _READERS: dict[str, Callable] = {}
 

@@ -1,6 +1,6 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
-from keras_transformer.translator.arguments import check_serves_any_text
+from keras_transformer.translator.checks import check_serves_any_text
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
     Translation,

@@ -1,4 +1,4 @@
-"""How source ids are batched: padded lengths, groups, and copies that fill a batch."""
+"""Batches of source ids: padded lengths, groups by length, and filling up."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -14,15 +14,14 @@ MIN_PADDED_LENGTH = 32
 class BatchingPolicy:
     """Decides which sources are searched together, and in which shapes.
 
-    A source is padded to the next power of two, from 32 subwords on. Those of one
+    A source is padded to the next power of two, to 32 subwords at least. Sources of one
     padded length are searched together, and it limits the length of their translations.
     So the translation of a text depends on that text alone, and few shapes are
     compiled.
 
-    `Translator.translate` takes `groups`; an export uses the rest of this module,
-    which consists of TensorFlow ops, inside its graph. The lengths are those of
-    `Translator` and of `Translator.translate`; `tokenizer` is that of the sources,
-    whose padding and end token count.
+    `Translator.translate` uses `groups`. An export uses the rest of this module, which
+    consists of TensorFlow ops, inside its graph. The lengths are those of `Translator`
+    and of `Translator.translate`. `tokenizer` is that of the sources.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class BatchingPolicy:
 
 
 def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
-    """Returns the length of each row up to its last id that is no padding.
+    """Returns the length of each row up to its last id that is not padding.
 
     A blank row, which has no ids but padding and end tokens, has length 0.
     """
@@ -87,7 +86,7 @@ def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
 
 
 def fill_up(source_ids, num_rows):
-    """Repeats the rows until there are `num_rows`; no search takes longer for it."""
+    """Repeats the rows until there are `num_rows`: copies end with their originals."""
     return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
 
 
@@ -98,7 +97,7 @@ def next_power_of_two(count):
 
 
 def chunks_of(items: Iterable, size: int) -> Iterator[list]:
-    """Splits items into lists of `size`; the first is an eighth, so that it is soon."""
+    """Splits items into lists of `size`; the first is an eighth, to be ready sooner."""
     items = iter(items)
     next_size = -(-size // 8)
     while chunk := list(itertools.islice(items, next_size)):

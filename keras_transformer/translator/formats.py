@@ -4,7 +4,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 
-# They import the translator and register their formats. Loaded at the first look-up.
+# These modules register formats. They import the translator, so they are imported late.
 _MODULES = (
     "keras_transformer.serving.saved_model",
     "keras_transformer.interop.ctranslate2",

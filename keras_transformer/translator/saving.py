@@ -12,7 +12,7 @@ from keras_transformer.storage import replace_files, write_text
 from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
 _TOKENIZERS = {x.__name__: x for x in (SubwordTokenizer, VocabularyTokenizer)}
-SETTINGS = "translator.json"  # Sorted last, so it appears last and marks a translator.
+SETTINGS = "translator.json"  # Last in sorted order, so it is moved into place last.
 
 Self = TypeVar("Self", bound="SavedTranslator")
 

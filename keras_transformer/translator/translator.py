@@ -13,16 +13,16 @@ from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import encode_head
-from keras_transformer.translator.arguments import (
-    check_max_source_length,
-    check_serves_any_text,
-    check_tokenizers_fit,
-    list_of_texts,
-)
 from keras_transformer.translator.batching import (
     BatchingPolicy,
     chunks_of,
     unpadded_lengths,
+)
+from keras_transformer.translator.checks import (
+    check_max_source_length,
+    check_serves_any_text,
+    check_tokenizers_fit,
+    list_of_texts,
 )
 from keras_transformer.translator.formats import export_as
 from keras_transformer.translator.saving import SavedTranslator
@@ -211,14 +211,14 @@ class Translator(SavedTranslator):
             path: Folder to write, such as `saved_models/en-de/1`.
             search: As in `translate`; it must have a seed if it draws.
             max_length: As in `translate`.
-            jit_compile: Of `"saved_model"`: whether the server compiles the search with
-                XLA. It is faster then, except for the first request of each length and
-                batch size (a power of two), which takes some seconds. The server's
+            jit_compile: For `"saved_model"`: whether XLA compiles the search on the
+                server. It is faster then, except for the first request of each length
+                and batch size (a power of two), which takes some seconds. The server's
                 TensorFlow must have XLA for its device. For a server with a GPU, export
                 on a machine with a GPU; otherwise large batches are searched in two
                 halves.
             format: Name of a registered format.
-            quantization: Of `"ctranslate2"`: the type of the weights, such as `"int8"`
+            quantization: For `"ctranslate2"`: the type of the weights, such as `"int8"`
                 or `"float16"`. None: float32.
 
         Returns:

@@ -257,43 +257,6 @@ def test_a_reloaded_model_gives_the_live_logits_and_texts(name, tmp_path):
     np.testing.assert_array_equal(after.ids, before.ids)
 
 
-def test_the_config_names_every_argument():
-    arguments = {
-        **SETTINGS,
-        "vocabulary_size": 23,
-        "normalize_first": False,
-        "activation": "relu",
-        "pad_id": 4,
-        "start_id": 5,
-        "end_id": 6,
-        "name": "mine",
-    }
-    model = LanguageModel(**arguments, dtype="mixed_bfloat16", trainable=False)
-    config = model.get_config()
-    assert {name: config[name] for name in arguments} == arguments
-    assert config["dtype"]["config"] == {"name": "mixed_bfloat16"}
-    assert LanguageModel.from_config(config).get_config() == config
-    assert not model.trainable_weights
-
-
-@pytest.mark.needs_tensorflow
-def test_an_export_gives_the_live_logits(tmp_path):
-    import tensorflow as tf
-
-    model = variant("pre-norm")
-    model.export(tmp_path / "served", verbose=False)
-    served = tf.saved_model.load(tmp_path / "served")
-    for ids in (PROMPTS, PROMPTS[:1, :3]):
-        logits = served.serve(ids)
-        np.testing.assert_allclose(logits, logits_of(model, ids), 1e-4, 1e-5)
-
-
-def test_half_precision_training_scales_its_loss():
-    model = LanguageModel(VOCABULARY, **SETTINGS, dtype="mixed_float16")
-    model.compile("adam", loss=TokenCrossentropy())
-    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

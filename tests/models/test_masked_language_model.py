@@ -100,17 +100,6 @@ def test_encoders_alone_reload_too(tmp_path):
     assert model.get_config() == {**variant("pre-norm").get_config(), "name": "mine"}
 
 
-@pytest.mark.needs_tensorflow
-def test_an_export_gives_the_live_logits(tmp_path):
-    import tensorflow as tf
-
-    model = variant("post-norm")
-    model.export(tmp_path / "served", verbose=False)
-    served = tf.saved_model.load(tmp_path / "served")
-    for ids in (IDS, IDS[:1, :4]):
-        np.testing.assert_allclose(served.serve(ids), logits_of(model, ids), 1e-4, 1e-5)
-
-
 def test_attention_scores_are_those_of_the_encoder():
     model = variant("post-norm")
     np.testing.assert_array_equal(

@@ -148,35 +148,6 @@ def test_frozen_word_vectors_stay_as_they_are_and_come_back_frozen(tmp_path):
     assert reloaded.get_config() == model.get_config()
 
 
-def test_the_config_names_every_argument():
-    arguments = {
-        **SETTINGS,
-        "vocabulary_size": 23,
-        "num_classes": 3,
-        "normalize_first": True,
-        "activation": "relu",
-        "pad_id": 4,
-        "name": "mine",
-    }
-    model = TextClassifier(**arguments, dtype="mixed_bfloat16", trainable=False)
-    config = model.get_config()
-    assert {name: config[name] for name in arguments} == arguments
-    assert config["dtype"]["config"] == {"name": "mixed_bfloat16"}
-    assert TextClassifier.from_config(config).get_config() == config
-    assert not model.trainable_weights
-
-
-@pytest.mark.needs_tensorflow
-def test_an_export_gives_the_live_logits(tmp_path):
-    import tensorflow as tf
-
-    model = variant("post-norm")
-    model.export(tmp_path / "served", verbose=False)
-    served = tf.saved_model.load(tmp_path / "served")
-    for ids in (IDS, IDS[:1, :4]):
-        np.testing.assert_allclose(served.serve(ids), logits_of(model, ids), 1e-4, 1e-5)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

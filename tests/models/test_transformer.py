@@ -13,7 +13,6 @@ from keras_transformer.layers import (
     SinusoidalPositionalEncoding,
 )
 from keras_transformer.models import Transformer
-from keras_transformer.training import TokenCrossentropy
 
 VOCABULARY, TARGET_VOCABULARY = 17, 19
 SETTINGS = {
@@ -253,31 +252,6 @@ def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     np.testing.assert_array_equal(logits_of(reloaded), logits_of(model))
 
 
-def test_the_config_names_every_argument():
-    arguments = {
-        **SETTINGS,
-        "source_vocabulary_size": 23,
-        "target_vocabulary_size": 29,
-        "normalize_first": True,
-        "activation": "gelu",
-        "pad_id": 4,
-        "start_id": 5,
-        "end_id": 6,
-        "positions": "rotary",
-        "name": "mine",
-    }
-    model = Transformer(**arguments, dtype="mixed_bfloat16", trainable=False)
-    config = model.get_config()
-    assert {name: config[name] for name in arguments} == arguments
-    assert config["dtype"]["config"] == {"name": "mixed_bfloat16"}
-    assert not config["trainable"]
-    twin = Transformer.from_config(config)
-    assert twin.get_config() == config
-    assert (twin.pad_id, twin.start_id, twin.end_id) == (4, 5, 6)
-    assert [w.path for w in twin.weights] == [w.path for w in model.weights]
-    assert not twin.trainable_weights
-
-
 def test_the_summary_names_the_parts():
     lines = []
     variant("two vocabularies").summary(print_fn=lines.append, line_length=100)
@@ -307,12 +281,6 @@ def test_any_kind_of_integer_is_an_id():
     for dtype in ("int64", "uint8"):
         logits = logits_of(model, SOURCE.astype(dtype), TARGET.astype(dtype))
         np.testing.assert_array_equal(logits, expected)
-
-
-def test_half_precision_training_scales_its_loss():
-    model = Transformer(VOCABULARY, **SETTINGS, dtype="mixed_float16")
-    model.compile("adam", loss=TokenCrossentropy())
-    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
 @pytest.mark.parametrize(

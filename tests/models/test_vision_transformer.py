@@ -89,34 +89,6 @@ def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     np.testing.assert_array_equal(logits_of(reloaded, IMAGES), logits_of(model, IMAGES))
 
 
-def test_the_config_names_every_argument():
-    arguments = {
-        **SETTINGS,
-        "image_shape": [6, 9, 2],
-        "normalize_first": False,
-        "activation": "relu",
-        "name": "mine",
-    }
-    model = VisionTransformer(**arguments, dtype="mixed_float16", trainable=False)
-    config = model.get_config()
-    assert {name: config[name] for name in arguments} == arguments
-    assert config["dtype"]["config"] == {"name": "mixed_float16"}
-    assert VisionTransformer.from_config(config).get_config() == config
-    assert not model.trainable_weights
-
-
-@pytest.mark.needs_tensorflow
-def test_an_export_gives_the_live_logits(tmp_path):
-    import tensorflow as tf
-
-    model = variant("class token")
-    model.export(tmp_path / "served", verbose=False)
-    served = tf.saved_model.load(tmp_path / "served")
-    np.testing.assert_allclose(
-        served.serve(IMAGES), logits_of(model, IMAGES), 1e-4, 1e-5
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,0 +1,78 @@
+"""What all models have in common: complete configs, half precision and exports."""
+
+import inspect
+
+import keras
+import numpy as np
+import pytest
+from model_cases import every_model
+
+from keras_transformer.models import TextEncoder
+
+OTHER = {
+    "dropout": 0.3,
+    "normalize_first": True,
+    "activation": "tanh",
+    "pad_id": 4,
+    "start_id": 5,
+    "end_id": 6,
+    "positions": "rotary",
+    "attention_dropout": 0.2,
+    "activation_dropout": 0.1,
+    "seed": 7,
+    "target_vocabulary_size": 19,
+    "num_decoder_layers": 1,
+    "epsilon": 1e-3,
+    "scale_embeddings": False,
+    "output_bias": True,
+    "name": "mine",
+}
+
+
+def arguments_of(model_class):
+    """The names of all arguments, those of an encoder inside too."""
+    names = {"name", *inspect.signature(model_class).parameters}
+    if "encoder" in names:
+        names |= {*inspect.signature(TextEncoder).parameters}
+    return names - {"encoder", "dtype", "trainable", "kwargs", "settings", "pooling"}
+
+
+@every_model
+@pytest.mark.parametrize("normalize_first", [True, False])
+def test_the_config_names_every_argument(
+    normalize_first, model_class, settings, inputs
+):
+    names = arguments_of(model_class)
+    given = {name: OTHER[name] for name in OTHER if name in names}
+    arguments = {**settings, **given, "normalize_first": normalize_first}
+    assert arguments.keys() == names
+    model = model_class(**arguments, dtype="mixed_bfloat16", trainable=False)
+    config = model.get_config()
+    found = {name: config[name] for name in names - {"image_shape"}}
+    assert found == {name: arguments[name] for name in found}
+    assert config["dtype"]["config"] == {"name": "mixed_bfloat16"}
+    assert not config["trainable"]
+    twin = model_class.from_config(config)
+    assert twin.get_config() == config
+    assert [x.path for x in twin.weights] == [x.path for x in model.weights]
+    assert not twin.trainable_weights
+
+
+@every_model
+def test_half_precision_training_scales_its_loss(model_class, settings, inputs):
+    model = model_class(**settings, dtype="mixed_float16")
+    model.compile("adam", loss="mse")
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+
+
+@every_model
+@pytest.mark.needs_tensorflow
+def test_a_saved_model_gives_the_live_numbers(model_class, settings, inputs, tmp_path):
+    import tensorflow as tf
+
+    model = model_class(**settings)
+    model.export(tmp_path / "served", verbose=False)
+    served = tf.saved_model.load(tmp_path / "served")
+    for rows in (slice(None), slice(1)):
+        some = keras.tree.map_structure(lambda x, rows=rows: x[rows], inputs)
+        np.testing.assert_allclose(served.serve(some), model(some), 1e-4, 1e-5)
