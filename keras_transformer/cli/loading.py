@@ -37,7 +37,7 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
 
 
 def load_translator(model: str, source_language=None, target_language=None):
-    """Returns the `Translator` of a run, one saved by itself, or a pretrained one."""
+    """Returns the `Translator` of a run, a saved one, or a pretrained one."""
     load_tensorflow()
     from keras_transformer.runs import Run
     from keras_transformer.translator import Translator

@@ -23,7 +23,7 @@ def train(
     pretrained: Annotated[
         str | None,
         option(
-            "Translator to go on from: a run, a saved translator, a checkpoint in "
+            "Translator to continue from: a run, a saved translator, a checkpoint in "
             "Hugging Face's layout, or hf://user/model.",
             "--from",
             metavar="MODEL",
@@ -52,14 +52,14 @@ def train(
     translator: settings.yaml with every setting, the tokenizers, the last checkpoints,
     log.csv with one row per epoch, tensorboard, and at the end the translator.
 
-    With `--from`, training goes on from a translator, with its tokenizers; the model of
-    the recipe must agree with it, or be left out.
+    With `--from`, training continues from a translator, with its tokenizers; the model
+    of the recipe must agree with it, or be left out.
 
     To resume an interrupted training after its last saved epoch, repeat the command.
 
     Example: `keras-transformer train multi30k --data multi30k/data --run runs/en-de`
 
-    A recipe of your own needs only the lines below. Every other setting has a default;
+    Your own recipe needs only the lines below. Every other setting has a default;
     the settings.yaml of a run shows them all.
 
         data:

@@ -50,8 +50,8 @@ def translate(
     jit_compile: Annotated[
         bool,
         option(
-            "Let XLA compile every search. By itself it compiles those that are long "
-            "enough to make up for the seconds that this takes.",
+            "Let XLA compile every search. By default it compiles long searches, where "
+            "the seconds that compiling takes are saved.",
             "--jit-compile",
         ),
     ] = False,
@@ -86,7 +86,7 @@ def translate(
     # On one terminal, the bar and the translations would overwrite each other.
     shows_progress = output is not None or not sys.stdout.isatty()
     standard_output = contextlib.nullcontext(sys.stdout.buffer)
-    # Those of cut lines, which `_translated` reports by their numbers.
+    # Of cut lines, which `_translated` reports by their numbers.
     warnings.simplefilter("ignore", UserWarning)
     with standard_output if output is None else output.open("wb") as file:
         tracked = track(translated, total, shows_progress)
@@ -100,7 +100,7 @@ def translate(
 
 
 def _translated(translator, lines, name, chunk_size, *settings):
-    """Yields each line and its translation, and warns of lines that had to be cut."""
+    """Yields each line and its translation, and warns about lines that were cut."""
     from keras_transformer.translator.batching import chunks_of
 
     number = 0

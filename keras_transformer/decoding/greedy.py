@@ -18,10 +18,7 @@ class GreedySearch(IndependentSearch):
     length penalty.
 
     Args:
-        processors: Sequence of `Processor`, applied in this order.
-        end_ids: Id or ids that end a sequence, whichever comes first; by default
-            the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
+        processors, end_ids, stop_strings: As in `Search`.
 
     Example:
         >>> kt.decoding.GreedySearch([kt.decoding.BannedIds([1])]).processors

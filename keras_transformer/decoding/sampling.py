@@ -43,11 +43,8 @@ class Sampling(IndependentSearch):
             hold it, and any as likely as the last of them; `None` for all.
         seed: Integer of at least 0 that makes draws repeatable, or `None`.
         num_hypotheses: Hypotheses to draw for each sentence.
-        processors: Sequence of `Processor`, applied in this order, before the
-            temperature.
-        end_ids: Id or ids that end a sequence, whichever comes first; by default
-            the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
+        processors, end_ids, stop_strings: As in `Search`; the processors are applied
+            before the temperature.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -103,7 +100,7 @@ class Sampling(IndependentSearch):
     def random_numbers(self, model, inputs, max_length: int):
         if self.temperature == 0:
             return ()
-        # One number decides on a token, whatever the size of the vocabulary.
+        # One random number decides on a token, however large the vocabulary is.
         keys = self.random_keys(inputs, model.pad_id)
         numbers = ops.transpose(uniforms(max_length, keys, self.seed or 0))
         return ops.reshape(numbers, (-1, self.num_hypotheses, max_length))

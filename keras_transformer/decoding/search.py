@@ -78,7 +78,8 @@ class Search(Configurable):
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
-        end_ids: Id or ids that end a sequence; by default the model's `end_id`.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default the
+            model's `end_id`.
         stop_strings: `StopStrings`, which end a sequence too; None for none.
     """
 

@@ -56,8 +56,8 @@ def set_mask(tensor, mask) -> None:
 def asks_for_shapes() -> bool:
     """Tells whether `call` is traced only to learn shapes, as when Keras builds models.
 
-    Inputs are float32 then, whatever they will be. Keras has the scope in public, not
-    the question whether it is entered.
+    The inputs are float32 then, even if they will be integers. The scope is public, but
+    not whether it is entered.
     """
     return in_symbolic_scope()
 

@@ -1,9 +1,9 @@
 """The largest values of long rows, found block by block.
 
-The vocabulary is by far the longest axis of decoding. A row is split into
-about as many blocks as a block is long; one fast pass reduces every block, and
-only the blocks that matter are searched. On two CPU cores that takes a quarter
-of the time of `ops.top_k`, for the same result.
+The vocabulary is by far the longest axis of decoding. A row is split into blocks, about
+as many as a block is long. One fast pass finds the maximum of every block, and only the
+blocks with the largest are searched. On two CPU cores this takes a quarter of the time
+of `ops.top_k`, for the same result.
 """
 
 import math

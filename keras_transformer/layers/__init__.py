@@ -1,9 +1,10 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
 Reading order: `masks`, `weight_options`, `positions`, `embeddings`, `attention`,
-`attention_layer`, `score_functions`, `projection`, `multi_head`, `feed_forward`,
-`residual`, `block`, `stack`, `encoder`, `cache`, `decoder`, `causal_decoder`,
-`pooling`, `patches`. What is written for speed alone is in `keras_transformer.kernels`.
+`attention_layer`, `score_functions`, `projection`, `head_attention`, `multi_head`,
+`attention_axes`, `feed_forward`, `residual`, `cache`, `block`, `stack`, `encoder`,
+`decoder`, `causal_decoder`, `pooling`, `patches`. `layer_arguments` and `nested_layers`
+serve saving. What is written for speed alone is in `keras_transformer.kernels`.
 """
 
 from keras_transformer.kernels.softmax import masked_softmax

@@ -128,7 +128,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             prompt_ids: Integer array or tensor of shape `(batch, length)`, like
                 the model's inputs: beginning with `start_id` if texts did so in
                 training, and padded with `pad_id` on the right. A row of padding
-                stands for `start_id` alone.
+                counts as `start_id` alone.
             search: A search of `keras_transformer.decoding`; greedy unless
                 given.
             max_length: Most tokens to add, the end token included.

@@ -31,7 +31,7 @@ class MaskedLanguageModel(TokenModel):
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, or `pad_id` lies outside the vocabulary.
+            `hidden_dim`, or `pad_id` is not in the vocabulary.
 
     Example:
         >>> model = MaskedLanguageModel(

@@ -27,7 +27,7 @@ class SettingsModel(
     """Base of functional models that keep their constructor's arguments.
 
     `get_config` returns these arguments, and `from_config` passes them to the
-    constructor, so that a saved model is loaded as an object of its own class.
+    constructor, so that a saved model is loaded as an object of the same class.
     Frozen layers are loaded frozen, blocks and layers inside of them too; quantised
     layers are loaded quantised, and low-rank adaptations as they were.
 

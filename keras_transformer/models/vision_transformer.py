@@ -42,7 +42,7 @@ class VisionTransformer(SettingsModel):
             `layers.AttentionPooling()`. None: the paper's class token.
         positions: As in `Transformer`, or `"learned"`, as in the paper.
 
-    The other arguments are those of `Transformer`, but for the options of embeddings.
+    The other arguments are those of `Transformer`, except the options of embeddings.
 
     Raises:
         ValueError: As `Transformer`, or if `patch_size` does not divide the images.

@@ -22,7 +22,7 @@ class Run:
     - `tokenizers/` and `checkpoints/`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
-    - `pretrained/`: the translator that training went on from, if there was one.
+    - `pretrained/`: the translator that training continued from, if there was one.
 
     Args:
         folder: Path of the folder, which may not exist yet; `runs.train` makes it.

@@ -19,8 +19,8 @@ COLUMNS = ("epoch", *METRICS, *VALIDATION_METRICS, "learning_rate", "seconds")
 class Log:
     """The metrics of a run in a CSV file, one row per epoch, counted from 1.
 
-    Adding a row replaces the whole file at once: if the process is killed meanwhile,
-    the earlier rows stay.
+    Adding a row replaces the whole file at once, so a process that is killed while
+    writing leaves the earlier rows.
 
     Args:
         path: The CSV file, which may not exist yet.

@@ -1,4 +1,4 @@
-"""Training that goes on from a pretrained translator."""
+"""Training that continues from a pretrained translator."""
 
 import dataclasses
 from pathlib import Path
@@ -16,7 +16,7 @@ _FREE = {"dropout", "attention_dropout", "activation_dropout", "seed"}
 
 
 def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
-    """Writes the translator that training goes on from, and its tokenizers, to a run.
+    """Writes the translator that training continues from, and its tokenizers, to a run.
 
     Raises:
         ValueError: If the recipe has settings that do not agree with the translator.
@@ -35,7 +35,7 @@ def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
 
 
 def pretrained_model(recipe: Recipe, run: Run) -> Transformer:
-    """Returns the model that training goes on from, with the recipe's dropout.
+    """Returns the model that training continues from, with the recipe's dropout.
 
     What the recipe does not want to be trained is frozen.
     """

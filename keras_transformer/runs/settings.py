@@ -78,7 +78,7 @@ class TokenizerSettings:
         vocabulary_size: Number of subwords, for each language unless shared.
         model_type: `"bpe"` or `"unigram"`.
         shared: Whether both languages share one vocabulary and its embeddings.
-        split_digits: Whether every digit is a subword of its own.
+        split_digits: Whether every digit is a separate subword.
         character_coverage: Fraction of the text's characters that get an id.
         byte_fallback: Whether other characters are bytes rather than unknown.
         sampling: Strength of BPE-dropout or subword regularization in training.
@@ -100,7 +100,7 @@ class ModelSettings:
     An argument that is left out or null keeps the preset's value. Without a `seed`,
     dropout depends on `training.seed`, as the weights do.
 
-    With `pretrained`, training goes on from the weights, tokenizers and search of a
+    With `pretrained`, training continues from the weights, tokenizers and search of a
     translator: a run, or what `Translator.from_preset` reads. Other settings of the
     model and of the tokenizers must then agree with it, or be left out; `dropout` and
     its like may differ. `frozen` names its layers that are not trained, such as

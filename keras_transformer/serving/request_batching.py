@@ -11,9 +11,9 @@ def compiled_batch_sizes() -> list[int]:
 def batching_parameters() -> str:
     """Returns a `BatchingParameters` message of TensorFlow Serving as text.
 
-    There are no `allowed_batch_sizes`. Their purpose is few shapes, which an export
-    sees to itself: it fills up each group of texts of one padded length. A server can
-    only fill up the whole batch, and would translate copies of a text in vain.
+    There are no `allowed_batch_sizes`. Their purpose is to keep the number of shapes
+    low. An export does so itself: it fills up each group of texts of one padded length.
+    A server can only fill up the whole batch, and would translate more copies.
     """
     settings = {
         "max_batch_size": MAX_BATCH_SIZE,

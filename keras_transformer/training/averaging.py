@@ -11,7 +11,7 @@ import keras
 def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
     """Averages the weights of models saved during one training run.
 
-    The mean of the last few epochs lies nearer the middle of the minimum than any of
+    The mean of the last few epochs is nearer to the centre of the minimum than each of
     them, and translates better. It is computed in float64, one file at a time.
 
     Args:

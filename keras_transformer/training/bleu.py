@@ -85,7 +85,7 @@ def _bleu(hypotheses, references, tokenize):
 
 
 def _chunks(hypotheses, references):
-    """Yields lists of some lines of both, and raises unless both have equally many."""
+    """Yields lists of some lines of both; raises unless both have the same number."""
     sides, counts = (iter(hypotheses), iter(references)), np.zeros(2, int)
     while True:
         chunks = [list(itertools.islice(side, _CHUNK_SIZE)) for side in sides]

@@ -57,7 +57,7 @@ class Checkpoints:
         """
         storage.remove_unfinished(self.folder)
         path = self.folder / f"epoch-{epoch:04d}.keras"
-        # A folder, since Keras may write a file of its own beside the checkpoint.
+        # A folder, since Keras may write another file beside the checkpoint.
         with storage.replace_files(self.folder) as unfinished:
             _write(model, unfinished / path.name)
         others = [other for other in self.paths() if other != path]

@@ -94,7 +94,7 @@ def _slurm_resolver():
 
 
 def split_evenly(dataset, num_replicas: int):
-    """Pads batches with rows until every replica gets equally many.
+    """Pads batches with rows so that all replicas get the same number.
 
     To learn the shape of the first batch, Keras sums the rows of its replicas, which
     fails if their number differs. `TokenCrossentropy`, `TokenAccuracy` and

@@ -73,9 +73,9 @@ class Workers:
             tf.errors.UnavailableError,
         ) as error:
             raise ConnectionError(
-                f"One of the {self.count} workers has gone, so this one stops; the "
-                "output of the other may say why. Start all of them again: they go on "
-                "after the last checkpoint."
+                f"One of the {self.count} workers has stopped, so this one stops too; "
+                "the output of the other may say why. Start all of them again: they "
+                "continue after the last checkpoint."
             ) from error
 
 

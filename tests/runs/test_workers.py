@@ -50,8 +50,8 @@ def test_a_worker_says_in_one_line_that_another_has_gone(killed):
     run, processes, stderr = killed
     assert [process.returncode for process in processes] == [1, -signal.SIGKILL]
     [line] = stderr.splitlines()
-    assert line.startswith("Error: One of the 2 workers has gone, so this one stops")
-    assert "Start all of them again: they go on after the last checkpoint" in line
+    assert line.startswith("Error: One of the 2 workers has stopped, so this one")
+    assert "Start all of them again: they continue after the last checkpoint" in line
 
 
 def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
@@ -86,7 +86,7 @@ def test_workers_whose_chief_was_killed_end_where_uninterrupted_ones_do(text, tm
         chief.send_signal(signal.SIGKILL)
         [_, (_, stderr)] = outputs([chief, other])
     assert (chief.returncode, other.returncode) == (-signal.SIGKILL, 1), stderr
-    assert stderr.startswith("Error: One of the 2 workers has gone")
+    assert stderr.startswith("Error: One of the 2 workers has stopped")
 
     latest = killed.checkpoints().latest()
     epochs = killed.checkpoints().epoch_of(latest) + 2

@@ -126,7 +126,7 @@ def checkpoint_weights(model, family: str, max_length: int) -> dict[str, np.ndar
 
     The families hold sines in the first half of the columns and cosines in the second.
     For a model whose sinusoids are interleaved, the columns of all states are permuted,
-    and with them whatever reads or writes states.
+    and so are the weights that read or write states.
     """
     weights = float_weights(model, _system(family))
     hidden_dim = model.settings["hidden_dim"]
