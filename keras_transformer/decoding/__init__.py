@@ -2,8 +2,8 @@
 
 Reading order: `search`, `next_tokens`, `lineage`, `endings`, `stop_strings`,
 `independent`, `greedy`, `sampling`, `length_penalty`, `beam`; the controls,
-`processors` first; then `slots` and `runner`, which search many sentences through few
-compiled programs.
+`processors` first; then `continuous_batching` and `runner`, which search many sentences
+through few compiled programs.
 """
 
 from keras_transformer.decoding.beam import BeamSearch

@@ -10,13 +10,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding.continuous_batching import search_continuously
 from keras_transformer.decoding.search import Hypotheses
-from keras_transformer.decoding.slots import search_in_slots
 from keras_transformer.kernels import target
 from keras_transformer.kernels.batch_halves import is_faster_in_halves
 from keras_transformer.kernels.compiled import CompiledFunction
 
-ROWS_PER_CALL = 4096  # of a program that refills slots; more would only take memory
+# Of a program with continuous batching; more would only take memory.
+ROWS_PER_CALL = 4096
 # Without XLA, a CPU takes as long for each sentence of a larger batch, and in a smaller
 # one less time is lost to waiting for the longest.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
@@ -29,14 +30,14 @@ class Plan(NamedTuple):
 
     Attributes:
         rows_per_call: Sentences that one call of a program takes.
-        num_slots: Sentences that a call searches at a time, each slot refilled as its
-            sentence ends; None if all are one batch.
+        batch_size: Sentences that a call searches at a time, by continuous batching;
+            None if it searches all of them as one batch.
         jit_compile: Whether XLA compiles the program, or "auto".
         num_threads: Number of calls that run at the same time.
     """
 
     rows_per_call: int
-    num_slots: int | None
+    batch_size: int | None
     jit_compile: bool | str
     num_threads: int
 
@@ -49,8 +50,8 @@ def default_batch_size(search) -> int:
 class SearchRunner:
     """Runs a search of a model, compiled when it is first called.
 
-    Up to `batch_size` sentences are one batch. More are searched in as many slots:
-    when the sentence in a slot has ended, the next one begins there; see `slots`.
+    Up to `batch_size` sentences are one batch. More are searched by continuous
+    batching: when a sentence has ended, the next one takes its place in the batch.
     Batches are filled up, so few programs are compiled, however many sentences there
     are.
 
@@ -94,8 +95,8 @@ class SearchRunner:
             ids = np.zeros((*shape, self._max_length), "int32")
             return Hypotheses(ids, np.zeros(shape, "float32"))
         plan = self._plan(num_rows, batch_size or default_batch_size(self._search))
-        rows_per_call, num_slots, jit_compile, num_threads = plan
-        program = self._program(rows_per_call, num_slots, jit_compile)
+        rows_per_call, *_, num_threads = plan
+        program = self._program(*plan[:3])  # the same in one thread and in two
 
         def run(rows):
             filled = np.resize(rows, rows_per_call)  # with copies of the same rows
@@ -130,9 +131,9 @@ class SearchRunner:
         if num_rows <= batch_size:
             rows_per_call = next_power(2, -(-num_rows // num_threads))
             return Plan(rows_per_call, None, jit_compile, num_threads)
-        num_slots = batch_size // num_threads
-        rows_per_call = max(ROWS_PER_CALL, num_slots)
-        return Plan(rows_per_call, num_slots, jit_compile, num_threads)
+        batch_size //= num_threads
+        rows_per_call = max(ROWS_PER_CALL, batch_size)
+        return Plan(rows_per_call, batch_size, jit_compile, num_threads)
 
     def _jit_compile_for(self, num_rows):
         """Returns whether XLA compiles the next search, or "auto": Keras decides."""
@@ -146,19 +147,19 @@ class SearchRunner:
     def _program(self, *settings):
         """Returns the compiled search with these settings of a `Plan`."""
         if settings not in self._programs:
-            _, num_slots, jit_compile = settings
-            find = functools.partial(self._find, num_slots)
+            _, batch_size, jit_compile = settings
+            find = functools.partial(self._find, batch_size)
             program = CompiledFunction(find, self._model, jit_compile)
             self._programs[settings] = program
         return self._programs[settings]
 
-    def _find(self, num_slots, inputs, tables, count):
-        """Searches `count` sentences in slots, or all as one batch without slots."""
+    def _find(self, batch_size, inputs, tables, count):
+        """Searches `count` sentences, `batch_size` at a time; all together if None."""
         model, search, max_length = self._model, self._search, self._max_length
-        if num_slots is None:
+        if batch_size is None:
             return tuple(search.with_tables(tables)(model, inputs, max_length))
-        settings = count, num_slots, max_length
-        return tuple(search_in_slots(model, search, inputs, tables, *settings))
+        settings = count, batch_size, max_length
+        return tuple(search_continuously(model, search, inputs, tables, *settings))
 
 
 def next_power(base: int, count: int) -> int:

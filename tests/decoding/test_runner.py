@@ -55,7 +55,7 @@ def eagerly():
 
 @pytest.fixture
 def without_xla_for_cpus(monkeypatch):
-    """Searches in slots without XLA too, as TensorFlow does on a GPU."""
+    """Batches continuously without XLA too, as TensorFlow does on a GPU."""
     monkeypatch.setattr(target, "xla_would_compile_for_cpu", lambda: False)
 
 
@@ -146,7 +146,7 @@ def test_a_beam_that_was_cut_stays_as_it_is(without_xla_for_cpus):
 def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly, without_xla_for_cpus):
     model, search = never_ends(), GreedySearch([LIMIT])
     find = SearchRunner(model, search, MAX_LENGTH)
-    # Beside the first sentence, the others follow each other in three slots.
+    # Beside the first sentence, the others follow each other in three places.
     lengths = [13, 6, 5, 3, 4, 7, 5, 2, 3, 1]
     ids, _ = find(sources(*lengths), {}, batch_size=4)
     assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths

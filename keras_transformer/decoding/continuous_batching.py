@@ -1,4 +1,4 @@
-"""Continuous batching: a few slots, refilled with the next sentences as some end."""
+"""Continuous batching: as sentences end, the next ones take their places."""
 
 import keras
 from keras import ops
@@ -6,18 +6,18 @@ from keras import ops
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.search import Hypotheses, choose_rows
 
-# Slots are refilled several at a time, once one in so many is free.
+# Places are refilled several at a time, once one in so many is free.
 REFILLED_FRACTION = 4
 
 
-def search_in_slots(
-    model, search, inputs, tables, count, num_slots: int, max_length: int
+def search_continuously(
+    model, search, inputs, tables, count, batch_size: int, max_length: int
 ) -> Hypotheses:
-    """Searches many sentences, a few at a time.
+    """Searches many sentences, `batch_size` at a time.
 
     A batch takes as many steps as its longest sentence. Here a sentence that has
-    ended leaves its slot, and another one begins there, while the others continue:
-    each slot has its own position. The result of a sentence is that of a search of it
+    ended leaves its place, and another one begins there, while the others continue:
+    each place has its own position. The result of a sentence is that of a search of it
     alone.
 
     This is one loop of tensor operations, to be compiled as a whole.
@@ -29,14 +29,14 @@ def search_in_slots(
         tables: As `Search.tables` returns them.
         count: How many sentences to search, the first ones: a positive integer or a
             scalar tensor.
-        num_slots: Sentences to search at a time, at most as many as in `inputs`.
+        batch_size: Sentences to search at a time, at most as many as in `inputs`.
         max_length: Most tokens of a sequence.
 
     Returns:
         `Hypotheses` of all sentences, undefined beyond the first `count`.
     """
     num_rows = batch_size_of(inputs)
-    num_refilled = max(num_slots // REFILLED_FRACTION, 1)
+    num_refilled = max(batch_size // REFILLED_FRACTION, 1)
     model = PreparedModel(model) if hasattr(model, "prepared_step") else model
 
     def begin(rows):
@@ -59,28 +59,28 @@ def search_in_slots(
         return (next_row < count) | ops.any(is_active(state))
 
     def advance_and_refill(next_row, rows, state, found):
-        max_active = ops.where(next_row < count, num_slots - num_refilled, 0)
+        max_active = ops.where(next_row < count, batch_size - num_refilled, 0)
         state = advance(state, rows, max_active)
         found = replace(found, rows, search.best(state.hypotheses))
-        # While sentences are left, `advance` has left so many slots free.
+        # While sentences are left, `advance` has left so many places free.
         is_free = ops.cast(~is_active(state), "int32")
-        slots = ops.cast(ops.top_k(is_free, num_refilled)[1], "int32")
+        places = ops.cast(ops.top_k(is_free, num_refilled)[1], "int32")
         new_rows = next_row + ops.arange(num_refilled, dtype="int32")
         begins = new_rows < count
         new = new_rows, begin(ops.minimum(new_rows, num_rows - 1))
-        # A slot in which no sentence begins keeps its content.
-        new = choose_rows(begins, new, take((rows, state), slots))
-        rows, state = replace((rows, state), slots, new)
+        # A place in which no sentence begins keeps its content.
+        new = choose_rows(begins, new, take((rows, state), places))
+        rows, state = replace((rows, state), places, new)
         return next_row + ops.sum(ops.cast(begins, "int32")), rows, state, found
 
-    # At first all slots are free. Only the shapes of this state of one sentence are
+    # At first all places are free. Only the shapes of this state of one sentence are
     # used, so the compiled program does not compute it.
     state = begin(ops.zeros((1,), dtype="int32"))
     found = zeros_like(search.best(state.hypotheses), num_rows + 1)
-    state = zeros_like(state, num_slots)._replace(
-        index=ops.full((num_slots,), max_length, dtype="int32")
+    state = zeros_like(state, batch_size)._replace(
+        index=ops.full((batch_size,), max_length, dtype="int32")
     )
-    rows = ops.full((num_slots,), num_rows, dtype="int32")  # that of no sentence
+    rows = ops.full((batch_size,), num_rows, dtype="int32")  # that of no sentence
     next_row = ops.convert_to_tensor(0, dtype="int32")
     *_, found = ops.while_loop(
         is_unfinished, advance_and_refill, (next_row, rows, state, found)
