@@ -78,14 +78,16 @@ def _as_float32(array):
     return array.astype("float32") if is_float else array
 
 
-def read_json(path: Path) -> dict:
-    """Reads a file that holds a JSON object.
+def read_json(path: Path, is_optional: bool = False) -> dict:
+    """Reads a file that holds a JSON object; an optional one that is missing is {}.
 
     Raises:
         FileNotFoundError: If it is missing.
         ValueError: If it holds something else.
     """
     if not path.is_file():
+        if is_optional:
+            return {}
         raise FileNotFoundError(f"{path} is missing. Download the checkpoint again.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

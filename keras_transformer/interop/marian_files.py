@@ -1,7 +1,9 @@
 """Files of Marian's models: weights in NumPy's format, settings, vocabularies."""
 
 import io
+import re
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +81,31 @@ def read_vocabulary(path: Path) -> dict[str, int]:
                     f"{path}, line {number}, is not a subword and its id: {line!r}."
                 ) from None
     return vocabulary
+
+
+def language_prefix(
+    vocabulary: Iterable[str], source_language: str | None, target_language: str | None
+) -> list[str]:
+    """Returns the subword of the target language, which begins every source, if any.
+
+    A multilingual model reads the language of the target from the text, as in
+    `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there.
+
+    Raises:
+        ValueError: If there is no such language, or a `source_language`.
+    """
+    if source_language is not None:
+        raise ValueError(
+            "A Marian model reads its source language from the text: leave out "
+            f"`source_language`. Received: source_language={source_language!r}."
+        )
+    if target_language is None:
+        return []
+    prefix = f">>{target_language}<<"
+    if prefix not in vocabulary:
+        known = sorted(x[2:-2] for x in vocabulary if re.fullmatch(">>.*<<", x))
+        raise ValueError(
+            f"`target_language` must be one of {known}. "
+            f"Received: target_language={target_language!r}."
+        )
+    return [prefix]

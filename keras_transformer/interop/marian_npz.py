@@ -19,7 +19,12 @@ from keras_transformer.decoding import (
     PowerLengthPenalty,
 )
 from keras_transformer.interop.checkpoint import read_bytes
-from keras_transformer.interop.marian_files import read_npz, read_vocabulary, read_yaml
+from keras_transformer.interop.marian_files import (
+    language_prefix,
+    read_npz,
+    read_vocabulary,
+    read_yaml,
+)
 from keras_transformer.interop.marian_weights import set_weights
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
@@ -71,25 +76,12 @@ def read_translator(
 ) -> dict:
     """Reads the arguments of a `Translator` by name; raises as `read_transformer`.
 
-    A multilingual model reads the language of the target from the text, as in
-    `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there. OPUS-MT's
-    script normalises punctuation first; here texts are read as they are.
+    The languages are those of `language_prefix`. OPUS-MT's script normalises
+    punctuation first; here texts are read as they are.
     """
     folder = Path(folder)
-    if source_language is not None:
-        raise ValueError(
-            "A Marian model reads its source language from the text: leave out "
-            f"`source_language`. Received: source_language={source_language!r}."
-        )
     model, settings, (source, target) = _read(folder, kwargs)
-    code = f">>{target_language}<<"
-    if target_language is not None and code not in source:
-        known = sorted(x[2:-2] for x in source if re.fullmatch(">>.*<<", x))
-        raise ValueError(
-            f"`target_language` must be one of {known}. "
-            f"Received: target_language={target_language!r}."
-        )
-
+    prefix = language_prefix(source, source_language, target_language)
     paths = _files(folder, settings, "vocabs", 2)
 
     def tokenizer(side, path, vocabulary, prefix):
@@ -100,7 +92,6 @@ def read_translator(
             reads_language_codes=True,
         )
 
-    prefix = [] if target_language is None else [code]
     return {
         "model": model,
         "source_tokenizer": tokenizer("source", paths[0], source, prefix),

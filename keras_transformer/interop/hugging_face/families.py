@@ -61,16 +61,14 @@ def _read_model(folder, kwargs):
         )
     generation_path = path.with_name("generation_config.json")
     generation = {k: v for k, v in values.items() if k in GENERATION}
-    if generation_path.is_file():
-        generation |= read_json(generation_path)
+    generation |= read_json(generation_path, is_optional=True)
     config = Config({k: v for k, v in values.items() if k not in GENERATION}, path)
     arguments = family.transformer_arguments(config)
     config.check_all_used()
     weights = read_weights(folder)
     model = Transformer(**{**arguments, **kwargs})
     set_weights(model, weights, family.complete_weights(weights, model))
-    settings_path = path.with_name("tokenizer_config.json")
-    settings = read_json(settings_path) if settings_path.is_file() else {}
+    settings = read_json(path.with_name("tokenizer_config.json"), is_optional=True)
     # Tokenizers without a limit have a huge one.
     lengths = values.get("max_position_embeddings"), settings.get("model_max_length")
     longest = int(min((x for x in lengths if x), default=512))

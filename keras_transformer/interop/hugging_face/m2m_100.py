@@ -64,7 +64,7 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
     symbols = _symbols(folder, len(table))
     table |= symbols
     codes = {x.strip("_"): x for x in symbols if x != "<mask>"}
-    settings = _settings(folder, "tokenizer_config.json")
+    settings = read_json(folder / "tokenizer_config.json", is_optional=True)
     chosen = {}
     for side, given in (("source", source_language), ("target", target_language)):
         code = given or settings.get({"source": "src_lang", "target": "tgt_lang"}[side])
@@ -93,12 +93,12 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
 
 def _symbols(folder, first_id) -> dict:
     """The ids of languages and of the mask, which come after the subwords."""
-    tokenizer = _settings(folder, "tokenizer.json").get("added_tokens", [])
-    ids = {x["content"]: x["id"] for x in tokenizer if x["content"] not in _FIRST}
+    added = read_json(folder / "tokenizer.json", is_optional=True).get("added_tokens")
+    ids = {x["content"]: x["id"] for x in added or () if x["content"] not in _FIRST}
     if ids:
         return ids
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        settings = _settings(folder, name)
+        settings = read_json(folder / name, is_optional=True)
         for key in ("extra_special_tokens", "additional_special_tokens"):
             if names := settings.get(key):
                 names = [x if isinstance(x, str) else x["content"] for x in names]
@@ -111,8 +111,3 @@ def _symbols(folder, first_id) -> dict:
         "special_tokens_map.json or tokenizer_config.json that lists them. Download "
         "the checkpoint again."
     )
-
-
-def _settings(folder, name):
-    path = folder / name
-    return read_json(path) if path.is_file() else {}

@@ -10,6 +10,7 @@ import numpy as np
 from keras_transformer.interop.checkpoint import read_bytes, read_json
 from keras_transformer.interop.hugging_face.config import stack_arguments
 from keras_transformer.interop.hugging_face.weights import tied_embeddings
+from keras_transformer.interop.marian_files import language_prefix
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
 
@@ -54,16 +55,9 @@ def _positions(weights, model):
 def tokenizers(folder, arguments, source_language=None, target_language=None):
     """Returns the tokenizers of source and target, and no id that begins targets.
 
-    A multilingual model reads the language of the target from the text, as in
-    `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there.
+    The languages are those of `language_prefix`.
     """
-    if source_language is not None:
-        raise ValueError(
-            "A Marian model reads its source language from the text: leave out "
-            f"`source_language`. Received: source_language={source_language!r}."
-        )
-    path = folder / "tokenizer_config.json"
-    settings = read_json(path) if path.is_file() else {}
+    settings = read_json(folder / "tokenizer_config.json", is_optional=True)
     is_separate = settings.get("separate_vocabs")
     names = ("vocab.json", "target_vocab.json" if is_separate else "vocab.json")
     source, target = (read_json(folder / name) for name in names)
@@ -77,15 +71,7 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
                 f"gives as that of the {name}."
             )
         special[name] = piece_of[index]
-    prefix = []
-    if target_language is not None:
-        prefix = [f">>{target_language}<<"]
-        if prefix[0] not in source:
-            known = sorted(x[2:-2] for x in source if x.startswith(">>"))
-            raise ValueError(
-                f"`target_language` must be one of {known}. "
-                f"Received: target_language={target_language!r}."
-            )
+    prefix = language_prefix(source, source_language, target_language)
     is_code = {"reads_language_codes": True}
     model = read_bytes(folder / "source.spm")
     source_tokenizer = VocabularyTokenizer(

@@ -36,8 +36,8 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
         )
     if (folder / "source.spm").is_file():  # written by this package
         return marian.tokenizers(folder, arguments)
-    settings = folder / "tokenizer_config.json"
-    offset = read_json(settings).get("offset", 103) if settings.is_file() else 103
+    settings = read_json(folder / "tokenizer_config.json", is_optional=True)
+    offset = settings.get("offset", 103)
     model = read_bytes(folder / "spiece.model")
     pad, end, *pieces = pieces_of_model(model)
     control = ["<mask_1>", "<mask_2>", *(f"<unk_{i}>" for i in range(2, offset))]
