@@ -30,7 +30,7 @@ class DecodingOptions:
     min_length: Annotated[
         int | None,
         option(
-            "Minimum length of a translation in subwords, end symbol included.",
+            "Minimum length of a translation in subwords, end token included.",
             min=1,
         ),
     ] = None

@@ -139,7 +139,7 @@ class TrainingSettings:
     Attributes:
         epochs: Passes over the training text.
         tokens_per_batch: Tokens of a batch on each side, padding included.
-        max_length: Maximum subwords with the end symbol; longer pairs are left out.
+        max_length: Maximum subwords with the end token; longer pairs are left out.
         learning_rate: Peak of the learning rate, reached after `warmup_steps`.
         warmup_steps: Steps of linear warm-up; then the rate falls as 1 / sqrt(step).
         cooldown_epochs: Last epochs, over which the learning rate is scaled down to 0.

@@ -81,7 +81,7 @@ class ServedTranslator(tf.Module):
     | `score` | `text`, `target` | `log_probability`, `tokens` |
 
     All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
-    num_hypotheses)`, and ids, `(batch, length)`, which include end symbols and are
+    num_hypotheses)`, and ids, `(batch, length)`, which include end tokens and are
     padded with 0. Texts that are too long are cut, as in `Translator.translate`; a
     target is cut at `max_length`, or at twice `max_source_length`.
 
@@ -154,7 +154,7 @@ class ServedTranslator(tf.Module):
         return {"translations": translations, "scores": found.scores}
 
     def translate_ids(self, source_ids):
-        """Translates padded subwords and end symbols `(batch, length)`.
+        """Translates padded subwords and end tokens `(batch, length)`.
 
         Long rows are cut, as texts are. Ids outside the vocabulary count as unknown.
         """
@@ -171,7 +171,7 @@ class ServedTranslator(tf.Module):
     def score(self, text, target):
         """Returns the log-probability that the model gives to `target`, given `text`.
 
-        It is summed over `"tokens"` target tokens, end symbol included.
+        It is summed over `"tokens"` target tokens, end token included.
         """
         model = self._translator.model
         sizes = tf.size(text), tf.size(target)

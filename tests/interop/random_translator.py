@@ -41,7 +41,7 @@ def make_translator_of_bytes():
 def make_model(*sizes, **settings):
     """Returns a `Transformer` of random weights.
 
-    Its logits are far apart. Padding has no probability to speak of, and the end symbol
+    Its logits are far apart. Padding has no probability to speak of, and the end token
     has some at every step.
     """
     settings = {"hidden_dim": 14, "num_heads": 2, "intermediate_dim": 23, **settings}
@@ -88,7 +88,7 @@ def make_adapted_translator():
 
 
 def searched(translator, search):
-    """Returns ids without end symbol, and scores, of all hypotheses of `TEXTS`."""
+    """Returns ids without end token, and scores, of all hypotheses of `TEXTS`."""
     ids, _ = translator.encode(TEXTS)
     found = translator.model.generate(ids.numpy(), search, MAX_LENGTH)
     symbols = translator.model.pad_id, translator.model.end_id

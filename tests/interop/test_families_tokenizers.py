@@ -56,7 +56,7 @@ def test_hostile_texts_have_the_ids_of_the_original(read, name):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_ids_have_the_texts_of_the_original(read, name):
     _, target, answers = read(name)
-    # The original reads on after an end symbol.
+    # The original reads on after an end token.
     rows = [[i for i in row if i != target.end_id] for row in answers["rows"]]
     texts = [text.decode() for text in target.detokenize(rows).numpy()]
     assert texts == [text.strip() for text in answers["row_texts"]]

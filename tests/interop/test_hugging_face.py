@@ -65,7 +65,7 @@ def test_greedy_ids_are_those_of_the_original(read, name):
     translator, _, answers = read(name)
     search = GreedySearch(processors=translator.search.processors)
     found = translator.model.generate(answers["source_ids"], search, LENGTH).ids[:, 0]
-    expected = answers["target_ids"][:, 1:]  # without the start symbol
+    expected = answers["target_ids"][:, 1:]  # without the start token
     np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
 
 

@@ -191,7 +191,7 @@ def original(folder, out):
 
 
 def encoded(tokenizer, texts, pad, end):
-    """Rows of ids with the end symbol and padding."""
+    """Rows of ids with the end token and padding."""
     rows = [[*row, end] for row in tokenizer(texts).to_list()]
     width = max(map(len, rows))
     return np.array([row + [pad] * (width - len(row)) for row in rows])
@@ -202,7 +202,7 @@ def encoded(tokenizer, texts, pad, end):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_numbers_and_searches_are_those_of_ctranslate2(write, name, tmp_path):
-    """CTranslate2 forbids the end symbol first, before the softmax, unless told not to.
+    """CTranslate2 forbids the end token first, before the softmax, unless told not to.
 
     Unknown subwords may be chosen here: neither search is told to forbid them.
     """

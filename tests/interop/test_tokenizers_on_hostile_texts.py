@@ -83,7 +83,7 @@ def test_ids_are_those_of_the_original_on_hostile_texts(folder, side):
     found = tokenizer(answers["texts"]).to_list()
     expected = answers["ids" if side == "source" else "target_ids"]
     for text, ids, expected_ids in zip(answers["texts"], found, expected, strict=True):
-        # Ids of a text have no end symbol here: whoever feeds a model adds it.
+        # Ids of a text have no end token here: whoever feeds a model adds it.
         *expected_ids, end = expected_ids
         assert end == tokenizer.end_id
         if folder.name in ("nllb", "pegasus") and text[-1:].isspace():
@@ -110,7 +110,7 @@ def test_texts_are_those_of_the_original_on_random_ids(folder):
     tokenizer = tokenizer_of(folder, "target")
     if folder.name == "marian":  # decodes by the source's unless vocabularies differ
         tokenizer = tokenizer_of(folder, "source")
-    # Here text ends at the end symbol; there the symbol is left out.
+    # Here text ends at the end token; there the symbol is left out.
     rows = [[i for i in row if i != tokenizer.end_id] for row in answers["rows"]]
     found = decoded(tokenizer.detokenize(rows))
     for row, text, expected in zip(rows, found, answers["row_texts"], strict=True):

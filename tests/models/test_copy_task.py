@@ -19,7 +19,7 @@ LONGEST = 7
 
 
 def sequences(count, seed):
-    """Rows of 5 to 7 symbols, the end symbol after them, and padding."""
+    """Rows of 5 to 7 symbols, the end token after them, and padding."""
     random = np.random.default_rng(seed)
     ids = random.integers(END + 1, VOCABULARY, (count, LONGEST + 1))
     lengths = random.integers(5, LONGEST + 1, count)[:, None]
@@ -29,7 +29,7 @@ def sequences(count, seed):
 
 
 def reverse(ids):
-    """Turns the symbols round; the end symbol stays behind them."""
+    """Turns the symbols round; the end token stays behind them."""
     turned = np.full_like(ids, PAD)
     for row, source in zip(turned, ids, strict=True):
         symbols = source[source > END]

@@ -158,7 +158,7 @@ def test_scores_are_those_of_the_model_without_a_cache(name, kind):
     if kind == "beam":
         expected = expected / ((5 + lengths) / 6) ** 0.6
     np.testing.assert_allclose(scores, expected, tolerance, tolerance)
-    # What ends before the last position has ended with the end symbol.
+    # What ends before the last position has ended with the end token.
     last = np.take_along_axis(ids, lengths[..., None] - 1, axis=2)[..., 0]
     assert np.all((last == model.end_id) | (lengths == MAX_LENGTH))
     if kind == "sampling":
@@ -306,7 +306,7 @@ LENGTH = 31
 
 
 def examples(lines):
-    """Texts that begin with the start symbol, and the same one position on."""
+    """Texts that begin with the start token, and the same one position on."""
     ids = to_ids(lines, LENGTH, split=list)
     lengths = np.minimum([len(line) for line in lines], LENGTH - 1)
     ids[np.arange(len(ids)), lengths] = END

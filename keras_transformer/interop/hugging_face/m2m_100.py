@@ -61,9 +61,9 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
     else:  # NLLB
         pieces = [*_FIRST, *pieces_of_model(model)[3:]]
         table = {piece: index for index, piece in enumerate(pieces)}
-    symbols = _symbols(folder, len(table))
-    table |= symbols
-    codes = {x.strip("_"): x for x in symbols if x != "<mask>"}
+    languages = _language_tokens(folder, len(table))
+    table |= languages
+    codes = {x.strip("_"): x for x in languages if x != "<mask>"}
     settings = read_json(folder / "tokenizer_config.json", is_optional=True)
     chosen = {}
     for side, given in (("source", source_language), ("target", target_language)):
@@ -84,14 +84,14 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
             table,
             start="</s>",
             prefix=prefix,
-            control=["<s>", *symbols, *unused],
+            control=["<s>", *languages, *unused],
         )
 
     both = (tokenizer([chosen[side]]) for side in ("source", "target"))
     return *both, table[chosen["target"]]
 
 
-def _symbols(folder, first_id) -> dict:
+def _language_tokens(folder, first_id) -> dict:
     """The ids of languages and of the mask, which come after the subwords."""
     added = read_json(folder / "tokenizer.json", is_optional=True).get("added_tokens")
     ids = {x["content"]: x["id"] for x in added or () if x["content"] not in _FIRST}
