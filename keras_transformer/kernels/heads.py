@@ -24,22 +24,25 @@ def merge_heads(states):
     return ops.reshape(states, (batch, length, num_heads * dim))
 
 
-def project_to_heads(num_heads: int, *projections):
+def project_to_heads(*projections):
     """Projects states and splits the results into heads.
 
-    The plain form is `split_heads(layer(states), num_heads)` for each pair.
-    Neighbours that project the same states to the same width are computed as one
+    The plain form is `split_heads(layer(states), num_heads)` for each projection.
+    Neighbours that project the same states to the same heads are computed as one
     product and one transpose.
 
     Args:
-        num_heads: Number of heads.
-        *projections: Pairs of states, `(batch, length, width)`, and a
-            `keras.layers.Dense`.
+        *projections: Triples of states, `(batch, length, width)`, a
+            `keras.layers.Dense` and a number of heads.
     """
+
+    def product(projection):
+        states, layer, num_heads = projection
+        return id(states), layer.units, num_heads
+
     projected = []
-    same_product = itertools.groupby(projections, lambda x: (id(x[0]), x[1].units))
-    for _, pairs in same_product:
-        (states, *_), layers = zip(*pairs, strict=True)
+    for _, neighbours in itertools.groupby(projections, product):
+        (states, *_), layers, (num_heads, *_) = zip(*neighbours, strict=True)
         projected += _project(num_heads, states, layers)
     return projected
 

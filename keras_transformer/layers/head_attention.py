@@ -1,6 +1,5 @@
 """Attention of several heads, over inputs `(batch, length, dim)` and from a cache."""
 
-import itertools
 import math
 
 from keras import ops
@@ -131,10 +130,10 @@ class HeadAttention(WeightOptionsLayer):
     ):
         """Outputs (batch, length, dim), and scores or None if nothing needs them."""
         # (batch, heads, length, dim)
-        queries, keys, values = self._project(
-            (query, self.query_projection),
-            (key, self.key_projection),
-            (value, self.value_projection),
+        queries, keys, values = project_to_heads(
+            (query, self.query_projection, self.num_heads),
+            (key, self.key_projection, self._num_kv_heads),
+            (value, self.value_projection, self._num_kv_heads),
         )
         keys = self._rotate(keys, positions[1])
         if return_scores or self._needs_scores(training):
@@ -181,9 +180,9 @@ class HeadAttention(WeightOptionsLayer):
             Keys `(batch, num_key_value_heads, key_length, key_dim)`, rotated to their
             positions, and values `(batch, num_key_value_heads, key_length, value_dim)`.
         """
-        keys, values = self._project(
-            (value if key is None else key, self.key_projection),
-            (value, self.value_projection),
+        keys, values = project_to_heads(
+            (value if key is None else key, self.key_projection, self._num_kv_heads),
+            (value, self.value_projection, self._num_kv_heads),
         )
         return self._rotate(keys, positions), values
 
@@ -214,23 +213,9 @@ class HeadAttention(WeightOptionsLayer):
             Outputs `(batch, query_length, hidden_dim)` and scores
             `(batch, num_heads, query_length, key_length)`.
         """
-        (queries,) = self._project((query, self.query_projection))
+        (queries,) = project_to_heads((query, self.query_projection, self.num_heads))
         positions = query_positions, key_positions
         return self._attend(query, queries, keys, values, mask, training, positions)
-
-    def _project(self, *projections):
-        """`project_to_heads` for projections into different numbers of heads."""
-        if self._num_kv_heads == self.num_heads:
-            return project_to_heads(self.num_heads, *projections)
-        return [
-            states
-            for is_query, group in itertools.groupby(
-                projections, lambda pair: pair[1] is self.query_projection
-            )
-            for states in project_to_heads(
-                self.num_heads if is_query else self._num_kv_heads, *group
-            )
-        ]
 
     def _repeat_heads(self, states):
         """Repeats each head of keys or values for the queries that share it."""

@@ -30,8 +30,11 @@ def test_heads_are_slices_of_the_width():
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("length", [1, LENGTH])
 @pytest.mark.parametrize("head_dims", [(4, 4, 4), (4, 4, 2), (2, 4, 4)], ids=str)
+@pytest.mark.parametrize("numbers_of_heads", [(3, 3, 3), (3, 1, 1)], ids=str)
 @pytest.mark.parametrize("inputs", ["self", "cross", "three"])
-def test_joint_projections_equal_single_ones(inputs, head_dims, length, use_bias):
+def test_joint_projections_equal_single_ones(
+    inputs, numbers_of_heads, head_dims, length, use_bias
+):
     query, key, value = {
         "self": (STATES, STATES, STATES),
         "cross": (STATES, OTHERS, OTHERS),
@@ -43,14 +46,16 @@ def test_joint_projections_equal_single_ones(inputs, head_dims, length, use_bias
         for x in (query, key, value)
     }
     layers = [dense(head_dim, use_bias) for head_dim in head_dims]
-    pairs = [
-        (tensors[id(x)], layer)
-        for x, layer in zip((query, key, value), layers, strict=True)
+    projections = [
+        (tensors[id(x)], layer, num_heads)
+        for x, layer, num_heads in zip(
+            (query, key, value), layers, numbers_of_heads, strict=True
+        )
     ]
-    found = project_to_heads(HEADS, *pairs)
+    found = project_to_heads(*projections)
     assert len(found) == 3
-    for heads, (states, layer) in zip(found, pairs, strict=True):
-        expected = ops.convert_to_numpy(split_heads(layer(states), HEADS))
+    for heads, (states, layer, num_heads) in zip(found, projections, strict=True):
+        expected = ops.convert_to_numpy(split_heads(layer(states), num_heads))
         np.testing.assert_allclose(ops.convert_to_numpy(heads), expected, 1e-5, 1e-6)
 
 
@@ -59,7 +64,7 @@ def test_quantized_projections_are_called_as_layers():
     for layer in layers:
         layer.quantize("int8")
     states = ops.convert_to_tensor(STATES, "float32")
-    found = project_to_heads(HEADS, *((states, layer) for layer in layers))
+    found = project_to_heads(*((states, layer, HEADS) for layer in layers))
     for heads, layer in zip(found, layers, strict=True):
         expected = ops.convert_to_numpy(split_heads(layer(states), HEADS))
         np.testing.assert_array_equal(ops.convert_to_numpy(heads), expected)
