@@ -108,9 +108,12 @@ class BeamSearch(Search):
             results. 0 leaves log-probabilities unchanged. Or another penalty, such as
             `PowerLengthPenalty(1.0)`.
         num_hypotheses: Number of hypotheses to return, at most `beam_width`.
-        processors, end_ids, stop_strings: As in `Search`. With stop strings, any number
-            of extensions may end, and only the best are looked at: as many as `2 +
-            number of end tokens` times `beam_width`.
+        processors: `Processor`s, applied to the logits in this order.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none. Any
+            number of extensions may then end, and only the best are looked at: as
+            many as `2 + number of end tokens` times `beam_width`.
 
     Raises:
         ValueError: If an argument is out of range.

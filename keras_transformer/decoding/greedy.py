@@ -18,7 +18,10 @@ class GreedySearch(IndependentSearch):
     length penalty.
 
     Args:
-        processors, end_ids, stop_strings: As in `Search`.
+        processors: Sequence of `Processor`, applied in this order.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Example:
         >>> kt.decoding.GreedySearch([kt.decoding.BannedIds([1])]).processors

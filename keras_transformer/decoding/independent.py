@@ -48,7 +48,9 @@ class IndependentSearch(Search):
 
     Args:
         num_hypotheses: Hypotheses of each sentence.
-        processors, end_ids, stop_strings: As in `Search`.
+        processors: Sequence of `Processor`, applied in this order.
+        end_ids: As in `Search`.
+        stop_strings: As in `Search`.
     """
 
     #: How many of the best tokens `choose` wants to see.

@@ -43,8 +43,11 @@ class Sampling(IndependentSearch):
             hold it, and any as likely as the last of them; `None` for all.
         seed: Integer of at least 0 that makes draws repeatable, or `None`.
         num_hypotheses: Hypotheses to draw for each sentence.
-        processors, end_ids, stop_strings: As in `Search`; the processors are applied
-            before the temperature.
+        processors: Sequence of `Processor`, applied in this order, before the
+            temperature.
+        end_ids: Id or ids that end a sequence, whichever comes first; by default
+            the model's `end_id`.
+        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Raises:
         ValueError: If an argument is out of its range.
