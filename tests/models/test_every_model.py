@@ -16,7 +16,7 @@ OTHER = {
     "pad_id": 4,
     "start_id": 5,
     "end_id": 6,
-    "positions": "rotary",
+    "positions": "linear_bias",
     "attention_dropout": 0.2,
     "activation_dropout": 0.1,
     "seed": 7,
