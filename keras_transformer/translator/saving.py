@@ -27,24 +27,7 @@ class SavedTranslator:
         and `target.model`, or one `shared.model`; and `translator.json`, with the
         search. They appear together, once all are written. Other files stay.
         """
-        settings = {
-            "format": 1,
-            "max_source_length": self.max_source_length,
-            "search": keras.saving.serialize_keras_object(self.search),
-        }
-        source, target = self.source_tokenizer, self.target_tokenizer
-        is_shared = source.equals(target)
-        with replace_files(folder) as unfinished:
-            # A new model with the same weights has no optimizer to save.
-            model = type(self.model).from_config(self.model.get_config())
-            model.set_weights(self.model.get_weights())
-            model.save(unfinished / "model.keras")
-            for side, tokenizer in (("source", source), ("target", target)):
-                name = f"{'shared' if is_shared else side}.model"
-                tokenizer.save(unfinished / name)
-                settings[f"{side}_tokenizer"] = name
-                settings[f"{side}_tokenizer_class"] = type(tokenizer).__name__
-            write_text(unfinished / SETTINGS, json.dumps(settings, indent=2) + "\n")
+        save_translator(self, folder)
 
     @classmethod
     def load(cls: type[Self], folder: str | os.PathLike) -> Self:
@@ -108,6 +91,28 @@ class SavedTranslator:
             return cls(**arguments)
         except ValueError as error:
             raise ValueError(f"{folder} cannot be loaded. {error}") from None
+
+
+def save_translator(translator, folder: str | os.PathLike) -> None:
+    """Writes a translator to a folder; see `Translator.save`."""
+    settings = {
+        "format": 1,
+        "max_source_length": translator.max_source_length,
+        "search": keras.saving.serialize_keras_object(translator.search),
+    }
+    source, target = translator.source_tokenizer, translator.target_tokenizer
+    is_shared = source.equals(target)
+    with replace_files(folder) as unfinished:
+        # A new model with the same weights has no optimizer to save.
+        model = type(translator.model).from_config(translator.model.get_config())
+        model.set_weights(translator.model.get_weights())
+        model.save(unfinished / "model.keras")
+        for side, tokenizer in (("source", source), ("target", target)):
+            name = f"{'shared' if is_shared else side}.model"
+            tokenizer.save(unfinished / name)
+            settings[f"{side}_tokenizer"] = name
+            settings[f"{side}_tokenizer_class"] = type(tokenizer).__name__
+        write_text(unfinished / SETTINGS, json.dumps(settings, indent=2) + "\n")
 
 
 def read_search(folder: str | os.PathLike):
