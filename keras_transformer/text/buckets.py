@@ -7,13 +7,13 @@ def bucket_lengths(max_length: int) -> list[int]:
     """Returns the few lengths that batches are padded to.
 
     There are at most seven, all but the last multiples of four. They are closest
-    together between a quarter and a half of `max_length`, where most sentences lie.
+    together between a quarter and a half of `max_length`, the length of most sentences.
     On Multi30k with 8,000 subwords and `max_length=64`, 17% of the target positions
     are padding. With a bucket for every length it would still be 5%, because a source
     and its translation differ in length.
 
     Args:
-        max_length: Length of the longest sentence, its start or end symbol included.
+        max_length: Length of the longest sentence, its start or end token included.
 
     Returns:
         Lengths in ascending order, the last of which is `max_length`.
@@ -24,7 +24,7 @@ def bucket_lengths(max_length: int) -> list[int]:
     """
     if max_length < 2:
         raise ValueError(
-            "`max_length` must be at least 2, a subword and its end symbol. "
+            "`max_length` must be at least 2, a subword and its end token. "
             f"Received: max_length={max_length}."
         )
     lengths = (

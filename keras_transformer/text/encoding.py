@@ -1,4 +1,4 @@
-"""Texts as a model reads them: ids with start and end symbols, padded."""
+"""Texts as a model reads them: ids with start and end tokens, padded."""
 
 import tensorflow as tf
 
@@ -9,13 +9,13 @@ _MAX_BYTES_PER_SUBWORD = 64
 
 
 def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
-    """Returns texts as a model reads them: subwords, an end symbol, padding.
+    """Returns texts as a model reads them: subwords, an end token, padding.
 
     Args:
         texts: A list of str, or a string tensor of shape `(batch,)`.
         tokenizer: Tokenizer of the source language.
-        max_length: Maximum number of ids, the end symbol included. Longer texts are
-            cut before their end symbol.
+        max_length: Maximum number of ids, the end token included. Longer texts are
+            cut before their end token.
 
     Returns:
         Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
@@ -23,7 +23,7 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
     """
     ids = tokenizer(texts)
     is_cut = ids.row_lengths() >= max_length
-    ids = add_symbols(ids[:, : max_length - 1], tokenizer, end=True)
+    ids = add_start_and_end(ids[:, : max_length - 1], tokenizer, end=True)
     return ids.to_tensor(tokenizer.pad_id), is_cut
 
 
@@ -39,8 +39,8 @@ def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
     return ids, is_cut | (tf.strings.length(texts) > num_bytes)
 
 
-def add_symbols(ids: tf.RaggedTensor, tokenizer, start=False, end=False):
-    """Adds a tokenizer's start symbol, end symbol or both to each row of ragged ids."""
+def add_start_and_end(ids: tf.RaggedTensor, tokenizer, start=False, end=False):
+    """Adds a tokenizer's start token, end token or both to each row of ragged ids."""
     columns = [ids]
     if start:
         columns.insert(0, tf.fill([ids.nrows(), 1], tokenizer.start_id))

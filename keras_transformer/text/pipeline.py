@@ -12,7 +12,7 @@ from keras_transformer.text.buckets import (
     bucket_lengths,
     check_buckets,
 )
-from keras_transformer.text.encoding import add_symbols
+from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, read_pairs, text_lines
 from keras_transformer.text.tokenizer import SubwordTokenizer
@@ -52,7 +52,7 @@ def parallel_dataset(
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
         tokens_per_batch: Maximum number of positions, with padding, of a batch's side.
-        max_length: Maximum number of subwords in a sentence, its start or end symbol
+        max_length: Maximum number of subwords in a sentence, its start or end token
             included. Longer pairs are left out, with a warning.
         buckets: Lengths to pad to, up to `max_length`; by default
             `bucket_lengths(max_length)`.
@@ -65,8 +65,8 @@ def parallel_dataset(
 
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
-        shape `(batch, length)`: source subwords and end symbol, start symbol and
-        target subwords, target subwords and end symbol, and padding. Its attribute
+        shape `(batch, length)`: source subwords and end token, start token and
+        target subwords, target subwords and end token, and padding. Its attribute
         `epoch`, an int64 `tf.Variable`, holds the number of the next epoch. Assign to
         it to choose another, for instance in a callback's `on_epoch_begin`.
 
@@ -168,8 +168,8 @@ def _examples(ids, tokenizers, max_length):
     lengths = _pair_lengths(*ids)
     fits = lengths <= max_length
 
-    def padded(ids, tokenizer, **symbols):
-        ids = add_symbols(tf.ragged.boolean_mask(ids, fits), tokenizer, **symbols)
+    def padded(ids, tokenizer, **tokens):
+        ids = add_start_and_end(tf.ragged.boolean_mask(ids, fits), tokenizer, **tokens)
         return ids.to_tensor(tokenizer.pad_id, shape=(None, max_length))
 
     source, target = zip(ids, tokenizers, strict=True)
@@ -179,5 +179,5 @@ def _examples(ids, tokenizers, max_length):
 
 
 def _pair_lengths(source, target):
-    """Returns the positions that each pair needs with its symbols, `(batch,)`."""
+    """Returns the positions that each pair needs, end token included, `(batch,)`."""
     return tf.maximum(source.row_lengths(), target.row_lengths()) + 1

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from keras_transformer.decoding import StopStrings
 from keras_transformer.storage import replace_file
-from keras_transformer.text.arguments import batch_of_ids, batch_of_texts
 from keras_transformer.text.files import Paths
+from keras_transformer.text.inputs import batch_of_ids, batch_of_texts
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.subword_sampling import subword_sampler
 from keras_transformer.text.tokenizer_training import train_model
@@ -34,7 +34,7 @@ class SubwordTokenizer(tf.Module):
         texts: List of str, or string tensor of shape `(batch,)`.
 
     Returns:
-        Ids without start and end symbol, an int32 `tf.RaggedTensor` of shape
+        Ids without start and end token, an int32 `tf.RaggedTensor` of shape
         `(batch, None)`.
 
     Raises:
@@ -102,12 +102,12 @@ class SubwordTokenizer(tf.Module):
             files_or_lines: One path, or an iterable of paths, of plain or gzipped
                 text files; or an iterable of lines. In an iterable, every `Path` is a
                 file, and strings are paths if the first of them names a file.
-            vocabulary_size: Number of subwords, the four special symbols included.
+            vocabulary_size: Number of subwords, the four special tokens included.
             model_type: `"bpe"` (byte-pair encoding) or `"unigram"`.
             character_coverage: Fraction of the text's characters that get an id; the
                 rarest characters beyond it are unknown. Use a value below 1, such as
                 0.9995, for scripts with many characters.
-            split_digits: Whether every digit is a subword of its own, which makes
+            split_digits: Whether every digit is a separate subword, which makes
                 numbers easy to copy.
             normalization: SentencePiece's rule: `"nmt_nfkc"` replaces compatibility
                 characters and unusual spaces, `"identity"` keeps every character.
@@ -204,9 +204,9 @@ class SubwordTokenizer(tf.Module):
             yield [sampler.ids.get(piece, self.unknown_id) for piece in pieces]
 
     def detokenize(self, ids):
-        """Joins subwords to text, up to the first end symbol of each row.
+        """Joins subwords to text, up to the first end token of each row.
 
-        Padding and start symbols are left out.
+        Padding and start tokens are left out.
 
         Args:
             ids: Integer tensor of shape `(..., length)`, such as `(batch, length)` or
@@ -223,7 +223,7 @@ class SubwordTokenizer(tf.Module):
         shape = tf.shape(ids)
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         is_end = rows == self.end_id
-        if self.start_id == self.end_id:  # the first one is the start symbol
+        if self.start_id == self.end_id:  # the first one is the start token
             is_end &= tf.range(shape[-1]) > 0
         is_before_end = tf.cumsum(tf.cast(is_end, tf.int32), axis=1) == 0
         is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
@@ -233,7 +233,7 @@ class SubwordTokenizer(tf.Module):
     def pieces(self, ids) -> list[str]:
         """Returns the text of each subword, for example to label an attention map.
 
-        `ids` is one row, of shape `(length,)`. "\u2581" stands for a space.
+        `ids` is one row, of shape `(length,)`. "\u2581" is the mark of a space.
         """
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 

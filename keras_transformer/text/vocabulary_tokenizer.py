@@ -23,7 +23,7 @@ class VocabularyTokenizer(SubwordTokenizer):
     Subwords that the table lacks are unknown. Everything else is as in
     `SubwordTokenizer`: TensorFlow ops, which a SavedModel holds.
 
-    Special and control symbols are never read from text, and left out when ids become
+    Special and control tokens are never read from text, and left out when ids become
     text again; so are unknown subwords, and spaces around the text.
 
     Args:
@@ -35,9 +35,9 @@ class VocabularyTokenizer(SubwordTokenizer):
             of the end.
         end: The subword that ends every source and every target.
         prefix: Subwords that begin every text, such as its language.
-        control: Other symbols that stand for no text, such as all languages.
+        control: Other tokens without text, such as all languages.
         reads_language_codes: Whether a code such as `">>fra<<"` at the beginning of a
-            text is a subword of its own.
+            text is a separate subword.
 
     Attributes:
         pad_id: Id of the padding.

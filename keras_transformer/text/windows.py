@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.text.buckets import pad_rows
-from keras_transformer.text.encoding import add_symbols
+from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, as_paths, read_lines, text_lines
 from keras_transformer.text.tokenizer import SubwordTokenizer
@@ -27,7 +27,7 @@ def language_dataset(
     """Reads plain text as batches of windows of one length.
 
     A line is a document; blank lines are skipped. The documents, each between a start
-    and an end symbol, form one long sequence of subwords, which is cut into windows.
+    and an end token, form one long sequence of subwords, which is cut into windows.
     The labels are shifted by one: each subword of the sequence but the first is a
     label once in an epoch. Padding fills up the last window and the last batch.
 
@@ -82,7 +82,7 @@ def language_dataset(
 
 
 def _count_subwords(path, tokenizer):
-    """Reads a file once; returns its number of subwords, symbols included."""
+    """Reads a file once; returns its number of subwords, start and end included."""
     lines, count = read_lines(path), 0
     while chunk := list(itertools.islice(lines, _DOCUMENTS_PER_CHUNK)):
         count += len(_concatenated(chunk, tokenizer))
@@ -92,10 +92,10 @@ def _count_subwords(path, tokenizer):
 
 
 def _concatenated(texts, tokenizer):
-    """Returns the subwords of all documents, each between symbols: `(subwords,)`."""
+    """Returns all documents as `(subwords,)`, each with start and end token."""
     ids = tokenizer(texts)
     ids = tf.ragged.boolean_mask(ids, ids.row_lengths() > 0)
-    return add_symbols(ids, tokenizer, start=True, end=True).flat_values
+    return add_start_and_end(ids, tokenizer, start=True, end=True).flat_values
 
 
 def _cut_into_windows(sequences, length):

@@ -1,4 +1,4 @@
-"""Texts and ids as tensors, whatever form they are passed in."""
+"""Texts and ids as tensors, from any form that they are passed in."""
 
 import numpy as np
 import tensorflow as tf
