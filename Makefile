@@ -88,7 +88,7 @@ $(READY): setup.py pyproject.toml
 	@echo "Setting up .venv-originals: this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear .venv-originals
 	@.venv-originals/bin/python -m pip install -qq --disable-pip-version-check 'torch>=2.9' \
-	    'transformers>=5.0' 'sentencepiece>=0.2.1' 'protobuf>=5'
+	    'transformers>=5.0' 'sentencepiece>=0.2.2' 'protobuf>=5'
 	@touch $@
 
 # Without TensorFlow, so that importing it by mistake fails.
@@ -96,5 +96,5 @@ $(READY): setup.py pyproject.toml
 	@echo "Setting up .venv-$*: this takes a few minutes, once."
 	@$(PYTHON) -m venv --clear .venv-$*
 	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check $* 'keras>=3.12.4' \
-	    'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' 'sentencepiece>=0.2.1' 'scikit-learn>=1.5'
+	    'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' 'sentencepiece>=0.2.2' 'scikit-learn>=1.5'
 	@touch $@

@@ -83,7 +83,7 @@ setup(
         "tensorflow>=2.21",
         "tensorflow-text>=2.21",
         "tensorboard>=2.20",  # TensorFlow no longer installs it.
-        "sentencepiece>=0.2.1",
+        "sentencepiece>=0.2.2",
         "sacrebleu>=2.5",
         "sacremoses>=0.1.1",
         "matplotlib>=3.9.2",
