@@ -155,7 +155,7 @@ def test_the_wheel_runs_in_a_bare_environment(wheel, tmp_path):
     assert "demo" in run(shell, "--help", **elsewhere)
     run(python, "-c", "\n".join(blocks), **elsewhere)
     run(shell, "demo", **elsewhere)
-    assert (tmp_path / "saved_models" / "en-de" / "1" / "saved_model.pb").is_file()
+    assert (tmp_path / "saved_models" / "demo" / "1" / "saved_model.pb").is_file()
 
 
 def without_paths():
