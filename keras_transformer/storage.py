@@ -71,6 +71,13 @@ def remove_unfinished(folder: str | os.PathLike) -> None:
             leftover.unlink(missing_ok=True)
 
 
+def names_in(folder: str | os.PathLike, most: int = 10) -> str:
+    """Returns the names of the files in a folder for a message, `"nothing"` if none."""
+    names = sorted(path.name for path in Path(folder).iterdir())
+    more = ["..."] if len(names) > most else []
+    return ", ".join(names[:most] + more) or "nothing"
+
+
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a UTF-8 file by `replace_file`, with line ends as they are."""
     with replace_file(path) as unfinished:
@@ -81,7 +88,10 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def _temporary_folder(parent):
     # Not the number of the process: in a container each one may be number 1.
     unfinished = parent / f"{_UNFINISHED}{uuid.uuid4().hex}"
-    unfinished.mkdir(parents=True)
+    try:
+        unfinished.mkdir(parents=True)
+    except OSError as error:  # which would name a folder that nobody knows
+        raise type(error)(error.errno, error.strerror, str(parent)) from None
     try:
         yield unfinished
     finally:

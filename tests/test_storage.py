@@ -231,3 +231,18 @@ def test_files_are_moved_in_the_order_of_their_names(folder, monkeypatch):
 def test_text_is_written_as_it_is(text, tmp_path):
     storage.write_text(tmp_path / "a.txt", text)
     assert contents(tmp_path) == {"a.txt": text}
+
+
+def test_an_error_names_the_folder_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError) as caught:
+        storage.write_text(tmp_path / "file" / "a.txt", NEW)
+    assert caught.value.filename == str(tmp_path / "file")
+
+
+def test_a_message_names_the_first_files_of_a_folder(tmp_path):
+    assert storage.names_in(tmp_path) == "nothing"
+    for name in "cab":
+        (tmp_path / name).touch()
+    assert storage.names_in(tmp_path) == "a, b, c"
+    assert storage.names_in(tmp_path, most=2) == "a, b, ..."

@@ -45,8 +45,10 @@ def multi30k(
         for path in paths:
             if path.is_file():
                 return str(path)
+        found = {x.name.split(".")[1] for x in Path(folder, form).glob(f"{split}.*.gz")}
+        languages = f" It has {', '.join(sorted(found))}." if found else ""
         raise FileNotFoundError(
-            f"`folder` must hold Multi30k, but {paths[0]} is missing. Clone "
+            f"`folder` must hold Multi30k, but {paths[0]} is missing.{languages} Clone "
             "https://github.com/multi30k/dataset and pass its folder data/task1."
         )
 

@@ -85,10 +85,14 @@ class Run:
         Raises:
             FileNotFoundError: If there is none yet.
         """
+        self.recipe()  # raises an error that says more if this is no run
         if not self.translator_path.is_dir():
+            paths = self.checkpoints().paths()
+            command = f"keras-transformer average {self.folder}"
+            average = f", or average its {len(paths)} checkpoints: {command}"
             raise FileNotFoundError(
-                f"{self.folder} holds no translator yet. Finish the training, or "
-                "average the checkpoints that it has saved."
+                f"{self.folder} holds no translator yet. Finish the training by the "
+                f"command that began it{average if paths else '.'}"
             )
         translator = Translator.load(self.translator_path)
         translator.search = self.search()

@@ -61,6 +61,8 @@ def begin_run(recipe: Recipe, run: Run) -> None:
     In a run that has trained, only some settings may change, such as
     `training.epochs`. A folder that holds something else stays as it is.
     """
+    for split in ("train", "validation"):
+        recipe.data.check_files(split)
     checksum = _text_checksum(recipe)
     has_trained = run.has_trained()
     if has_trained:

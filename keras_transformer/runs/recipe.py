@@ -110,9 +110,12 @@ def _find(path):
         return path
     if str(path) in shipped_recipes():
         return _SHIPPED / f"{path}.yaml"
+    known = [*shipped_recipes(), *map(str, path.parent.glob("*.y*ml"))]
+    close = difflib.get_close_matches(str(path), known, n=1)
+    guess = f"Did you mean {close[0]}? " if close else ""
     raise FileNotFoundError(
-        f"{path} is not a recipe. Name a YAML file, or one of the recipes that come "
-        f"with the package: {', '.join(shipped_recipes())}."
+        f"{path} is not a recipe. {guess}Name a YAML file, or one of the recipes that "
+        f"come with the package: {', '.join(shipped_recipes())}."
     )
 
 
@@ -120,7 +123,8 @@ def _read_yaml(path):
     try:
         values = yaml.safe_load(path.read_text("utf-8"))
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8. Convert the file.") from None
+        message = f"{path} is not UTF-8. Name a YAML file, or convert this one."
+        raise ValueError(message) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else path
@@ -142,9 +146,11 @@ def _parse_section(cls, values, name, path):
     fields = {one.name: one for one in dataclasses.fields(cls)}
     for key in values:
         if key not in fields:
-            known = difflib.get_close_matches(str(key), fields, n=1)
+            close = difflib.get_close_matches(str(key), fields, n=1)
+            known = [f"{prefix}{one}" for one in close] or _settings_called(key)[:1]
             remedy = "Did you mean {}?" if known else "There are {}."
-            names = ", ".join(f"`{prefix}{one}`" for one in known or fields)
+            names = known or [f"{prefix}{one}" for one in fields]
+            names = ", ".join(f"`{one}`" for one in names)
             raise ValueError(
                 f"{path}: there is no setting `{prefix}{key}`. {remedy.format(names)}"
             )
@@ -183,11 +189,29 @@ def _parse_value(hint, value, name, path, metadata):
         is_valid = all(isinstance(item, str) for item in value)
     if not is_valid or (least is not None and not value >= least):
         bound = "" if least is None else f", at least {least}"
+        is_word = wanted is str and is_bool
+        remedy = " YAML reads yes, no, on and off so: put it in quotes."
         raise ValueError(
             f"{path}: `{name}` must be {_TYPE_NAMES[wanted]}{bound}. "
-            f"Received: {value!r}."
+            f"Received: {value!r}.{remedy if is_word else ''}"
         )
     return value
+
+
+def _settings_called(key):
+    """Returns the dotted names of the settings of a name, the shortest first."""
+    names = [name for name in _names(Recipe, "") if name.split(".")[-1] == key]
+    return sorted(names, key=lambda name: name.count("."))
+
+
+def _names(cls, prefix):
+    """Yields the dotted names of the settings in a section."""
+    for name, hint in typing.get_type_hints(cls).items():
+        kinds = typing.get_args(hint) or (hint,)  # of `TextFiles | None`
+        if dataclasses.is_dataclass(kinds[0]):
+            yield from _names(kinds[0], f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
 
 
 def _plain(value):

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keras_transformer.storage import names_in
+
 SIDES = ("source", "target")
 
 
@@ -42,6 +44,7 @@ class DataSettings:
         source: Language to translate from, such as `"en"`.
         target: Language to translate into, such as `"de"`.
         folder: Folder that file names are relative to.
+        origin: Where the text can be had, which errors about missing files say.
         train: Text to train on.
         validation: Text for the validation loss, and to choose settings by.
         test: Text to evaluate a finished model on.
@@ -53,6 +56,7 @@ class DataSettings:
     validation: TextFiles
     test: TextFiles | None = field(default=None, metadata={"fixed": False})
     folder: str = setting(".", fixed=False)
+    origin: str = setting("", fixed=False)
 
     def paths(self, split: str, side: str) -> list[Path]:
         """Returns the files of a side of a split, such as `"source"` of `"train"`.
@@ -68,6 +72,23 @@ class DataSettings:
         names = [name.replace("{source}", self.source) for name in names]
         names = [name.replace("{target}", self.target) for name in names]
         return [Path(self.folder, name) for name in names]
+
+    def check_files(self, split: str) -> None:
+        """Raises `FileNotFoundError` if a file of a split is missing on any side."""
+        for side in SIDES:
+            for path in self.paths(split, side):
+                if path.exists():
+                    continue
+                folder = Path(self.folder).absolute()
+                held = f"There is no folder {folder}"
+                if folder.is_dir():
+                    held = f"{folder} holds {names_in(folder)}"
+                message = (
+                    f"{path} does not exist, which `data.{split}.{side}` names. "
+                    f"{held}. Name the folder of the text with `data.folder`, which "
+                    f"is --data in the shell. {self.origin}"
+                )
+                raise FileNotFoundError(message.strip())
 
 
 @dataclass(frozen=True, kw_only=True)

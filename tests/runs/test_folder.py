@@ -22,11 +22,17 @@ def test_its_translator_translates(trained):
 def test_a_folder_without_a_run_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
         Run(tmp_path).recipe()
+    with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
+        Run(tmp_path).translator()
 
 
 def test_a_run_without_a_translator_says_how_to_get_one(copy):
     shutil.rmtree(copy.translator_path)
-    with pytest.raises(FileNotFoundError, match="no translator yet. Finish"):
+    average = f"3 checkpoints: keras-transformer average {copy.folder}$"
+    with pytest.raises(FileNotFoundError, match=f"no translator yet. Fin.*{average}"):
+        copy.translator()
+    shutil.rmtree(copy.folder / "checkpoints")
+    with pytest.raises(FileNotFoundError, match=r"by the command that began it\.$"):
         copy.translator()
 
 

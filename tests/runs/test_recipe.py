@@ -96,6 +96,9 @@ def test_options_are_passed_to_the_model(path, name, value):
     [
         ("training.epoch", 3, "no setting `training.epoch`. Did you mean .*epochs`"),
         ("speed", 3, "no setting `speed`. There are `data`, `tokenizer`"),
+        ("epochs", 3, r"no setting `epochs`. Did you mean `training.epochs`\?"),
+        ("source", "en", r"no setting `source`. Did you mean `data.source`\?"),
+        ("data.target", False, "Received: False. YAML reads .* put it in quotes"),
         ("speed.limit", 3, "no setting `speed`"),
         ("data.train.goal", "x", "no setting `data.train.goal`"),
         ("training.epochs.many", 3, "no setting `training.epochs.many`"),
@@ -142,8 +145,32 @@ def test_invalid_yaml_is_reported_with_its_line(path, text, message):
 
 
 def test_an_unknown_recipe_is_reported_with_those_that_exist(tmp_path):
-    with pytest.raises(FileNotFoundError, match="not a recipe. .*: demo, multi30k"):
+    with pytest.raises(FileNotFoundError, match="not a recipe. Name.*: demo, multi30k"):
         Recipe.load(tmp_path / "none.yaml")
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(path):
+    with pytest.raises(FileNotFoundError, match=f"Did you mean {path}?"):
+        Recipe.load(path.with_suffix(".yml"))
+    with pytest.raises(FileNotFoundError, match=r"Did you mean multi30k\?"):
+        Recipe.load("multi3k")
+
+
+def test_missing_text_is_reported_with_what_is_there(tmp_path):
+    (tmp_path / "raw").mkdir()
+    data = Recipe.load("multi30k", {"data.folder": str(tmp_path)}).data
+    with pytest.raises(FileNotFoundError) as caught:
+        data.check_files("train")
+    assert str(caught.value) == (
+        f"{tmp_path}/raw/train.en.gz does not exist, which `data.train.source` names. "
+        f"{tmp_path} holds raw. Name the folder of the text with `data.folder`, which "
+        "is --data in the shell. Clone https://github.com/multi30k/dataset and name "
+        "its folder data/task1."
+    )
+    (tmp_path / "raw").rmdir()
+    tmp_path.rmdir()
+    with pytest.raises(FileNotFoundError, match=f"There is no folder {tmp_path}"):
+        data.check_files("train")
 
 
 @pytest.mark.parametrize(
