@@ -1,5 +1,6 @@
 """Errors and warnings of the command line, each in one line."""
 
+import errno
 import sys
 import warnings
 
@@ -7,6 +8,10 @@ import typer
 
 # An extra that is not installed is an ImportError.
 _MISTAKES = (ValueError, OSError, FloatingPointError, ImportError)
+_REMEDIES = {
+    errno.ENOSPC: " Free some space, or name a folder on another disk.",
+    errno.EACCES: " Check its permissions, or name another.",
+}
 
 
 class OneLineErrors(typer.core.TyperGroup):
@@ -24,17 +29,27 @@ class OneLineErrors(typer.core.TyperGroup):
                 return super().invoke(ctx)
             except BrokenPipeError:
                 raise  # the reader of the output has closed it, which is no error
-            except _MISTAKES as error:
-                if ctx.params.get("debug"):
+            except Exception as error:
+                message = None if ctx.params.get("debug") else _in_one_line(error)
+                if message is None:
                     raise
-                typer.echo(f"Error: {_in_one_line(error)}", err=True)
+                typer.echo(f"Error: {message}", err=True)
                 raise typer.Exit(1) from None
 
 
 def _in_one_line(error):
+    """Returns the message of a user's mistake, or None for any other error."""
+    kind = type(error).__name__
+    if isinstance(error, MemoryError) or kind == "ResourceExhaustedError":
+        return (
+            "The memory is too small for this. Translate fewer sentences at a time "
+            "(--batch-size), or train on fewer tokens at a time (--tokens-per-batch)."
+        )
+    if not isinstance(error, _MISTAKES):
+        return None
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}."
+        return f"{place}{error.strerror}.{_REMEDIES.get(error.errno, '')}"
     return " ".join(str(error).split())
 
 

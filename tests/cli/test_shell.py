@@ -290,8 +290,9 @@ def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"train.aa": None}, "train.aa: No such file or directory"),
-        ({"val.aa": None}, "val.aa does not exist"),
+        ({"train.aa": None}, "train.aa does not exist, which `data.train.source`"),
+        ({"train.bb": None}, "train.bb does not exist, which `data.train.target`"),
+        ({"val.aa": None}, "val.aa does not exist, which `data.validation.source`"),
         ({"train.bb": []}, "train.bb is empty"),
         ({"val.bb": sentences(5, seed=3)}, "val.aa:6 has no counterpart"),
         ({"train.aa": ["ba"] * 17 + [""] + ["ko"] * 35}, "train.aa:18 is an empty"),
@@ -326,7 +327,7 @@ def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
         (["--set", "training.strategy=hope"], "hope"),
         (["--set", "training.epoch=3"], "Did you mean `training.epochs`?"),
         (["--set", "training.max_length=3"], "longer than max_length=3"),
-        (["--target", "dd"], "train.dd: No such file"),
+        (["--target", "dd"], "train.dd does not exist"),
     ],
 )
 def test_invalid_settings_are_reported(recipe, text, tmp_path, options, message):
@@ -378,6 +379,21 @@ def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
     result = shell("translate", run, stdin=b"ba\nb\xe4\n")
     assert result.exit_code == 1
     assert "standard input:2 is not UTF-8" in in_one_line(result)
+
+
+def test_what_memory_cannot_hold_is_reported(tmp_path):
+    options = ("--length", 10**15, "-o", tmp_path / "out.png")
+    result = shell("plot", "positions", *options)
+    assert result.exit_code == 1
+    assert "The memory is too small for this." in in_one_line(result)
+
+
+def test_a_full_disk_is_reported_with_what_to_do(tmp_path):
+    # Every write to this device finds the disk full.
+    (tmp_path / "out.png").symlink_to("/dev/full")
+    result = shell("plot", "positions", "-o", tmp_path / "out.png")
+    assert result.exit_code == 1
+    assert "No space left on device. Free some space" in in_one_line(result)
 
 
 @pytest.mark.usefixtures("loaded")
