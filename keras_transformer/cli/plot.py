@@ -35,15 +35,40 @@ def attention(
     ],
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
+    num_hypotheses: Annotated[
+        int, option("Best translations of the beam to compare, on a page.", min=1)
+    ] = 1,
+    against: Annotated[
+        str | None, option("Another model to compare with, on a page.", metavar="MODEL")
+    ] = None,
 ):
     """Draw the attention from a translation to its source.
 
-    Example: `keras-transformer plot attention runs/en-de "A man rides." -o out.html`
+    A page can compare: the best translations of a beam, or those of two models.
+
+    Examples: `keras-transformer plot attention runs/en-de "A man rides." -o out.html`,
+    with `--num-hypotheses 2` or `--against runs/en-de-2`
     """
     check_picture(output, page=True)
-    translator = load_translator(model)
-    search = DecodingOptions(beam_width, length_penalty).search(translator)
-    write_attention(translator, text, search, output)
+    models = [model] if against is None else [model, against]
+    compares = against is not None or num_hypotheses > 1
+    if compares and output.suffix.lower() != _PAGE:
+        raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
+    translators = [load_translator(each) for each in models]
+    options = DecodingOptions(beam_width, length_penalty)
+    searches = [_n_best(options.search(each), num_hypotheses) for each in translators]
+    if not compares:
+        write_attention(translators[0], text, searches[0], output)
+        return
+    from keras_transformer import plots
+
+    seen, names = [], []
+    for name, translator, search in zip(models, translators, searches, strict=True):
+        found = plots.translate_n_best_with_attention(translator, text, search)
+        seen += found
+        names += [name] * len(found)
+    page = plots.attention_html(*seen, names=names if against else ())
+    output.write_text(page, "ascii")
 
 
 @plot.command()
@@ -106,6 +131,21 @@ def schedule(
     # With the peak given, the width (1 here) cancels out.
     rates = InverseSquareRootSchedule.with_peak(learning_rate, 1, warmup_steps)
     draw(rates, steps).savefig(output, dpi=150)
+
+
+def _n_best(search, num_hypotheses):
+    """Returns a search that finds so many hypotheses."""
+    from keras_transformer.decoding import BeamSearch
+
+    if num_hypotheses == 1:
+        return search
+    if not isinstance(search, BeamSearch):
+        raise ValueError(
+            "`--num-hypotheses` must be 1 without a beam. Give one with --beam-width. "
+            f"Received: {num_hypotheses}."
+        )
+    settings = {name: getattr(search, name) for name in search.get_config()}
+    return BeamSearch(**{**settings, "num_hypotheses": num_hypotheses})
 
 
 def check_picture(path: Path, page: bool = False) -> None:

@@ -7,6 +7,7 @@ from keras_transformer.plots.pooling import pooled_attention
 from keras_transformer.plots.position_table import position_table
 from keras_transformer.plots.translation import (
     AttendedTranslation,
+    translate_n_best_with_attention,
     translate_with_attention,
     translation_attention,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "pooled_attention",
     "position_table",
     "training_curves",
+    "translate_n_best_with_attention",
     "translate_with_attention",
     "translation_attention",
 ]

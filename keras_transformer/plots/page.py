@@ -1,11 +1,12 @@
 """One translation's attention as an interactive HTML page."""
 
 import json
+from collections.abc import Sequence
 from importlib import resources
 
 import numpy as np
 
-from keras_transformer.plots.layout import direction, words
+from keras_transformer.plots.layout import WORD_START, direction, words
 from keras_transformer.plots.translation import AttendedTranslation
 
 ATTENTION_KINDS = {
@@ -16,46 +17,94 @@ ATTENTION_KINDS = {
 TOLERANCE = 1e-3  # by which rounding in half precision may lift a weight above 1
 
 
-def attention_html(seen: AttendedTranslation) -> str:
+def attention_html(*seen: AttendedTranslation, names: Sequence[str] = ()) -> str:
     """Makes an HTML page that shows the attention weights of every word.
 
     The reader chooses the kind of attention, then a layer and head, or the mean of a
-    layer's heads, from small maps, then a word, with the mouse or the arrow keys. The
-    words that it attended to are shaded by their weights. A link can choose too: add,
-    for example, `#part=cross&layer=1&head=mean&word=3` to the address of the page.
-    Words, and the columns of maps, run from right to left where the script does.
+    layer's heads, from small maps, then a word, with the mouse or the keyboard. The
+    words that it attended to are shaded by their weights, and a table holds all of
+    them. Words, and the columns of maps, run from right to left where the script does.
 
-    The page is one file that loads nothing else.
+    Several translations of a text, of one model or of several, are compared: two of
+    them stand side by side. A word that is chosen on one side also chooses, on the
+    other, the word that attended most to the same source word.
+
+    A link can choose too: add, for example, `#part=cross&layer=1&head=mean&word=3` to
+    the address of the page, and for two sides `word=3,5&translation=0,2`. The page is
+    one file that loads nothing else.
 
     Args:
-        seen: What `translate_with_attention` returns. `seen.scores` may hold any of
-            the three kinds.
+        *seen: What `translate_with_attention` returns, or each of what
+            `translate_n_best_with_attention` returns. Their `scores` may hold any of
+            the three kinds, the same ones in all.
+        names: What to call each translation, such as the name of its model.
 
     Returns:
         The HTML, in ASCII characters only.
 
     Raises:
-        ValueError: If `seen.scores` are not attention weights, or do not fit the
-            tokens.
+        ValueError: If there is no translation, or not a name for each, if the `scores`
+            are not attention weights, or do not fit the tokens.
 
     Example:
         >>> scores = {"cross": np.full((1, 2, 1, 3), 1 / 3)}
-        >>> tokens = ["▁a", "▁dog", "</s>"], ["▁Hund"]
+        >>> tokens = ["\u2581a", "\u2581dog", "</s>"], ["\u2581Hund"]
         >>> seen = kt.plots.AttendedTranslation("Hund", *tokens, scores)
         >>> html = kt.plots.attention_html(seen)
         >>> pathlib.Path("hund.html").write_text(html)  # doctest: +SKIP
     """
-    names = [name for name in ATTENTION_KINDS if name in seen.scores]
-    if not names or len(names) < len(seen.scores):
-        raise ValueError(
-            f"`seen.scores` must hold some of the kinds {tuple(ATTENTION_KINDS)}. "
-            f"Received: scores of {tuple(seen.scores)}."
-        )
-    data = {"text": seen.text, "kinds": [_page_data(name, seen) for name in names]}
+    _check(seen, names)
+    data = {
+        "source": _text(seen[0].source_tokens),
+        "translations": [
+            {
+                "name": name,
+                "text": each.text,
+                "score": each.score,
+                "kinds": [_page_data(kind, each) for kind in _kinds(each)],
+            }
+            for each, name in zip(seen, names or [""] * len(seen), strict=True)
+        ],
+    }
     # Escaped, so that no text can close the script element or open a comment in it.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     page = resources.files(__package__).joinpath("page.html").read_text("ascii")
     return page.replace("{{data}}", text)
+
+
+def _text(tokens):
+    """Returns tokens as one text, without symbols such as `</s>`."""
+    text = "".join(each for each in tokens if each != "</s>")
+    return text.replace(WORD_START, " ").strip()
+
+
+def _kinds(seen):
+    return [name for name in ATTENTION_KINDS if name in seen.scores]
+
+
+def _check(seen, names):
+    if not seen or not all(isinstance(each, AttendedTranslation) for each in seen):
+        received = ", ".join(type(each).__name__ for each in seen) or "nothing"
+        raise ValueError(
+            "`seen` must be one or more of what `translate_with_attention` returns. "
+            f"Received: {received}."
+        )
+    if names and len(names) != len(seen):
+        raise ValueError(
+            "`names` must hold a name for each translation, or be left out. "
+            f"Received: {len(names)} names of {len(seen)} translations."
+        )
+    for each in seen:
+        if not each.scores or set(each.scores) - set(ATTENTION_KINDS):
+            raise ValueError(
+                f"`seen.scores` must hold some of the kinds {tuple(ATTENTION_KINDS)}. "
+                f"Received: scores of {tuple(each.scores)}."
+            )
+        if set(each.scores) != set(seen[0].scores):
+            raise ValueError(
+                "`seen` must hold the same kinds of scores in all translations. "
+                f"Received: {tuple(seen[0].scores)} and {tuple(each.scores)}."
+            )
 
 
 def _page_data(name, seen):

@@ -23,12 +23,15 @@ class AttendedTranslation(NamedTuple):
             `(layers, heads, query, key)`: `"encoder"`, from source to source;
             `"cross"`, from target to source; and `"decoder"`, from target to the
             decoder's inputs, `["<s>", *target_tokens[:-1]]`.
+        score: The score of the translation, as the search defines it, if it is
+            known.
     """
 
     text: str
     source_tokens: list[str]
     target_tokens: list[str]
     scores: dict[str, np.ndarray]
+    score: float | None = None
 
 
 def translation_attention(
@@ -69,7 +72,21 @@ def translate_with_attention(
     Returns:
         An `AttendedTranslation`.
     """
-    model, target_tokenizer = translator.model, translator.target_tokenizer
+    return translate_n_best_with_attention(translator, text, search)[0]
+
+
+def translate_n_best_with_attention(
+    translator: Translator, text: str, search: Search | None = None
+) -> list[AttendedTranslation]:
+    """Translates as `translator.translate_n_best` does, and keeps attention weights.
+
+    Arguments and errors are those of `translation_attention`.
+
+    Returns:
+        A list of `AttendedTranslation`, best first, as long as the `num_hypotheses` of
+        `search` or, where it found fewer, shorter.
+    """
+    model = translator.model
     search = search or translator.search
     encoded = text.encode("utf-8", "replace") if isinstance(text, str) else b""
     source_ids, is_cut = translator.encode([encoded])
@@ -83,16 +100,26 @@ def translate_with_attention(
         )
     policy = translator.batching_policy()
     ((_, padded_ids, target_length),) = policy.groups(source_ids)
-    target_ids = model.generate(padded_ids, search, target_length).ids[0, 0]
+    found = model.generate(padded_ids, search, target_length)
+    return [
+        _attended(translator, search, source_ids, ids, float(score))
+        for ids, score in zip(found.ids[0], found.scores[0], strict=True)
+        if (ids != model.pad_id).any()
+    ]
+
+
+def _attended(translator, search, source_ids, target_ids, score):
+    model = translator.model
     target_ids = target_ids[target_ids != model.pad_id]
     inputs = np.append(model.start_id, target_ids[:-1])
     scores = model.attention_scores(source_ids, inputs[None])
     return AttendedTranslation(
         text=translator.decode(target_ids, search).numpy().decode("utf-8", "replace"),
         source_tokens=translator.source_tokenizer.pieces(source_ids[0].numpy()),
-        target_tokens=target_tokenizer.pieces(target_ids),
+        target_tokens=translator.target_tokenizer.pieces(target_ids),
         scores={
             name: keras.ops.convert_to_numpy(each)[:, 0].astype("float32")
             for name, each in scores.items()
         },
+        score=score,
     )

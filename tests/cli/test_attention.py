@@ -1,11 +1,13 @@
 import json
 import random
+import shutil
 
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
 from keras_transformer.cli import app
+from keras_transformer.decoding import BeamSearch
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.translator import Translator
@@ -72,12 +74,11 @@ def test_every_line_can_have_a_page(translator, tmp_path):
     path = tmp_path / "out.HTML"
     result = translate(translator, "--attention", path, stdin="a dog\na man\n")
     assert result.exit_code == 0, result.stderr
-    pages = [path.read_text() for path in sorted(tmp_path.iterdir())]
-    assert len(pages) == 2
     translations = result.stdout.splitlines()
-    for page, translation in zip(pages[::-1], translations, strict=True):
-        assert page.startswith("<!doctype html>")
-        assert json.dumps({"text": translation})[1:-1].replace('": ', '":') in page
+    paths = sorted(tmp_path.iterdir(), reverse=True)
+    for page, translation in zip(paths, translations, strict=True):
+        assert page.read_text().startswith("<!doctype html>")
+        assert translations_of(page) == [("", translation)]
 
 
 @pytest.mark.parametrize("name", ["out.svg", "out.html"])
@@ -109,3 +110,54 @@ def test_a_file_that_is_not_a_picture_is_refused(translator, tmp_path, name):
         f"Error: {path} is not the name of a picture. End it in .png, .pdf or .html.\n"
     )
     assert not result.stdout
+
+
+def translations_of(path):
+    page = path.read_text()
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    return [(each["name"], each["text"]) for each in data["translations"]]
+
+
+def test_a_page_compares_the_best_of_a_beam(translator, loaded, tmp_path):
+    path = tmp_path / "out.html"
+    options = ("--beam-width", 3, "--num-hypotheses", 2)
+    result = shell("plot", "attention", translator, "a dog", "-o", path, *options)
+    assert result.exit_code == 0, result.stderr
+    (found,) = loaded.translate_n_best(["a dog"], BeamSearch(3, num_hypotheses=2))
+    assert translations_of(path) == [("", each.text) for each in found]
+
+
+def test_a_page_compares_two_models(translator, loaded, tmp_path):
+    path = tmp_path / "out.html"
+    other = shutil.copytree(translator, tmp_path / "other")
+    options = ("--against", other)
+    result = shell("plot", "attention", translator, "a dog", "-o", path, *options)
+    assert result.exit_code == 0, result.stderr
+    (text,) = loaded.translate(["a dog"])
+    assert translations_of(path) == [(str(translator), text), (str(other), text)]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "out.png",
+            ["--against", "other"],
+            "is no page, as comparing needs. End it in",
+        ),
+        ("out.png", ["--num-hypotheses", "2"], "is no page, as comparing needs. End"),
+        (
+            "out.html",
+            ["--num-hypotheses", "2", "--beam-width", "1"],
+            "1 without a beam",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    translator, tmp_path, name, options, message
+):
+    path = tmp_path / name
+    result = shell("plot", "attention", translator, "a dog", "-o", path, *options)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert not path.exists()

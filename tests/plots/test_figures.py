@@ -1,4 +1,5 @@
 import io
+import json
 import random
 
 import keras
@@ -236,6 +237,25 @@ def test_a_token_looks_at_the_source_with_what_was_written_before_it(translator)
     ids = [pieces.index(token) for token in ("<s>", *seen.target_tokens)]
     scores = model.attention_scores(source_ids, np.array([ids[:-1]]))
     np.testing.assert_allclose(seen.scores["cross"], scores["cross"][:, 0], atol=1e-6)
+
+
+def test_the_attention_of_every_hypothesis_is_that_of_the_model(translator):
+    text, search = "a dog rides", BeamSearch(3, num_hypotheses=3)
+    found = plots.translate_n_best_with_attention(translator, text, search)
+    (wanted,) = translator.translate_n_best([text], search)
+    assert [(each.text, each.score) for each in found] == wanted
+    tokenizer, model = translator.source_tokenizer, translator.model
+    source_ids, _ = translator.encode([text])
+    pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+    page = plots.attention_html(*found)
+    shown = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    for each, translation in zip(found, shown["translations"], strict=True):
+        assert (translation["text"], translation["score"]) == (each.text, each.score)
+        ids = [pieces.index(token) for token in ("<s>", *each.target_tokens)]
+        scores = model.attention_scores(source_ids, np.array([ids[:-1]]))
+        for kind in translation["kinds"]:
+            weights = np.array(kind["layers"]) / 1000
+            np.testing.assert_allclose(weights, scores[kind["name"]][:, 0], atol=5.1e-4)
 
 
 def test_a_translation_is_drawn_with_the_mean_over_the_heads_of_the_last_layer(

@@ -1,4 +1,5 @@
 import html
+import html.parser
 import json
 import os
 import re
@@ -36,6 +37,17 @@ def attended(source=SOURCE, target=TARGET, text="Hund."):
 def data_of(page):
     """Returns what the page was given to show."""
     return json.loads(re.search('id="data">(.*?)</script>', page)[1])
+
+
+def translation_of(page):
+    """Returns the only translation of a page."""
+    (translation,) = data_of(page)["translations"]
+    return translation
+
+
+def sides_of(dom):
+    """Returns what stands on each side of a page, as HTML."""
+    return re.findall("<section.*?</section>", dom, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +91,7 @@ def shown_keys(dom):
 
 
 def summary(dom):
-    return re.sub("<.*?>", "", re.search(r'id="summary".*?>(.*)</p>', dom)[1])
+    return re.sub("<.*?>", "", re.search(r'class="quiet summary".*?>(.*?)</p>', dom)[1])
 
 
 def assert_shows(dom, words, weights):
@@ -125,7 +137,7 @@ def test_what_is_chosen_by_hand_is_shown_and_can_be_linked_to(browse):
     dom = browse(
         attention_html(seen),
         script="""
-        const all = (name) => document.querySelectorAll(`input[name=${name}]`);
+        const all = (name) => document.querySelectorAll(`input[name^=${name}]`);
         all("kind")[1].click();
         document.querySelector("input[aria-label='layer 0, head 2']").click();
         all("word")[3].click();
@@ -141,7 +153,7 @@ def test_what_is_chosen_by_hand_is_shown_and_can_be_linked_to(browse):
 def test_arrows_go_round_the_layers_of_a_head(browse, key):
     seen = attended()
     press = f"""
-        document.querySelector("input[name=map]:checked").dispatchEvent(
+        document.querySelector("input[name=map-0]:checked").dispatchEvent(
           new KeyboardEvent("keydown", {{key: "{key}", bubbles: true}}));
         """
     dom = browse(attention_html(seen), "part=cross&layer=1&head=2&word=0", press)
@@ -151,7 +163,7 @@ def test_arrows_go_round_the_layers_of_a_head(browse, key):
 def test_a_word_is_shown_while_the_mouse_is_on_it(browse):
     seen = attended()
     point = """
-        const words = document.getElementById("queries");
+        const words = views[0].queries;
         words.children[2].dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
         """
     link = "part=cross&layer=0&head=1&word=1"
@@ -188,14 +200,14 @@ def test_a_page_fetches_nothing():
 def test_a_page_keeps_any_text(text):
     page = attention_html(attended(target=[text], text=text))
     assert page.isascii()
-    data = data_of(page)
-    assert data["text"] == text
-    assert data["kinds"][0]["queries"]["words"] == [text]
+    translation = translation_of(page)
+    assert translation["text"] == text
+    assert translation["kinds"][0]["queries"]["words"] == [text]
 
 
 def test_a_page_holds_every_weight():
     seen = attended()
-    for kind in data_of(attention_html(seen))["kinds"]:
+    for kind in translation_of(attention_html(seen))["kinds"]:
         weights = np.array(kind["layers"]) / 1000
         np.testing.assert_allclose(weights, seen.scores[kind["name"]], atol=5.1e-4)
 
@@ -203,7 +215,7 @@ def test_a_page_holds_every_weight():
 def test_a_page_shows_the_kinds_that_there_are():
     seen = attended()
     seen = seen._replace(scores={"decoder": seen.scores["decoder"]})
-    (kind,) = data_of(attention_html(seen))["kinds"]
+    (kind,) = translation_of(attention_html(seen))["kinds"]
     assert kind["name"] == "decoder"
     assert kind["queries"]["words"] == TARGET_WORDS
     assert kind["keys"]["words"] == ["<s>", *TARGET_WORDS[:-1]]
@@ -215,7 +227,7 @@ def test_a_page_shows_the_kinds_that_there_are():
 )
 def test_words_stand_in_the_direction_of_their_script(token, direction):
     seen = attended(target=["\u2581" + token, "</s>"])
-    cross, _, decoder = data_of(attention_html(seen))["kinds"]
+    cross, _, decoder = translation_of(attention_html(seen))["kinds"]
     assert cross["queries"]["direction"] == direction
     assert decoder["keys"]["direction"] == direction
     assert cross["keys"]["direction"] == "ltr"
@@ -263,3 +275,156 @@ def test_scores_that_are_no_attention_weights_are_refused(score):
         ValueError, match="be attention weights between 0 and 1. Received:"
     ):
         attention_html(seen)
+
+
+# Several translations
+
+
+OTHER = ["\u2581Der", "\u2581Hund", ".", "</s>"]
+
+
+def aligned():
+    """Two translations; their last layers align their words with the source's."""
+    first, second = attended(), attended(target=OTHER, text="Der Hund.")
+    first.scores["cross"][-1] = np.eye(5)[[1, 3, 4]]
+    second.scores["cross"][-1] = np.eye(5)[[0, 1, 3, 4]]
+    return first._replace(score=-0.25), second._replace(score=-1.5)
+
+
+def test_two_translations_stand_side_by_side(browse):
+    page = attention_html(*aligned(), names=["one", "two"])
+    assert data_of(page)["source"] == "a dog."
+    dom = browse(page)
+    assert "<title>Translations of a dog.</title>" in dom
+    first, second = sides_of(dom)
+    for side, name, text, score in [
+        (first, "one", "Hund.", "-0.25"),
+        (second, "two", "Der Hund.", "-1.50"),
+    ]:
+        assert re.search("<h2.*?>(.*?)</h2>", side)[1] == text
+        assert f">{name}, score {score}</p>" in side
+    assert_shows(first, SOURCE_WORDS, np.eye(5)[1])
+    assert_shows(second, SOURCE_WORDS, np.eye(5)[1])
+    differs = r'class="word differs.*?<bdi>(.*?)</bdi>'
+    assert [re.findall(differs, side) for side in (first, second)] == [[], ["Der"]]
+
+
+@pytest.mark.parametrize(
+    ("side", "word", "other"), [(0, 0, 1), (0, 1, 2), (1, 1, 0), (1, 3, 2)]
+)
+def test_a_word_chooses_the_one_of_the_same_source_on_the_other_side(
+    browse, side, word, other
+):
+    script = f"document.querySelectorAll('input[name=word-{side}]')[{word}].click();"
+    sides = sides_of(browse(attention_html(*aligned()), script=script))
+    rows = [np.eye(5)[[1, 3, 4]], np.eye(5)[[0, 1, 3, 4]]]
+    assert_shows(sides[side], SOURCE_WORDS, rows[side][word])
+    assert_shows(sides[1 - side], SOURCE_WORDS, rows[1 - side][other])
+
+
+def test_a_map_that_is_chosen_is_shown_on_both_sides(browse):
+    first, second = aligned()
+    scores = {name: each[-1:, :2] for name, each in second.scores.items()}
+    second = second._replace(scores=scores)  # of a smaller model
+    script = (
+        """document.querySelector("input[aria-label='layer 0, head 2']").click();"""
+    )
+    sides = sides_of(browse(attention_html(first, second), script=script))
+    assert_shows(sides[0], SOURCE_WORDS, first.scores["cross"][0, 2, 0])
+    assert_shows(sides[1], SOURCE_WORDS, second.scores["cross"][0, 1, 1])
+
+
+def test_any_two_of_several_can_be_compared_and_linked_to(browse):
+    first, second = aligned()
+    page = attention_html(first, second, first._replace(text="Dritter", score=None))
+    script = """
+        const select = document.querySelector("select");
+        select.value = 2;
+        select.dispatchEvent(new Event("change", {bubbles: true}));
+        document.body.append(element("p", {id: "link"}, location.hash));
+        """
+    dom = browse(page, "word=1,2", script)
+    headings = [re.search("<h2.*?>(.*?)</h2>", side)[1] for side in sides_of(dom)]
+    assert headings == ["Dritter", "Der Hund."]
+    link = html.unescape(re.search(r'id="link">#(.*?)</p>', dom)[1])
+    assert link == "part=cross&layer=1&head=mean&word=1,2&translation=2,1"
+    headings = [
+        re.search("<h2.*?>(.*?)</h2>", x)[1] for x in sides_of(browse(page, link))
+    ]
+    assert headings == ["Dritter", "Der Hund."]
+
+
+def test_a_table_holds_what_the_chosen_map_shows(browse):
+    seen = attended()
+    script = "views[0].details.open = true;"
+    dom = browse(attention_html(seen), "part=cross&layer=0&head=1", script)
+    (table,) = re.findall('<div class="table".*?<table>(.*)</table>', dom)
+    assert (
+        "<caption>cross: translation \u2192 source, layer 0, head 1</caption>" in table
+    )
+    cells = [re.findall("<t[hd].*?>(.*?)</t[hd]>", row) for row in table.split("<tr>")]
+    cells = [[re.sub("<.*?>", "", cell) for cell in row] for row in cells[1:]]
+    assert cells[0] == ["word", "attended most to", *map(html.escape, SOURCE_WORDS)]
+    weights = seen.scores["cross"][0, 1]
+    for word, row, expected in zip(TARGET_WORDS, cells[1:], weights, strict=True):
+        most = SOURCE_WORDS[np.argmax(expected)]
+        assert row[:2] == [html.escape(word), html.escape(most)]
+        percents = [int(cell.removesuffix("%")) for cell in row[2:]]
+        np.testing.assert_allclose(percents, 100 * expected, atol=0.56)
+
+
+class Outline(html.parser.HTMLParser):
+    """Collects the elements of a page with their attributes."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def named(self, tag):
+        return [attributes for each, attributes in self.elements if each == tag]
+
+
+def test_a_page_has_a_language_a_heading_and_labels(browse):
+    page = attention_html(*aligned())
+    outline = Outline(browse(page))
+    assert outline.named("html") == [{"lang": "en"}]
+    for tag, count in (("main", 1), ("h1", 1), ("h2", 2), ("section", 2)):
+        assert len(outline.named(tag)) == count
+    ids = [each["id"] for _, each in outline.elements if "id" in each]
+    assert len(ids) == len(set(ids))
+    labelled = [
+        each for tag, each in outline.elements if tag in ("section", "fieldset")
+    ]
+    for each in labelled:
+        assert "aria-label" in each or each["aria-labelledby"] in ids
+    assert all("aria-label" in each for each in outline.named("select"))
+    assert "<noscript>" in page
+    assert "transition" not in page.partition("</style>")[0]  # nothing moves
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        ((), "Received: nothing"),
+        ((None,), "Received: NoneType"),
+        (([attended()],), "Received: list"),
+    ],
+)
+def test_what_is_no_translation_is_refused(seen, message):
+    with pytest.raises(ValueError, match=f"`translate_with_attention` re.*{message}"):
+        attention_html(*seen)
+
+
+def test_translations_that_cannot_be_compared_are_refused():
+    seen = attended()
+    with pytest.raises(
+        ValueError, match="a name for each .* 1 names of 2 translations"
+    ):
+        attention_html(seen, seen, names=["one"])
+    less = seen._replace(scores={"cross": seen.scores["cross"]})
+    with pytest.raises(ValueError, match="the same kinds of scores in all"):
+        attention_html(seen, less)
