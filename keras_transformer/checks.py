@@ -96,6 +96,17 @@ def check_integer_ids(ids, name: str = "ids") -> None:
         )
 
 
+def check_vocabulary(ids, vocabulary_size: int) -> None:
+    """Raises `ValueError` unless all ids of an array are in a vocabulary."""
+    outside = ids[(ids < 0) | (ids >= vocabulary_size)]
+    if outside.size:
+        raise ValueError(
+            f"Ids must lie in the model's vocabulary of {vocabulary_size} tokens. "
+            f"Received: {outside[0]}. Use the tokenizer that the model was trained "
+            "with."
+        )
+
+
 def check_ids(ids, name: str) -> None:
     """Raises `ValueError` unless `ids` are integers of shape `(batch, length)`."""
     check_integer_ids(ids, name)

@@ -286,3 +286,12 @@ def choose_rows(is_chosen, chosen, others):
         return ops.where(ops.reshape(is_chosen, shape), one, other)
 
     return keras.tree.map_structure(choose, chosen, others)
+
+
+def check_search(search) -> None:
+    """Raises `ValueError` unless `search` is a search."""
+    if not isinstance(search, Search):
+        raise ValueError(
+            "`search` must be a search of `keras_transformer.decoding`, such as "
+            f"`BeamSearch(4)`. Received: search={search!r}."
+        )

@@ -44,7 +44,14 @@ def read_translator(
 
 def _reader(folder):
     """The module that reads a folder of another system."""
-    return marian_npz if (folder / marian_npz.NAME).is_file() else families
+    if (folder / marian_npz.NAME).is_file():
+        return marian_npz
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no model: config.json is missing, and so is "
+            f"{saving.SETTINGS}. {saving.what_to_name(folder)}"
+        )
+    return families
 
 
 def _with_arguments(model, arguments):

@@ -3,9 +3,12 @@
 import functools
 from typing import Any
 
-from keras_transformer.checks import check_positive_integers
+import keras
+
+from keras_transformer.checks import check_positive_integers, check_vocabulary
 from keras_transformer.decoding import GreedySearch, Hypotheses, Search
 from keras_transformer.decoding.runner import SearchRunner
+from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels.growing_cache import growing_lengths, lengthen_cache
 from keras_transformer.layers.positions import check_position_range
 
@@ -76,6 +79,10 @@ class GenerationMixin:
             batch_size: As in `SearchRunner`.
         """
         search = GreedySearch() if search is None else search
+        check_search(search)
+        names = ("source_vocabulary_size", "vocabulary_size")
+        size = next(self._settings[name] for name in names if name in self._settings)
+        check_vocabulary(keras.ops.convert_to_numpy(inputs), size)
         check_positive_integers(max_length=max_length)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)

@@ -96,9 +96,11 @@ class PresetMixin:
             return cls(source_vocabulary_size, **settings)  # type: ignore[call-arg]
         is_path = isinstance(preset, os.PathLike) or "/" in str(preset)
         if not is_path and not os.path.isdir(preset):
+            is_file = str(preset).endswith(".keras")
+            remedy = " `keras.saving.load_model` reads that file." if is_file else ""
             raise ValueError(
                 f"`preset` must be one of {tuple(PRESETS)}, a folder or "
-                f'"hf://user/model". Received: preset={preset!r}.'
+                f'"hf://user/model". Received: preset={preset!r}.{remedy}'
             )
         if source_vocabulary_size is not None:
             raise ValueError(

@@ -1,5 +1,7 @@
 """Models that are saved as the settings they were made from."""
 
+import contextlib
+import re
 from collections.abc import Sequence
 
 import keras
@@ -158,6 +160,10 @@ class SettingsModel(
             )
         return super().make_train_function(force)
 
+    def fit(self, *args, **kwargs):
+        with _explained_ids():
+            return super().fit(*args, **kwargs)
+
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
@@ -184,6 +190,23 @@ class TokenModel(SettingsModel):
     def call(self, inputs, training=None, mask=None):
         check_called_with_ids(inputs, "ids")
         return super().call(inputs, training=training, mask=mask)
+
+
+@contextlib.contextmanager
+def _explained_ids():
+    """Says what it means that TensorFlow finds no row of a table for an id."""
+    try:
+        yield
+    except Exception as error:
+        found = re.search(r" = (-?\d+) is not in \[0, (\d+)\)", str(error))
+        if not found:
+            raise
+        received, size = found.groups()
+        raise ValueError(
+            f"Ids must lie in the model's vocabulary of {size} tokens. "
+            f"Received: {received}, in the inputs or the labels. Use tokenizers of the "
+            "model's vocabulary_size."
+        ) from error
 
 
 def constructor_settings(arguments: dict) -> dict:

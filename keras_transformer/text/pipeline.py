@@ -15,6 +15,7 @@ from keras_transformer.text.buckets import (
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, read_pairs, text_lines
+from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 _PAIRS_PER_CHUNK = 1024  # tokenized together
@@ -78,6 +79,8 @@ def parallel_dataset(
     buckets = list(buckets or bucket_lengths(max_length))
     check_buckets(buckets, max_length, tokens_per_batch)
     tokenizers = source_tokenizer, target_tokenizer
+    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+        check_tokenizer(f"{side}_tokenizer", tokenizer)
     pairs = read_pairs(source_files, target_files)
     num_batches = _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling)
     lines = tf.data.Dataset.zip(text_lines(source_files), text_lines(target_files))

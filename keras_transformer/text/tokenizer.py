@@ -147,7 +147,13 @@ class SubwordTokenizer(tf.Module):
         return self._resource.tokenize(texts)
 
     def _decode(self, ids):
-        return self._resource.detokenize(ids)
+        try:
+            return self._resource.detokenize(ids)
+        except tf.errors.OutOfRangeError as error:  # unless this is a graph
+            raise ValueError(
+                f"`ids` must lie in the vocabulary of {self.vocabulary_size} subwords. "
+                f"Received: {error.message}."
+            ) from None
 
     def sample(self, texts, alpha: float = 0.1, seed=0):
         """Segments texts into randomly sampled subwords, which regularizes training.

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 from keras_transformer.decoding import ForcedPrefix, Search
+from keras_transformer.decoding.search import check_search
 from keras_transformer.models import Transformer
+from keras_transformer.text.inputs import check_tokenizer
 
 
 def check_serves_any_text(search: Search) -> None:
@@ -13,8 +15,10 @@ def check_serves_any_text(search: Search) -> None:
         search: A search of `keras_transformer.decoding`.
 
     Raises:
-        ValueError: If it has such settings, such as a different prefix for each text.
+        ValueError: If it is no search, or has such settings, such as a different prefix
+            for each text.
     """
+    check_search(search)
     for processor in search.processors:
         if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
             raise ValueError(
@@ -44,11 +48,13 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
     sizes = {"source": source_size, "target": config["target_vocabulary_size"]}
     tokenizers = {"source": source_tokenizer, "target": target_tokenizer}
     for side, tokenizer in tokenizers.items():
+        check_tokenizer(f"{side}_tokenizer", tokenizer)
         size = sizes[side] or source_size
         if tokenizer.vocabulary_size != size:
             raise ValueError(
                 f"`{side}_tokenizer` must have the model's {side} vocabulary of {size} "
-                f"subwords. Received: one of {tokenizer.vocabulary_size} subwords."
+                f"subwords. Received: one of {tokenizer.vocabulary_size} subwords. "
+                "Pass the tokenizer that the model was trained with."
             )
     for name in ("pad_id", "start_id", "end_id"):
         expected, received = getattr(target_tokenizer, name), getattr(model, name)
@@ -57,6 +63,15 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
                 f"`model` must have the {name} of its tokenizers, {expected}. "
                 f"Received: {name}={received}."
             )
+
+
+def check_lines(lines) -> None:
+    """Raises `ValueError` if `lines` is a single text, a path or no iterable."""
+    if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
+        raise ValueError(
+            "`lines` must be an iterable of str, such as an open file. "
+            f"Received: lines of type {type(lines).__name__}."
+        )
 
 
 def list_of_texts(texts: Iterable[str]) -> list[str]:

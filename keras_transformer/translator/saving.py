@@ -8,7 +8,7 @@ from typing import TypeVar
 import keras
 
 from keras_transformer.models.presets import read_pretrained
-from keras_transformer.storage import replace_files, write_text
+from keras_transformer.storage import names_in, replace_files, write_text
 from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
 _TOKENIZERS = {x.__name__: x for x in (SubwordTokenizer, VocabularyTokenizer)}
@@ -127,8 +127,8 @@ def read_translator(folder: str | os.PathLike):
     path = folder / SETTINGS
     if not path.is_file():
         raise FileNotFoundError(
-            f"{folder} holds no translator: there is no {SETTINGS}. Name a folder that "
-            "`Translator.save` wrote."
+            f"{folder} holds no translator: there is no {SETTINGS}. "
+            f"{what_to_name(folder)}"
         )
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
@@ -155,6 +155,30 @@ def read_translator(folder: str | os.PathLike):
         "max_source_length": max_source_length,
     }
     return {**arguments, "search": search} if search else arguments
+
+
+def what_to_name(path):
+    """Returns what to do with a path that is not the folder of a translator."""
+    remedy = "Name a folder that `Translator.save` wrote, or a run that has ended."
+    if not path.exists():
+        return f"Nothing is there. {remedy}"
+    if path.suffix == ".keras":
+        return (
+            "It is a Keras model, without tokenizers. Read it with "
+            "`keras.saving.load_model`, and save a `Translator` of it."
+        )
+    if not path.is_dir():
+        return f"It is a file. {remedy}"
+    if (path / "translator" / SETTINGS).is_file():
+        return f"It is a run. Name its translator, {path / 'translator'}."
+    if (path / "config.json").is_file():
+        return "It is a model in another layout. `Translator.from_preset` may read it."
+    if any(path.glob("saved_model.pb")) or any(path.glob("*/saved_model.pb")):
+        return (
+            "It is an export for TensorFlow Serving, which cannot be read back. Name "
+            "what was exported."
+        )
+    return f"It holds {names_in(path)}. {remedy}"
 
 
 def _load_model(path):

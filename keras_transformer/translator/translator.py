@@ -19,6 +19,7 @@ from keras_transformer.translator.batching import (
     unpadded_lengths,
 )
 from keras_transformer.translator.checks import (
+    check_lines,
     check_max_source_length,
     check_serves_any_text,
     check_tokenizers_fit,
@@ -184,7 +185,11 @@ class Translator(SavedTranslator):
 
         Yields:
             The translations, in the order of the lines.
+
+        Raises:
+            ValueError: If `lines` is a single text or a path, or as in `translate`.
         """
+        check_lines(lines)
         for chunk in chunks_of(lines, chunk_size):
             yield from self.translate(chunk, search, batch_size, max_length)
 

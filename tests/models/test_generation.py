@@ -304,6 +304,27 @@ def test_ids_that_are_not_integers_are_refused_in_one_line():
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("outside", [-1, VOCABULARY, 1000])
+def test_ids_of_another_vocabulary_are_refused(outside):
+    ids = np.where(SOURCE == 5, outside, SOURCE)
+    message = f"vocabulary of {VOCABULARY} tokens. Received: {outside}. Use the tok"
+    with pytest.raises(ValueError, match=message):
+        variant("post-norm").generate(ids)
+
+
+@pytest.mark.needs_tensorflow  # JAX trains on them without a word
+@pytest.mark.parametrize("name", ["source_ids", "target_ids", "labels"])
+def test_training_on_ids_of_another_vocabulary_says_so_in_the_last_line(name):
+    model = transformer(0)
+    model.compile("sgd", TokenCrossentropy(), jit_compile=False)
+    ids = dict.fromkeys(("source_ids", "target_ids", "labels"), SOURCE)
+    ids[name] = np.where(SOURCE == 5, 1009, SOURCE)
+    labels = ids.pop("labels")
+    message = f"vocabulary of {VOCABULARY} tokens. Received: 1009, in the inputs or the"
+    with pytest.raises(ValueError, match=message):
+        model.fit(ids, labels, verbose=0)
+
+
 def test_lists_are_refused_by_name():
     with pytest.raises(ValueError, match="`source_ids` must be"):
         variant("post-norm").generate(SOURCE.tolist())

@@ -88,13 +88,28 @@ def test_works_within_functions_and_datasets(tokenizer, pairs):
     assert [ids for batch in dataset for ids in batch.to_list()] == expected
 
 
-@pytest.mark.parametrize("texts", ["ba", [["ba"]], [1.0], tf.constant([3])])
+@pytest.mark.parametrize(
+    "texts", ["ba", [["ba"]], [1.0], tf.constant([3]), None, ["ba", None], ["ba", 1]]
+)
 def test_texts_are_a_batch_of_strings(tokenizer, texts):
     with pytest.raises(ValueError, match=r"`texts` must be a list of str"):
         tokenizer(texts)
 
 
 # Detokenizing
+
+
+@pytest.mark.parametrize("ids", [["ba"], [["ba"]], [[1.5]], [[4, None]], None])
+def test_only_integers_become_text(tokenizer, ids):
+    with pytest.raises(ValueError, match=r"`ids` must be integers of shape \(\.\.\."):
+        tokenizer.detokenize(ids)
+
+
+def test_ids_of_another_vocabulary_do_not_become_text(tokenizer):
+    size = tokenizer.vocabulary_size
+    message = f"`ids` must lie in the vocabulary of {size} sub.*Received: .*{size + 7}"
+    with pytest.raises(ValueError, match=message):
+        tokenizer.detokenize([[4, size + 7]])
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])

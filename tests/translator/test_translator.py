@@ -3,6 +3,7 @@ import random
 import resource
 import shutil
 import time
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -308,6 +309,34 @@ def test_a_folder_without_a_translator_says_so(tmp_path):
         kt.Translator.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("file", "named", "message"),
+    [
+        ("notes.txt", ".", "It holds notes.txt. Name a folder that `Translator.save`"),
+        ("notes.txt", "nothing", "Nothing is there. Name a folder"),
+        ("notes.txt", "notes.txt", "It is a file. Name a folder"),
+        ("model.keras", "model.keras", "a Keras model, without tokenizers. Read it"),
+        ("translator/translator.json", ".", "It is a run. Name its translator, "),
+        ("config.json", ".", "another layout. `Translator.from_preset` may read it"),
+        ("saved_model.pb", ".", "an export .* Name what was exported"),
+        ("1/saved_model.pb", ".", "an export .* Name what was exported"),
+    ],
+)
+def test_what_a_wrong_folder_is_and_what_to_name(tmp_path, file, named, message):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    with pytest.raises(FileNotFoundError, match=message):
+        kt.Translator.load(tmp_path / named)
+
+
+@pytest.mark.parametrize("read", [kt.Translator, kt.models.Transformer])
+def test_a_preset_that_is_no_model_says_what_it_is(tmp_path, read):
+    (tmp_path / "notes.txt").touch()
+    message = "config.json is missing, and so is translator.json. It holds notes.txt"
+    with pytest.raises(FileNotFoundError, match=message):
+        read.from_preset(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["model.keras", "source.model", "target.model"])
 def test_a_missing_file_is_named(copied, name):
     (copied / name).unlink()
@@ -327,7 +356,7 @@ def test_a_damaged_file_is_named_in_one_line(copied, name, kept):
 
 def test_a_model_of_another_vocabulary_is_not_taken(copied):
     shutil.copy(copied / "target.model", copied / "source.model")
-    with pytest.raises(ValueError, match="41 subwords. Received: one of 43"):
+    with pytest.raises(ValueError, match="41 subwords. Received: one of 43 .*Pass"):
         kt.Translator.load(copied)
 
 
@@ -397,3 +426,28 @@ def test_a_source_has_room_for_a_subword(translator, max_source_length):
             translator.target_tokenizer,
             max_source_length,
         )
+
+
+@pytest.mark.parametrize("search", ["beam", kt.decoding.GreedySearch, 4])
+def test_what_is_not_a_search_is_refused_by_name(translator, search):
+    message = r"`search` must be a search of `.*`, such as `BeamSearch\(4\)`. Received:"
+    with pytest.raises(ValueError, match=message):
+        translator.translate(SOURCES[:1], search)
+    with pytest.raises(ValueError, match=message):
+        translator.model.generate(np.ones((1, 3), "int32"), search)
+
+
+@pytest.mark.parametrize("tokenizer", ["en.model", 41, len])
+def test_what_is_not_a_tokenizer_is_refused_by_name(translator, tokenizer):
+    model, good = translator.model, translator.source_tokenizer
+    with pytest.raises(ValueError, match="`source_tokenizer` must be a tokenizer"):
+        kt.Translator(model, tokenizer)
+    with pytest.raises(ValueError, match="`target_tokenizer` must be a tokenizer"):
+        kt.Translator(model, good, tokenizer)
+
+
+@pytest.mark.parametrize("lines", ["ba ko", b"ba ko", Path("lines.en"), None, 7])
+def test_a_stream_is_of_lines(translator, lines):
+    kind = type(lines).__name__
+    with pytest.raises(ValueError, match=f"`lines` must be .* lines of type {kind}"):
+        next(translator.translate_stream(lines))
