@@ -22,6 +22,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+if sys.version_info < (3, 10):  # noqa: UP036  pip does not check a checkout
+    raise ImportError(
+        "keras_transformer needs Python 3.10 to 3.13. This is Python "
+        f"{sys.version.split()[0]}."
+    )
+
+from keras_transformer.checks import needs_backend, needs_tensorflow
 from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
@@ -48,14 +55,15 @@ _IS_SHELL = (
     or "keras_transformer.cli" in sys.orig_argv  # after `python -m`
 )
 if not _IS_SHELL:
-    from keras_transformer import decoding, layers, models, training
+    with needs_backend():
+        from keras_transformer import decoding, layers, models, training
 
 
 def __getattr__(name: str):
-    if name == "Translator":
-        return importlib.import_module(f"{__name__}.translator").Translator
     if name in __all__:
-        return importlib.import_module(f"{__name__}.{name}")
+        with needs_tensorflow(f"`{__name__}.{name}`"):
+            found = importlib.import_module(f"{__name__}.{name.lower()}")
+        return found.Translator if name == "Translator" else found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import numbers
+import os
 from collections.abc import Iterator
 
 from keras_transformer.version import DISTRIBUTION
@@ -30,6 +31,48 @@ def optional(package: str, extra: str, purpose: str) -> Iterator[None]:
         raise ImportError(
             f"{purpose} needs the package {package}, which is not installed. "
             f'Install it with: pip install "{DISTRIBUTION}[{extra}]"'
+        ) from None
+
+
+@contextlib.contextmanager
+def needs_tensorflow(purpose: str) -> Iterator[None]:
+    """Says what to install if TensorFlow cannot be imported inside.
+
+    Args:
+        purpose: What needs it, as the subject of a sentence.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("tensorflow", "tensorflow_text"):
+            raise
+        raise ImportError(
+            f"{purpose} needs the package {error.name}, which is not installed. "
+            "Install it with: pip install tensorflow tensorflow-text. Without it there "
+            "are layers, models and decoding, on JAX and PyTorch."
+        ) from None
+
+
+@contextlib.contextmanager
+def needs_backend() -> Iterator[None]:
+    """Says what to do if the backend of Keras cannot be imported inside."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("tensorflow", "jax", "torch"):
+            raise
+        raise ImportError(
+            f"Keras's backend needs the package {package}, which is not installed. "
+            "Install it, or name another backend in the environment variable "
+            "KERAS_BACKEND: tensorflow, jax or torch."
+        ) from None
+    except ValueError as error:
+        if "import backend" not in str(error):  # Keras's words on an unknown one
+            raise
+        raise ValueError(
+            "`KERAS_BACKEND` must be tensorflow, jax or torch. "
+            f"Received: KERAS_BACKEND={os.environ.get('KERAS_BACKEND')}."
         ) from None
 
 

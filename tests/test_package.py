@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import keras_transformer
+from keras_transformer import checks
 
 ROOT = Path(__file__).parents[1]
 SUBMODULES = sorted(set(keras_transformer.__all__) - {"Translator", "__version__"})
@@ -141,3 +142,39 @@ def test_the_shell_command_exists():
     from keras_transformer.cli import main
 
     assert callable(main)
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (
+            "os.environ['KERAS_BACKEND'] = 'tensorlow'",
+            "ValueError: `KERAS_BACKEND` must be tensorflow, jax or torch. "
+            "Received: KERAS_BACKEND=tensorlow.",
+        ),
+        (
+            "os.environ['KERAS_BACKEND'] = 'tensorflow';"
+            "sys.modules['tensorflow'] = None",
+            "ImportError: Keras's backend needs the package tensorflow, which is not "
+            "installed. Install it, or name another backend in the environment "
+            "variable KERAS_BACKEND: tensorflow, jax or torch.",
+        ),
+        (
+            "sys.version_info = (3, 9); sys.version = '3.9.18 (main)'",
+            "ImportError: keras_transformer needs Python 3.10 to 3.13. This is Python "
+            "3.9.18.",
+        ),
+    ],
+)
+def test_what_python_or_keras_lacks_is_told_in_the_last_line(before, message):
+    process = run_python("-c", f"import os, sys; {before}; import keras_transformer")
+    assert process.stderr.splitlines()[-1] == message
+
+
+@pytest.mark.parametrize("package", ["tensorflow", "tensorflow_text"])
+def test_without_tensorflow_a_message_says_what_there_is(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    needs = checks.needs_tensorflow("`kt.text`")
+    message = f"`kt.text` needs the package {package}, .* Without it there are layers"
+    with pytest.raises(ImportError, match=message), needs:
+        importlib.import_module(package)

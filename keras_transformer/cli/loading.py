@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from keras_transformer.checks import needs_tensorflow
+
 
 def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
     """Imports TensorFlow and Keras without the lines that they log.
@@ -17,12 +19,18 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
     With `one_thread` a CPU computes each operation in one thread, for training in
     slices; see `Transformer.compile`.
     """
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if backend != "tensorflow":
+        raise ValueError(
+            "`KERAS_BACKEND` must be tensorflow in the shell, or be left out. "
+            f"Received: KERAS_BACKEND={backend}."
+        )
+    os.environ["KERAS_BACKEND"] = backend  # whatever Keras's own settings say
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Modules and graphs are many objects that stay: to look for garbage among them
     # takes a fifth of the time of importing them.
     gc.set_threshold(100_000, 50, 100)
-    with _silent():
+    with needs_tensorflow("The shell"), _silent():
         import keras
         import tensorflow as tf
         import tensorflow_text  # noqa: F401

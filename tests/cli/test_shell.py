@@ -381,6 +381,13 @@ def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
     assert "standard input:2 is not UTF-8" in in_one_line(result)
 
 
+def test_a_backend_that_the_shell_does_not_run_on_is_reported(run, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    result = shell("translate", run, stdin="ba\n")
+    assert result.exit_code == 1
+    assert "must be tensorflow in the shell" in in_one_line(result)
+
+
 def test_what_memory_cannot_hold_is_reported(tmp_path):
     options = ("--length", 10**15, "-o", tmp_path / "out.png")
     result = shell("plot", "positions", *options)
