@@ -40,7 +40,9 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
     metrics = dict.fromkeys(name.removeprefix("val_") for name in curves)
     names = [name for name in metrics if name not in NOT_DRAWN]
     if not names:
-        raise ValueError(f"`log` must hold an epoch. Received: log={log}.")
+        raise ValueError(
+            f"`log` must hold an epoch. Received: log={log}. Name the log.csv of a run."
+        )
     rows, columns = grid(len(names), 3)
     figure = Figure((4 * columns, 3 * rows), layout="constrained")
     axes = None
@@ -109,7 +111,8 @@ def _read_history(history):
 def _read_csv(path):
     """Returns `(epochs, values)` of each column; empty cells are left out."""
     curves = {}
-    with open(path, encoding="utf-8", newline="") as file:
+    # A file that is no text has no epochs either, which the errors below say.
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
         rows = csv.DictReader(file)
         for row in rows:
             try:

@@ -337,6 +337,14 @@ def test_a_log_without_an_epoch_is_refused(log, text):
         plots.training_curves(log)
 
 
+def test_what_is_no_text_is_no_log(log):
+    log.write_bytes(b"\xffPK\x03\x04\n\xec\xff")
+    with pytest.raises(
+        ValueError, match=r"log.csv:2 is not the log .* Name the log.csv"
+    ):
+        plots.training_curves(log)
+
+
 @pytest.mark.parametrize("row", ["2,low", "2,5,7", "two,5", "2"])
 def test_a_faulty_row_of_a_log_is_named(log, row):
     log.write_text(f"epoch,loss\n1,7\n{row}\n", encoding="utf-8")
