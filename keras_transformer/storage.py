@@ -94,6 +94,11 @@ def _temporary_folder(parent):
         raise type(error)(error.errno, error.strerror, str(parent)) from None
     try:
         yield unfinished
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        # Without a name, as when the disk is full.
+        raise type(error)(error.errno, error.strerror, str(parent)) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

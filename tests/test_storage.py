@@ -240,6 +240,16 @@ def test_an_error_names_the_folder_that_cannot_be_written_to(tmp_path):
     assert caught.value.filename == str(tmp_path / "file")
 
 
+def test_a_full_disk_is_named(tmp_path):
+    with (
+        pytest.raises(OSError, match="No space left") as caught,
+        storage.replace_file(tmp_path / "a.txt"),
+        open("/dev/full", "wb", buffering=0) as full,
+    ):
+        full.write(b"a")
+    assert caught.value.filename == str(tmp_path)
+
+
 def test_a_message_names_the_first_files_of_a_folder(tmp_path):
     assert storage.names_in(tmp_path) == "nothing"
     for name in "cab":
