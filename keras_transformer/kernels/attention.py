@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_transformer.kernels import target
 from keras_transformer.kernels.dense import query_key_products
+from keras_transformer.kernels.shapes import shape_of
 from keras_transformer.kernels.softmax import attention_weights
 
 MAX_UNBLOCKED_LENGTH = 1024  # queries and keys that are read in one block
@@ -60,28 +61,33 @@ def attend(queries, keys, values, masks, bias_of=None):
         [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682), section 3; gradient:
         [Dao et al., 2022](https://arxiv.org/abs/2205.14135), appendix B.2
     """
-    num_queries, num_keys = ops.shape(queries)[2], ops.shape(keys)[2]
 
     def bias(rows=None):
         if bias_of is None:
             return None
-        rows = ops.arange(num_queries) if rows is None else rows
-        return bias_of(rows, ops.arange(num_keys))
+        rows = ops.arange(shape_of(queries)[2]) if rows is None else rows
+        return bias_of(rows, ops.arange(shape_of(keys)[2]))
 
-    # Divided before they are multiplied: TensorFlow's shapes are 32-bit integers.
-    limit = MAX_UNBLOCKED_LENGTH
-    is_long = (num_queries / limit) * (num_keys / limit) > 1
-    if target.is_jax() and not isinstance(is_long, bool):
-        is_long = False  # Keras asks for the output's shape, with symbolic lengths.
-    if _are_short.get():
-        is_long = False
-    if target.traces_portable_graph():
-        is_long = False  # Converters fail on the condition and on the loop over blocks.
+    is_long = _is_long(queries, keys)
     if is_long is False:
         whole_bias = bias()
         if _suits_fused_kernel(queries, values, whole_bias):
             return _attend_fused(queries, keys, values, masks, whole_bias)
     return _attend(queries, keys, values, masks, bias, is_long)
+
+
+def _is_long(queries, keys):
+    """Whether to attend by blocks; a tensor where the trace does not know lengths."""
+    # Converters fail on the condition and on the loop over blocks.
+    if _are_short.get() or target.traces_portable_graph():
+        return False
+    # Divided before they are multiplied: TensorFlow's shapes are 32-bit integers.
+    limit = MAX_UNBLOCKED_LENGTH
+    num_queries, num_keys = shape_of(queries)[2], shape_of(keys)[2]
+    is_long = (num_queries / limit) * (num_keys / limit) > 1
+    if target.is_jax() and not isinstance(is_long, bool):
+        return False  # Keras asks for the output's shape, with symbolic lengths.
+    return is_long
 
 
 def _suits_fused_kernel(queries, values, bias):
@@ -97,7 +103,7 @@ def _suits_fused_kernel(queries, values, bias):
 
 def _attend_fused(queries, keys, values, masks, bias):
     keys, values = masks.zero_masked(keys, values)
-    mask, has_keys = masks.combined(ops.shape(queries)[2], ops.shape(keys)[2]), None
+    mask, has_keys = masks.combined(shape_of(queries)[2], shape_of(keys)[2]), None
     if mask is not None:
         has_keys = ops.any(mask, axis=-1, keepdims=True)
         mask = ops.logical_or(mask, ops.logical_not(has_keys))
@@ -125,10 +131,11 @@ def _attend(queries, keys, values, masks, bias_of, is_long):
     def attend_to(queries, keys, values):
         keys, values = masks.zero_masked(keys, values)
         scale = 1 / math.sqrt(queries.shape[-1])
-        num_queries, num_keys = ops.shape(queries)[2], ops.shape(keys)[2]
-        num_blocks = (num_queries + BLOCK_LENGTH - 1) // BLOCK_LENGTH
-        missing = num_blocks * BLOCK_LENGTH - num_queries
-        padding = [[0, 0], [0, 0], [0, missing], [0, 0]]
+        num_queries, num_keys = shape_of(queries)[2], shape_of(keys)[2]
+        if is_long is not False:
+            num_blocks = (num_queries + BLOCK_LENGTH - 1) // BLOCK_LENGTH
+            missing = num_blocks * BLOCK_LENGTH - num_queries
+            padding = [[0, 0], [0, 0], [0, missing], [0, 0]]
 
         def weights_of(scaled_queries, rows=None):
             products = query_key_products(scaled_queries, keys)
@@ -146,7 +153,7 @@ def _attend(queries, keys, values, masks, bias_of, is_long):
                 weights = block_weights(_block(padded, i) * scale, i)
                 return _append(outputs, ops.matmul(weights, values))
 
-            shape = (*ops.shape(padded)[:3], values.shape[-1])
+            shape = (*shape_of(padded)[:3], values.shape[-1])
             start = ops.zeros(shape, values.dtype)
             outputs = ops.fori_loop(0, num_blocks, attend_block, start)
             return outputs[:, :, :num_queries], queries[..., :0]
@@ -215,7 +222,7 @@ def _gradients(queries, keys, values, weights, upstream):
 
 
 def _block(states, i):
-    batch, heads, _, dim = ops.shape(states)
+    batch, heads, _, dim = shape_of(states)
     start = (0, 0, i * BLOCK_LENGTH, 0)
     return ops.slice(states, start, (batch, heads, BLOCK_LENGTH, dim))
 

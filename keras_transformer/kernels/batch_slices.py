@@ -1,13 +1,17 @@
 """Training steps that compute the slices of a batch in parallel."""
 
+import functools
 import itertools
 import os
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels import replicas, target
+from keras_transformer.kernels.keras_private import ScopeOverVariables
+from keras_transformer.kernels.rematerialization import seed_states
 
 
 class BatchSlicesMixin:
@@ -18,7 +22,7 @@ class BatchSlicesMixin:
     the default, two processors wait once per training step:
 
     ```python
-    tf.config.threading.set_intra_op_parallelism_threads(1)  # before all else
+    kt.training.one_thread_per_operation()  # before all else
     model.compile(kt.training.Adam(), kt.training.TokenCrossentropy())
     ```
 
@@ -108,28 +112,68 @@ class BatchSlicesMixin:
                 f"`batch_slices` must be 1 with {num_replicas} replicas. "
                 f"Received: batch_slices={num_slices}."
             )
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        rows = y.shape[0] or tf.shape(y)[0]
+        data = keras.utils.unpack_x_y_sample_weight(data)
+        rows = data[1].shape[0] or tf.shape(data[1])[0]
         bounds = [rows * i // num_slices for i in range(num_slices + 1)]
-        losses, weights = [], []
-        with tf.GradientTape() as tape:
-            for start, end in itertools.pairwise(bounds):
-                x_, y_, sample_weight_ = _rows((x, y, sample_weight), start, end)
-                y_pred = self(x_, training=True)
-                losses.append(
-                    self.compute_loss(x_, y_, y_pred, sample_weight_, training=True)
-                )
-                weights.append(tf.reduce_sum(self.loss.weights(y_, sample_weight_)))
-                self.compute_metrics(x_, y_, y_pred, sample_weight_)
-            fractions = tf.stack(weights) / tf.maximum(tf.add_n(weights), 1e-9)
-            loss = tf.reduce_sum(tf.stack(losses) * fractions)
-            scaled_loss = self.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled_loss, self.trainable_weights)
+        slices = [_rows(data, *ends) for ends in itertools.pairwise(bounds)]
+        weights = [tf.reduce_sum(self.loss.weights(*labels)) for _, *labels in slices]
+        total = tf.maximum(tf.add_n(weights), 1e-9)
+        compute = self._compute_slice
+        if not self.run_eagerly:
+            # Not inlined, it is traced and optimised once for all slices.
+            compute = tf.function(
+                compute,
+                autograph=False,
+                reduce_retracing=True,
+                experimental_attributes={"_noinline": True},
+            )
+        results = [
+            compute(end, slice_, weight / total)
+            for end, slice_, weight in zip(bounds[1:], slices, weights, strict=True)
+        ]
+        losses, gradients, values = zip(*results, strict=True)
+        gradients = [_sum(each) for each in zip(*gradients, strict=True)]
         self.optimizer.apply(gradients, self.trainable_weights)
+        for state, each in zip(self._states(), zip(*values, strict=True), strict=True):
+            _assign(state, each)
         for metric in self.metrics:
             if metric.name == "loss":
-                metric.update_state(loss, sample_weight=rows)
+                metric.update_state(tf.add_n(losses), sample_weight=rows)
         return self.get_metrics_result()
+
+    def _compute_slice(self, end, data, fraction):
+        """The loss of a slice and its gradients, times its fraction of the batch.
+
+        Slices that assigned to the same variable would wait for each other. So this
+        returns what is to be assigned to each of `_states()`, None for nothing.
+        """
+        import tensorflow as tf
+
+        x, y, sample_weight = data
+        with tf.GradientTape() as tape, _SliceScope() as scope:
+            # By its last row, each slice draws random numbers of its own.
+            _add_to_seeds(self, 1_000_003 * end)
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight, training=True)
+            loss = loss * fraction
+            scaled_loss = self.optimizer.scale_loss(loss)
+            self.compute_metrics(x, y, y_pred, sample_weight)
+            _add_to_seeds(self, -1_000_003 * end)
+        gradients = tape.gradient(scaled_loss, self.trainable_weights)
+        return loss, gradients, [scope.state_mapping.get(id(x)) for x in self._states()]
+
+    def _states(self):
+        return self.metrics_variables + self.non_trainable_variables
+
+
+class _SliceScope(ScopeOverVariables):
+    """Keeps what a slice assigns; sums, such as those of metrics, begin at zero."""
+
+    def get_current_value(self, variable):
+        is_sum = not variable.trainable and variable.aggregation == "sum"
+        if is_sum and id(variable) not in self.state_mapping:
+            return ops.zeros(variable.shape, variable.dtype)
+        return super().get_current_value(variable)
 
 
 def _rows(data, start, end):
@@ -137,3 +181,37 @@ def _rows(data, start, end):
     return keras.tree.map_structure(
         lambda array: None if array is None else array[start:end], data
     )
+
+
+def _sum(gradients):
+    """The sum of one gradient from each slice, all dense or all sparse."""
+    import tensorflow as tf
+
+    if not isinstance(gradients[0], tf.IndexedSlices):
+        return None if gradients[0] is None else tf.add_n(gradients)
+    values, indices = (
+        tf.concat([getattr(x, name) for x in gradients], axis=0)
+        for name in ("values", "indices")
+    )
+    return tf.IndexedSlices(values, indices, gradients[0].dense_shape)
+
+
+def _add_to_seeds(layer, number):
+    """Adds a number to the first of the two that each random generator draws by."""
+    for seed in seed_states(layer):
+        seed.assign(seed + ops.cast(ops.stack([number, 0]), seed.dtype))
+
+
+def _assign(state, values):
+    """Assigns the sum or the mean of what slices would assign, or the largest integer.
+
+    All use what every slice returns: otherwise TensorFlow would optimise each apart.
+    """
+    if values[0] is None:
+        return
+    if state.aggregation == "sum":
+        state.assign_add(sum(values))
+    elif keras.backend.is_float_dtype(state.dtype):
+        state.assign(sum(values) / len(values))
+    else:
+        state.assign(functools.reduce(ops.maximum, values))

@@ -8,6 +8,7 @@ with one thread, or copies it first. Plain forms: `layer(states)`, and
 from keras import ops
 
 from keras_transformer.kernels import target
+from keras_transformer.kernels.shapes import shape_of
 
 KERNEL_SLICES = 4  # measured: 2 and 8 were no faster
 
@@ -28,7 +29,7 @@ def dense(layer, states):
     """
     is_unknown = len(states.shape) == 3 and states.shape[1] is None
     if target.is_tensorflow() and is_unknown and not target.traces_portable_graph():
-        batch, length, width = ops.shape(states)
+        batch, length, width = shape_of(states)
         outputs = layer(ops.reshape(states, (-1, width)))
         return ops.reshape(outputs, (batch, length, outputs.shape[-1]))
     rows, width = states.shape[0], states.shape[-1]
@@ -42,7 +43,7 @@ def dense(layer, states):
         return layer(states)
     slices = KERNEL_SLICES
     if rows is None:
-        rows = ops.shape(states)[0]
+        rows = shape_of(states)[0]
         slices = ops.where(rows == 1, KERNEL_SLICES, 1)
     dtype, slice_width = layer.compute_dtype, width // slices
     kernel = ops.cast(layer.kernel, dtype)

@@ -4,7 +4,9 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_fractions
+from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import RematerializedMixin
+from keras_transformer.kernels.shapes import shape_of
 
 LEVELS = 256  # of a byte
 
@@ -53,11 +55,21 @@ class Dropout(RematerializedMixin, keras.layers.Dropout):
             words = keras.random.randint(
                 shape, *limits, "int32", seed=self.seed_generator
             )
-            return ops.view(words, "uint8")  # of four times the last axis
+            return _bytes_of(words, (*shape[:-1], 4 * shape[-1]))
 
-        *others, width = ops.shape(inputs)
+        *others, width = shape = shape_of(inputs)
         if inputs.shape[-1] and width % 4 == 0:
             return draw(*others, width // 4)
         size = ops.size(inputs)
         bytes_ = ops.reshape(draw((size + 3) // 4, 1), (-1,))
-        return ops.reshape(bytes_[:size], ops.shape(inputs))
+        return ops.reshape(bytes_[:size], shape)
+
+
+def _bytes_of(words, shape):
+    """Views words as bytes, four times as many in the last axis."""
+    if not target.is_tensorflow():
+        return ops.view(words, "uint8")
+    import tensorflow as tf
+
+    # Keras's `view` takes eighteen operations where lengths are unknown.
+    return tf.reshape(tf.bitcast(words, tf.uint8), shape)

@@ -5,11 +5,12 @@ import itertools
 from keras import ops
 
 from keras_transformer.kernels.dense import dense
+from keras_transformer.kernels.shapes import shape_of
 
 
 def split_heads(states, num_heads: int):
     """(batch, length, heads * dim) -> (batch, heads, length, dim)."""
-    batch, length, width = ops.shape(states)
+    batch, length, width = shape_of(states)
     if states.shape[1] == 1:  # the transpose of a single position is a reshape
         return ops.reshape(states, (batch, num_heads, 1, width // num_heads))
     states = ops.reshape(states, (batch, length, num_heads, width // num_heads))
@@ -18,7 +19,7 @@ def split_heads(states, num_heads: int):
 
 def merge_heads(states):
     """(batch, heads, length, dim) -> (batch, length, heads * dim)."""
-    batch, num_heads, length, dim = ops.shape(states)
+    batch, num_heads, length, dim = shape_of(states)
     if states.shape[2] != 1:
         states = ops.transpose(states, (0, 2, 1, 3))
     return ops.reshape(states, (batch, length, num_heads * dim))
@@ -53,7 +54,7 @@ def _project(num_heads, states, layers):
     if len(layers) == 1 or is_step or is_quantized:
         return [split_heads(dense(layer, states), num_heads) for layer in layers]
     dtype = layers[0].compute_dtype
-    batch, length, width = ops.shape(states)
+    batch, length, width = shape_of(states)
     kernel = ops.concatenate([ops.cast(x.kernel, dtype) for x in layers], axis=-1)
     outputs = ops.matmul(ops.reshape(ops.cast(states, dtype), (-1, width)), kernel)
     if layers[0].use_bias:

@@ -1,6 +1,6 @@
 """Every use of a private interface of Keras, in one place.
 
-Each function says what it needs and why no public interface gives it;
+Each says what it needs and why no public interface gives it;
 `tests/kernels/test_keras_private.py` fails when Keras changes.
 """
 
@@ -80,6 +80,21 @@ def scope_with(values):
         return inner
 
     return scope
+
+
+class ScopeOverVariables(keras.StatelessScope):
+    """A `keras.StatelessScope` that collects losses, and knows every variable.
+
+    Keras asks the scope for what regularizers are called with, and gets None for a
+    variable that was not assigned to. Its value can only be asked for without a scope.
+    """
+
+    def __init__(self):
+        super().__init__(collect_losses=True)
+
+    def get_current_value(self, variable):
+        value = super().get_current_value(variable)
+        return variable._value if value is None else value
 
 
 def all_layers(layer):

@@ -26,7 +26,7 @@ class RematerializedMixin:
         def call(*args, **kwargs):
             leaves = tree.flatten((args, kwargs))
             is_tensor = [ops.is_tensor(x) for x in leaves]
-            seeds = _seeds(self)
+            seeds = seed_states(self)
             scope = scope_with([(seed, ops.copy(seed)) for seed in seeds])
 
             def call_with(*tensors):
@@ -60,7 +60,7 @@ def _inside(scope):
         _is_inside.reset(token)
 
 
-def _seeds(layer):
+def seed_states(layer):
     """The states of the random number generators in a layer."""
     weights = {id(weight) for weight in layer.weights}
     return [x for x in layer.non_trainable_variables if id(x) not in weights]

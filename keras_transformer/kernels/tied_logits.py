@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_transformer.kernels.shapes import shape_of
+
 
 def tied_logits(states, table):
     """Computes `states table^T`, with a gradient that never transposes the table.
@@ -24,7 +26,7 @@ def tied_logits(states, table):
         return ops.reshape(logits, (-1, size)), gradient
 
     logits = product(ops.reshape(states, (-1, dim)), table)
-    return ops.reshape(logits, (*ops.shape(states)[:-1], size))
+    return ops.reshape(logits, (*shape_of(states)[:-1], size))
 
 
 def transposed_once(table):
@@ -37,6 +39,6 @@ def transposed_once(table):
 
     def logits(states):
         rows = ops.matmul(ops.reshape(states, (-1, dim)), transposed)
-        return ops.reshape(rows, (*ops.shape(states)[:-1], size))
+        return ops.reshape(rows, (*shape_of(states)[:-1], size))
 
     return logits

@@ -1,3 +1,4 @@
+import itertools
 import os
 
 import keras
@@ -92,7 +93,7 @@ def test_one_slice_is_the_step_of_keras(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("loss", "settings", "num_calls"),
+    ("loss", "settings", "num_slices"),
     [
         (TokenCrossentropy(), {"jit_compile": False}, 2),
         (TokenCrossentropy(), {"jit_compile": False, "batch_slices": 1}, 1),
@@ -101,16 +102,16 @@ def test_one_slice_is_the_step_of_keras(monkeypatch):
     ],
 )
 def test_a_cpu_of_several_cores_takes_slices_by_itself(
-    loss, settings, num_calls, monkeypatch
+    loss, settings, num_slices, monkeypatch
 ):
     monkeypatch.setattr(target, "computes_each_operation_in_one_thread", lambda: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    model, calls = bigrams(), []
-    forward = model.call
-    model.call = lambda *args, **kwargs: calls.append(1) or forward(*args, **kwargs)
+    model, taken = bigrams(), []
+    in_slices = model._train_step_in_slices
+    model._train_step_in_slices = lambda n, data: taken.append(n) or in_slices(n, data)
     model.compile("sgd", loss, **settings)
     model.train_on_batch(IDS, IDS)
-    assert len(calls) == num_calls
+    assert taken == ([num_slices] if num_slices > 1 else [])
 
 
 @pytest.mark.parametrize(("num_cores", "one_thread"), [(1, True), (4, False)])
@@ -126,6 +127,95 @@ def test_one_core_or_split_operations_take_the_whole_batch(
     assert model.train_on_batch(IDS, IDS) > 0
 
 
+@pytest.mark.parametrize("rows", [7, 8])
+def test_slices_of_a_batch_of_unknown_size_are_traced_once(rows):
+    import tensorflow as tf
+
+    model, calls = bigrams(), []
+    forward = model.call
+    model.call = lambda *args, **kwargs: calls.append(1) or forward(*args, **kwargs)
+    model.compile("sgd", TokenCrossentropy(), jit_compile=False, batch_slices=3)
+    ids = np.ones((rows, 5), "int32")
+    pairs = tf.data.Dataset.from_tensors((ids, ids)).unbatch().batch(rows)
+    model.fit(pairs, shuffle=False, verbose=0)
+    assert len(calls) == 1
+
+
+def test_each_slice_draws_numbers_of_its_own_anew_in_every_step():
+    import tensorflow as tf
+
+    seen = []
+
+    class Watched(keras.layers.Dropout):
+        def call(self, inputs, training=False):
+            outputs = super().call(inputs, training=training)
+            if training:
+                tf.py_function(lambda x: seen.append(x.numpy()), [outputs], [])
+            return outputs
+
+    ids = keras.Input((None,), dtype="int32")
+    states = Watched(0.5)(keras.layers.Embedding(VOCABULARY, VOCABULARY, "ones")(ids))
+    model = Bigrams(ids, states)
+    model.compile(keras.optimizers.SGD(0.0), TokenCrossentropy(), batch_slices=2)
+    for _ in range(2):
+        model.train_on_batch(np.ones((6, 5)), np.ones((6, 5)))
+    assert len(seen) == 4
+    for one, other in itertools.combinations(seen, 2):
+        assert np.any(one != other)
+
+
+def test_slices_sum_what_is_a_sum_and_agree_on_all_else():
+    class Counts(keras.layers.Layer):
+        def build(self, _):
+            settings = {"initializer": "zeros", "trainable": False}
+            self.counts = [
+                self.add_weight(dtype="float32", aggregation="sum", **settings),
+                self.add_weight(dtype="float32", **settings),
+                self.add_weight(dtype="int32", **settings),
+            ]
+
+        def call(self, inputs):
+            for count in self.counts:
+                rows = keras.ops.shape(inputs)[0]
+                count.assign_add(keras.ops.cast(rows, count.dtype))
+            return inputs
+
+    ids, layer = keras.Input((None,), dtype="int32"), Counts()
+    states = layer(keras.layers.Embedding(VOCABULARY, VOCABULARY)(ids))
+    model = Bigrams(ids, states)
+    model.compile("sgd", TokenCrossentropy(), batch_slices=2)
+    for _ in range(2):
+        model.train_on_batch(np.ones((7, 5)), np.ones((7, 5)))
+    # Slices of 3 and 4 rows: their sum, their mean and the largest integer.
+    assert [float(count) for count in layer.counts] == [14, 7, 8]
+
+
+def test_regularizers_and_added_losses_count_as_in_the_whole_batch():
+    class Adds(keras.layers.Layer):
+        def call(self, inputs):
+            self.add_loss(keras.ops.mean(inputs**2))
+            return inputs
+
+    found = []
+    for slices in (1, 2):
+        keras.utils.set_random_seed(3)
+        ids = keras.Input((None,), dtype="int32")
+        table = keras.layers.Embedding(
+            VOCABULARY, VOCABULARY, embeddings_regularizer=keras.regularizers.L2(0.5)
+        )
+        model = Bigrams(ids, Adds()(table(ids)))
+        model.compile(
+            keras.optimizers.SGD(0.5),
+            TokenCrossentropy(),
+            jit_compile=False,
+            batch_slices=slices,
+        )
+        rows = RANDOM.permutation(np.tile(np.arange(1, 5), (6, 1)))
+        logs = model.train_on_batch(rows, rows, return_dict=True)
+        found.append(([logs], model.get_weights()))
+    assert_equal(*found)
+
+
 def test_sample_weights_weigh_the_slices():
     data = batch(6)
     weights = np.array([0, 5, 1, 0.5, 2, 3])
@@ -137,16 +227,22 @@ def test_sample_weights_weigh_the_slices():
 
 def test_fit_takes_batches_of_any_size_and_reports_the_mean():
     inputs, labels = batch(7)
-    losses = []
+    found = []
     for slices in (1, 2):
         keras.utils.set_random_seed(3)
         model = LanguageModel(VOCABULARY, 1, 8, 2, 16, dropout=0.0)
         model.compile(
-            keras.optimizers.SGD(0.5), TokenCrossentropy(), batch_slices=slices
+            keras.optimizers.SGD(0.5),
+            TokenCrossentropy(),
+            metrics=[TokenAccuracy(), Perplexity()],
+            batch_slices=slices,
         )
         ids = inputs["target_ids"]
-        losses += model.fit(ids, labels, batch_size=3, verbose=0).history["loss"]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+        settings = {"batch_size": 3, "epochs": 2, "shuffle": False, "verbose": 0}
+        found.append(model.fit(ids, labels, **settings).history)
+    assert found[0].keys() == found[1].keys()
+    for name, values in found[0].items():
+        assert found[1][name] == pytest.approx(values, rel=1e-3), name
 
 
 def test_a_loss_that_is_scaled_gives_the_same_step():

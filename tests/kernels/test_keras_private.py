@@ -53,6 +53,20 @@ def test_the_moments_of_adam_are_those_that_it_updates(variables):
             )
 
 
+def test_a_scope_over_variables_gives_regularizers_their_values():
+    seen = []
+    layer = keras.layers.Dense(3, kernel_regularizer=lambda x: seen.append(x) or 0.0)
+    layer.build((None, 2))
+    other = keras.Variable(5.0)
+    with keras_private.ScopeOverVariables():
+        assert layer.losses == [0.0]
+        assert float(other) == 5
+        other.assign(11.0)
+        assert float(other) == 11
+    np.testing.assert_array_equal(ops.convert_to_numpy(seen[0]), layer.kernel.numpy())
+    assert float(other) == 5
+
+
 def test_a_mask_that_is_set_reaches_the_next_layer():
     probe = ReadMask()
     states, mask = ops.ones((2, 3)), ops.array([True, False])
@@ -121,7 +135,7 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
     foreign = {name: used[name] for name in used.keys() - defined}
     home = {"kernels/keras_private.py"}
     names = "_get_variable_index", "_momentums", "_velocities", "_flatten_layers"
-    names += ("_trainable_variables",)
+    names += ("_trainable_variables", "_value")
     common = "keras.src.backend.common"
     modules = (
         f"{common}.{x}" for x in ("masking", "stateless_scope", "symbolic_scope")
