@@ -17,7 +17,7 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
     `--help` and errors of usage appear at once. With `devices` it initialises these
     too, which log when they are first used; a worker must first connect to the others.
     With `one_thread` a CPU computes each operation in one thread, for training in
-    slices; see `Transformer.compile`.
+    slices; see `training.one_thread_per_operation`.
     """
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if backend != "tensorflow":
@@ -36,10 +36,12 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
         import tensorflow_text  # noqa: F401
 
         tf.get_logger().setLevel("ERROR")
-        if one_thread and not tf.config.list_physical_devices("GPU"):
+        if one_thread:
+            from keras_transformer.training import one_thread_per_operation
+
             # In vain, but no error, where this process has used TensorFlow before.
             with contextlib.suppress(RuntimeError):
-                tf.config.threading.set_intra_op_parallelism_threads(1)
+                one_thread_per_operation()
         if devices:
             keras.random.uniform(())
 

@@ -11,6 +11,7 @@ from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 from keras_transformer.training.sliding_window import sliding_window_perplexity
+from keras_transformer.training.threads import one_thread_per_operation
 from keras_transformer.training.workers import StopTogether, Workers
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Workers",
     "average_checkpoints",
     "cased_bleu",
+    "one_thread_per_operation",
     "paper_protocol_bleu",
     "pick_strategy",
     "sliding_window_perplexity",
