@@ -13,8 +13,8 @@ def write_warmup_requests(
 ) -> None:
     """Writes requests after which no other has to wait for preparations.
 
-    TensorFlow prepares each padded length once for each signature. XLA compiles each
-    padded length and batch size once for all signatures.
+    TensorFlow optimizes the graph of each signature once. XLA compiles each padded
+    length and batch size once for all signatures.
 
     Args:
         path: File to write.

@@ -1,22 +1,25 @@
 """TensorFlow Serving's `PredictionService` over an export, on this machine.
 
-    python prediction_service.py EXPORT SETTINGS
+    cd tests; python -m serving.prediction_service EXPORT SETTINGS
 
-SETTINGS are arguments of the op `BatchFunction` as JSON, or null: no batching. The
-first line that it prints is its port, and it ends with its input. It answers `Predict`
-as TensorFlow Serving does; `BatchFunction` gathers the batches. It runs in a process of
-its own.
+SETTINGS are arguments of the op `BatchFunction` as JSON, or null: no batching. It
+answers `Predict` as TensorFlow Serving does: first the warm-up requests of the export,
+then it prints its port. `BatchFunction` gathers the batches. It runs in a process of
+its own and ends with its input.
 """
 
 import json
+import os
 import subprocess
 import sys
 import uuid
 from concurrent import futures
 from contextlib import contextmanager
+from pathlib import Path
 
 import grpc
 import tensorflow as tf
+from serving.prediction_log import read_requests
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -24,6 +27,11 @@ UNLIMITED = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
 ]
+TIMEOUT = 120  # seconds for an answer
+# TensorFlow's log has a line of them for each graph that it optimizes, and for each
+# program that XLA compiles.
+PREPARATIONS = "Starting optimization for grappler item", "] Compiled __inference"
+LOGGED = "meta_optimizer=1,device_compilation_profiler=1"
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -44,13 +52,17 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         }
 
     def Predict(self, request, context):
-        """Answers a `PredictRequest`."""
-        name = request.model_spec.signature_name or "serving_default"
+        """Answers a request, or tells why it is refused."""
         try:
-            inputs = self._inputs(name, request.inputs)
-            outputs = self._run[name](**inputs)
+            return self.answer(request)
         except tf.errors.OpError as error:
             context.abort(STATUS_CODES[error.error_code], error.message)
+
+    def answer(self, request):
+        """Returns the `PredictResponse` to a `PredictRequest`."""
+        name = request.model_spec.signature_name or "serving_default"
+        inputs = self._inputs(name, request.inputs)
+        outputs = self._run[name](**inputs)
         response = predict_pb2.PredictResponse(model_spec=request.model_spec)
         for name, value in outputs.items():
             response.outputs[name].CopyFrom(tf.make_tensor_proto(value.numpy()))
@@ -108,13 +120,26 @@ def batched(signature, **settings):
 
 
 @contextmanager
-def serve(path, batching=None):
-    """Context manager that serves an export in a new process and yields its address."""
-    command = [sys.executable, __file__, path, json.dumps(batching)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        yield f"localhost:{int(process.stdout.readline())}"
-        process.stdin.close()
+def serve(path, batching=None, log=None):
+    """Context manager that serves an export in a new process and yields its address.
+
+    `log` is a file for what `PREPARATIONS` names.
+    """
+    command = [sys.executable, "-m", __name__, path.absolute(), json.dumps(batching)]
+    logging = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": LOGGED} if log else {}
+    with subprocess.Popen(
+        command,
+        cwd=Path(__file__).parents[1],
+        env=os.environ | logging,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    ) as process:
+        try:
+            yield f"localhost:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -129,7 +154,7 @@ def client(address):
             request.model_spec.signature_name = signature
             for name, value in inputs.items():
                 request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
-            outputs = service.Predict(request, timeout=600).outputs
+            outputs = service.Predict(request, timeout=TIMEOUT).outputs
             return {name: tf.make_ndarray(value) for name, value in outputs.items()}
 
         yield predict
@@ -141,6 +166,8 @@ def main(path, settings):
     # As many requests as threads are answered at a time.
     server = grpc.server(futures.ThreadPoolExecutor(64), options=UNLIMITED)
     service = PredictionService(path, json.loads(settings))
+    for request in read_requests(Path(path)):
+        service.answer(request)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(service, server)
     port = server.add_insecure_port("localhost:0")
     server.start()

@@ -488,12 +488,15 @@ def test_an_export_ends_before_stop_strings_as_the_translator(
 
 
 def test_warmup_requests_are_answered_by_every_signature(exported, served):
-    path = exported / "assets.extra" / "tf_serving_warmup_requests"
-    requests = list(read_requests(path))
-    assert {signature for signature, _ in requests} == set(served)
-    for signature, inputs in requests:
-        inputs = {name: tf.constant(value) for name, value in inputs.items()}
-        outputs = served[signature](**inputs)
+    requests = list(read_requests(exported))
+    names = [request.model_spec.signature_name for request in requests]
+    assert set(names) == set(served)
+    for name, request in zip(names, requests, strict=True):
+        inputs = {
+            name: tf.constant(tf.make_ndarray(value))
+            for name, value in request.inputs.items()
+        }
+        outputs = served[name](**inputs)
         assert all(len(value) == 1 for value in outputs.values())
 
 
