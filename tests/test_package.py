@@ -85,6 +85,20 @@ def test_the_shell_answers_before_it_loads_keras():
     assert not modules & {"keras", "matplotlib", "numpy", "tensorflow"}
 
 
+def test_commands_load_no_packages_that_only_galleries_of_keras_need():
+    code = (
+        "import sys; sys.argv = ['/bin/keras-transformer'];"
+        "from keras_transformer.cli.loading import load_tensorflow;"
+        "load_tensorflow(); print(*sys.modules);"
+        "import matplotlib"  # as plots do afterwards
+    )
+    process = run_python("-c", code)
+    assert process.returncode == 0, process.stderr
+    modules = set(process.stdout.split())
+    assert "keras" in modules
+    assert not modules & {"IPython", "matplotlib", "sklearn"}
+
+
 def test_importing_the_data_loads_neither_babel_nor_sentencepiece(imports):
     assert "keras_transformer.datasets" in imports["modules of data"]
     assert not {"babel", "sentencepiece"} & set(imports["modules of data"])

@@ -30,7 +30,8 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
     # Modules and graphs are many objects that stay: to look for garbage among them
     # takes a fifth of the time of importing them.
     gc.set_threshold(100_000, 50, 100)
-    with needs_tensorflow("The shell"), _silent():
+    unused = _not_importable("IPython", "matplotlib", "sklearn")
+    with needs_tensorflow("The shell"), _silent(), unused:
         import keras
         import tensorflow as tf
         import tensorflow_text  # noqa: F401
@@ -60,6 +61,22 @@ def load_translator(model: str, source_language=None, target_language=None):
     if is_elsewhere or is_chosen:
         return Translator.from_preset(model, *languages)
     return Translator.load(model)
+
+
+@contextlib.contextmanager
+def _not_importable(*packages):
+    """Hides packages that Keras imports wherever they are installed.
+
+    Its galleries and wrappers need them, which no command uses, and to import them
+    takes longer than to load a model. After the block they can be imported.
+    """
+    hidden = [name for name in packages if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # to import None is an ImportError
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 @contextlib.contextmanager
