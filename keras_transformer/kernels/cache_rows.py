@@ -3,10 +3,22 @@
 from keras import ops
 
 
-def write_rows(states, index, new):
+def rows_at(index, heads, length):
+    """Returns which rows of a cache hold the positions `index`, `(batch,)`.
+
+    A cache `(batch, heads, length, width)` has `batch * heads * length` rows. The
+    result is int32 of shape `(batch * heads, 1)`.
+    """
+    (batch,) = ops.shape(index)
+    starts = ops.arange(0, batch * heads * length, length, dtype="int32")
+    rows = ops.reshape(starts, (-1, heads)) + ops.expand_dims(index, 1)
+    return ops.reshape(rows, (-1, 1))
+
+
+def write_rows(states, rows, new):
     """Replaces `states[b, :, index[b]]` by `new[b]` for every sentence `b`.
 
-    `index` is int32 of shape `(batch,)`.
+    `rows` are those of `rows_at(index, heads, length)`.
 
     The plain form, `where(position == index, new, states)`, computes every entry of
     the cache. A scatter copies the cache, `(batch, heads, length, width)`, and writes
@@ -16,8 +28,6 @@ def write_rows(states, index, new):
     of one hypothesis twice in every step.
     """
     batch, heads, length, width = ops.shape(states)
-    index = ops.repeat(index, heads)
-    rows = (ops.arange(batch * heads, dtype="int32") * length + index)[:, None]
     table, new_rows = (ops.reshape(x, (-1, width)) for x in (states, new))
     table = ops.scatter_update(table, rows, new_rows)
     return ops.reshape(table, (batch, heads, length, width))

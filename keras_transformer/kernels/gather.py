@@ -18,9 +18,9 @@ def take_rows(x, indices):
     if x.shape[0] == 0:  # JAX cannot gather from an empty tensor.
         return ops.zeros((*ops.shape(indices), *x.shape[2:]), x.dtype)
     num_rows, choices = ops.shape(x)[:2]
-    starts = ops.arange(num_rows, dtype="int32")[:, None] * choices
+    starts = ops.arange(0, num_rows * choices, choices, dtype="int32")
     flat = ops.reshape(x, (-1, *x.shape[2:]))
-    return ops.take(flat, starts + indices, axis=0)
+    return ops.take(flat, ops.expand_dims(starts, 1) + indices, axis=0)
 
 
 def take_one(x, indices):
@@ -33,4 +33,4 @@ def take_one(x, indices):
     Returns:
         A tensor of shape `(rows, ...)`.
     """
-    return take_rows(x, indices[:, None])[:, 0]
+    return ops.squeeze(take_rows(x, ops.expand_dims(indices, 1)), 1)

@@ -5,9 +5,10 @@ A cache holds the keys and the values of one block, each of shape
 writes one position. `decoding.lineage` says which hypothesis wrote what.
 """
 
+import numpy as np
 from keras import ops
 
-from keras_transformer.kernels.cache_rows import write_rows
+from keras_transformer.kernels.cache_rows import rows_at, write_rows
 
 
 def empty_cache(keys, num_hypotheses, max_length):
@@ -22,9 +23,10 @@ def write_step(cache, index, keys, values):
 
     New `keys` and `values` have the shape `(batch, num_heads, num_hypotheses, dim)`.
     """
+    rows = rows_at(index, *cache["keys"].shape[1:3])
     return {
-        "keys": write_rows(cache["keys"], index, keys),
-        "values": write_rows(cache["values"], index, values),
+        "keys": write_rows(cache["keys"], rows, keys),
+        "values": write_rows(cache["values"], rows, values),
     }
 
 
@@ -38,5 +40,5 @@ def cache_entries(cache, num_hypotheses):
 
 def cache_positions(max_length, num_hypotheses):
     """Positions of the entries of a cache, in the order (position, hypothesis)."""
-    positions = ops.arange(max_length)[:, None]
-    return ops.reshape(ops.broadcast_to(positions, (max_length, num_hypotheses)), (-1,))
+    positions = np.repeat(np.arange(max_length, dtype="int32"), num_hypotheses)
+    return ops.convert_to_tensor(positions)

@@ -94,7 +94,7 @@ class CausalBlock(_CausalByDefault, EncoderBlock):
             return None, None
         lengths = prompt_lengths(memory_mask)[:, None]
         in_prompt = ops.cumsum(ops.ones_like(memory_mask, "int32"), axis=1) - 1
-        in_cache = ops.cast(cache_positions(max_length, num_hypotheses), "int32")
+        in_cache = cache_positions(max_length, num_hypotheses)
         keys = ops.concatenate([in_prompt, lengths + in_cache], axis=1)
         return lengths + index[:, None], keys
 

@@ -124,7 +124,8 @@ class DecoderBlock(TransformerBlock):
         max_length = cache["keys"].shape[2]
         shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
         mask = ops.reshape(visible, shape)
-        positions = index[:, None], cache_positions(max_length, num_hypotheses)
+        query_positions = ops.expand_dims(index, 1)
+        positions = query_positions, cache_positions(max_length, num_hypotheses)
         states, cache = self._self_attention_step(inputs, cache, index, mask, positions)
         mask = None if memory_mask is None else memory_mask[:, None, None, :]
         queries = self._cross_attention_residual.prepare(states)

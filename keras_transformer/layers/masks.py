@@ -176,7 +176,9 @@ class AttentionMasks(NamedTuple):
             key_mask = ops.expand_dims(key_mask, (1, 2))
         if attention_mask is not None and len(attention_mask.shape) == 3:
             attention_mask = ops.expand_dims(attention_mask, 1)
-        positions = ops.arange(query_length) if rows is None else rows
+        positions = rows
+        if rows is None and (causal or window):
+            positions = ops.arange(query_length)
         return combine_masks(
             at_rows(query_mask),
             key_mask,
