@@ -354,6 +354,14 @@ def test_any_two_of_several_can_be_compared_and_linked_to(browse):
     assert headings == ["Dritter", "Der Hund."]
 
 
+def test_a_page_of_two_models_opens_with_the_best_of_each(browse):
+    first, second = aligned()
+    names = ["one", "one", "two"]
+    page = attention_html(first, first._replace(text="Zweiter"), second, names=names)
+    headings = [re.search("<h2.*?>(.*?)</h2>", x)[1] for x in sides_of(browse(page))]
+    assert headings == ["Hund.", "Der Hund."]
+
+
 def test_a_table_holds_what_the_chosen_map_shows(browse):
     seen = attended()
     script = "views[0].details.open = true;"
