@@ -9,6 +9,7 @@ import keras
 import pages as site
 import pytest
 import reference
+from markdown.extensions.toc import slugify
 
 ROOT = Path(__file__).parents[1]
 NAMES = [
@@ -128,15 +129,27 @@ def test_a_page_links_to_the_repository_once_its_address_is_known(monkeypatch):
     assert f"({source}/{test})" in site.Pages().texts["guarantees.md"]
 
 
-def test_every_link_of_a_page_leads_to_a_page_or_a_file(pages):
-    known = {Path(path) for path in (*pages.texts, *pages.files)}
+def test_every_link_of_a_page_leads_to_a_page_a_heading_or_a_file(pages):
     for page, text in pages.texts.items():
-        site.outside_code(text, lambda part, page=page: check_links(part, page, known))
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", prose(text)):
+            if not re.match(r"[a-z]+:", target):
+                path = Path("/", page).parent.joinpath(target or Path(page).name)
+                found = str(path.resolve().relative_to("/"))
+                assert found in pages.files or found in pages.texts, (page, target)
+                assert not anchor or anchor in anchors(pages.texts[found]), (
+                    page,
+                    anchor,
+                )
 
 
-def check_links(text, page, known):
-    for target in re.findall(r"\]\(([^)#\s]+)", text):
-        if not re.match(r"[a-z]+:", target):
-            path = Path("/", page).parent.joinpath(target).resolve()
-            assert path.relative_to("/") in known, (page, target)
-    return text
+def prose(text):
+    """Returns Markdown without its fenced blocks."""
+    parts = []
+    site.outside_code(text, lambda part: parts.append(part) or part)
+    return "".join(parts)
+
+
+def anchors(text):
+    """Returns the anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+    return {slugify(re.sub(r"[`*]", "", heading), "-") for heading in headings}
