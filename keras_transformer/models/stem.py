@@ -169,7 +169,9 @@ class Stem:
         if self._unmask is not None:
             states = self._unmask(states)
         states = merge_positions(self._positions, states)
-        return self._dropout(states, training=training)
+        # From Keras 3.16 on, an explicit None is passed on to all layers that follow.
+        mode = {} if training is None else {"training": training}
+        return self._dropout(states, **mode)
 
     def at(self, token_ids, index):
         """Returns the states of one decoding step.
