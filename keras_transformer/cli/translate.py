@@ -67,6 +67,11 @@ def translate(
     """
     if text is not None and output is not None and output.resolve() == text.resolve():
         raise ValueError(f"{output} is the input. Name another file to write to.")
+    if text is not None and not text.exists():
+        raise FileNotFoundError(
+            f"{text} does not exist. Name a file, or pass a sentence through standard "
+            f'input: echo "{text}" | keras-transformer translate {model}'
+        )
     if attention is not None:
         check_picture(attention, page=True)
     translator = load_translator(model)

@@ -79,7 +79,8 @@ class DataSettings:
             for path in self.paths(split, side):
                 if path.exists():
                     continue
-                folder = Path(self.folder).absolute()
+                there = path.parent if path.parent.is_dir() else Path(self.folder)
+                folder = there.absolute()
                 held = f"There is no folder {folder}"
                 if folder.is_dir():
                     held = f"{folder} holds {names_in(folder)}"

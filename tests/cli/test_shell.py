@@ -375,7 +375,7 @@ def test_a_missing_file_or_folder_is_reported(
 def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
     result = shell("translate", run, tmp_path / "none")
     assert result.exit_code == 1
-    assert "none does not exist" in in_one_line(result)
+    assert "none does not exist. Name a file, or pass a sent" in in_one_line(result)
     result = shell("translate", run, stdin=b"ba\nb\xe4\n")
     assert result.exit_code == 1
     assert "standard input:2 is not UTF-8" in in_one_line(result)

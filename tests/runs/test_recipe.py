@@ -158,15 +158,17 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(path):
 
 def test_missing_text_is_reported_with_what_is_there(tmp_path):
     (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "train.fr.gz").touch()
     data = Recipe.load("multi30k", {"data.folder": str(tmp_path)}).data
     with pytest.raises(FileNotFoundError) as caught:
         data.check_files("train")
     assert str(caught.value) == (
         f"{tmp_path}/raw/train.en.gz does not exist, which `data.train.source` names. "
-        f"{tmp_path} holds raw. Name the folder of the text with `data.folder`, which "
-        "is --data in the shell. Clone https://github.com/multi30k/dataset and name "
-        "its folder data/task1."
+        f"{tmp_path}/raw holds train.fr.gz. Name the folder of the text with "
+        "`data.folder`, which is --data in the shell. Clone "
+        "https://github.com/multi30k/dataset and name its folder data/task1."
     )
+    (tmp_path / "raw" / "train.fr.gz").unlink()
     (tmp_path / "raw").rmdir()
     tmp_path.rmdir()
     with pytest.raises(FileNotFoundError, match=f"There is no folder {tmp_path}"):
