@@ -1,9 +1,9 @@
 """This library on the workloads of `peers/workloads.py`.
 
 Run in `benchmarks/`: `echo 5 | python -m ours D1 --variant jit`. Variants: `graph` and
-`jit` are `compile(jit_compile=False | True)`. `slices` trains each batch in slices, one
-per thread (`batch_slices`), with one thread for each operation. `bfloat16` is `graph`
-with the policy `mixed_bfloat16`. `export` and `export-jit` decode with a search in a
+`jit` are `compile(jit_compile=False | True)`. `slices` trains with one thread for
+each operation, and so, by default, in slices of the batch. `bfloat16` is `graph` with
+the policy `mixed_bfloat16`. `export` and `export-jit` decode with a search in a
 SavedModel instead of `model.generate`.
 """
 
@@ -47,7 +47,7 @@ def prepare_training(workload, variant, model):
         kt.training.Adam(LEARNING_RATE),
         kt.training.TokenCrossentropy(LABEL_SMOOTHING),
         jit_compile=variant == "jit",
-        batch_slices=THREADS if variant == "slices" else 1,
+        batch_slices="auto" if variant == "slices" else 1,
     )
     source, target = workload.random_ids()
     inputs = {"source_ids": source, "target_ids": target[:, :-1]}
