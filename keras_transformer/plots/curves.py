@@ -48,7 +48,7 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
     axes = None
     for index, name in enumerate(names):
         axes = figure.add_subplot(rows, columns, index + 1, sharex=axes)
-        title = name.replace("_", " ").replace("bleu", "BLEU")
+        title = name.replace("_", " ").replace("bleu", "BLEU").replace("chrf", "chrF")
         axes.set(title=title, xlabel="epoch")
         if name in curves:
             axes.plot(*curves[name], ".-", color="0.6", label="training")

@@ -12,8 +12,10 @@ import keras
 from keras_transformer.storage import write_text
 
 METRICS = ("loss", "token_accuracy", "perplexity")
-VALIDATION_METRICS = tuple(f"val_{name}" for name in (*METRICS, "bleu"))
-COLUMNS = ("epoch", *METRICS, *VALIDATION_METRICS, "learning_rate", "seconds")
+VALIDATION_METRICS = tuple(f"val_{name}" for name in METRICS)
+TRANSLATION_METRICS = ("val_bleu", "val_chrf")
+MEASURED = (*METRICS, *VALIDATION_METRICS, *TRANSLATION_METRICS)
+COLUMNS = ("epoch", *MEASURED, "learning_rate", "seconds")
 
 
 class Log:

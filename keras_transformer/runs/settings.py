@@ -180,8 +180,9 @@ class TrainingSettings:
         keep: Number of checkpoints to keep.
         early_stopping: Epochs without a lower validation loss after which training
             stops; null for never.
-        bleu_every: Epochs from one validation BLEU to the next; null for never.
-        bleu_sentences: Sentences translated for it, from the start of the text.
+        bleu_every: Epochs from one validation BLEU and chrF to the next; null for
+            never.
+        bleu_sentences: Sentences translated for them, from the start of the text.
     """
 
     epochs: int = setting(30, least=1, fixed=False)

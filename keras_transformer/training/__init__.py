@@ -2,13 +2,13 @@
 
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_checkpoints
-from keras_transformer.training.bleu import cased_bleu, paper_protocol_bleu
 from keras_transformer.training.callbacks import BleuCallback, StopAtNaN
 from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
 from keras_transformer.training.consistency import RDrop, SimCut
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.quality import cased_bleu, chrf, paper_protocol_bleu
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 from keras_transformer.training.sliding_window import sliding_window_perplexity
 from keras_transformer.training.threads import one_thread_per_operation
@@ -31,6 +31,7 @@ __all__ = [
     "Workers",
     "average_checkpoints",
     "cased_bleu",
+    "chrf",
     "one_thread_per_operation",
     "paper_protocol_bleu",
     "pick_strategy",

@@ -6,20 +6,22 @@ from collections.abc import Callable, Sequence
 import keras
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.training.bleu import cased_bleu
+from keras_transformer.training.quality import cased_bleu, chrf
 
 
 class BleuCallback(keras.callbacks.Callback):
-    """Translates held-out sentences during training and logs their BLEU.
+    """Translates held-out sentences during training and logs their BLEU and chrF.
 
-    The history and later callbacks, such as TensorBoard, find it in the epoch's logs.
+    Progress, history and later callbacks, such as TensorBoard, find both in the epoch's
+    logs.
 
     Args:
         translate: Function from a list of texts to the list of translations.
         sources: Texts to translate.
         references: Their correct translations, as people write them.
-        every: Number of epochs between evaluations; other epochs log no BLEU.
+        every: Number of epochs between evaluations; other epochs log neither.
         name: Name of BLEU in the logs.
+        chrf_name: Name of chrF in the logs.
 
     Raises:
         ValueError: If `every` is not positive, or references do not match sources.
@@ -29,7 +31,7 @@ class BleuCallback(keras.callbacks.Callback):
         >>> logs = {"loss": 1.0}
         >>> callback.on_epoch_end(0, logs)
         >>> sorted(logs)
-        ['loss', 'val_bleu']
+        ['loss', 'val_bleu', 'val_chrf']
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class BleuCallback(keras.callbacks.Callback):
         references: Sequence[str],
         every: int = 1,
         name: str = "val_bleu",
+        chrf_name: str = "val_chrf",
     ):
         super().__init__()
         check_positive_integers(every=every)
@@ -52,12 +55,14 @@ class BleuCallback(keras.callbacks.Callback):
         self.references = list(references)
         self.every = every
         self.name = name
+        self.chrf_name = chrf_name
 
     def on_epoch_end(self, epoch, logs=None):
         # Keras counts epochs from 0.
         if (epoch + 1) % self.every == 0 and logs is not None:
             translations = self.translate(self.sources)
             logs[self.name], _ = cased_bleu(translations, self.references)
+            logs[self.chrf_name], _ = chrf(translations, self.references)
 
 
 class StopAtNaN(keras.callbacks.Callback):

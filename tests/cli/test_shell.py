@@ -99,6 +99,9 @@ def loaded(translator, monkeypatch):
 def test_a_training_tells_its_epochs_and_where_its_translator_is(run):
     stdout = (run.parent / "stdout").read_text()
     assert "Epoch 3/3" in stdout
+    (measured,) = (line for line in stdout.splitlines() if "val_bleu" in line)
+    assert "val_loss" in measured
+    assert "val_chrf" in measured
     assert stdout.endswith(f"The translator is in {run / 'translator'}.\n")
 
 

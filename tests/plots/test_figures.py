@@ -19,10 +19,10 @@ QUERIES = ["ein", "Mann", "."]
 KEYS = ["a", "man", "on", "it", "."]
 LINES = ["a man rides a bike", "a dog rides a man", "a bike", "dogs and men ride"]
 LOG = (
-    "epoch,loss,perplexity,val_loss,val_bleu,learning_rate,seconds\n"
-    "1,7,1100,6,,0.1,13\n"
-    "2,5,148,4,11,0.2,17\n"
-    "3,4,,3,NA,0.1,19\n"
+    "epoch,loss,perplexity,val_loss,val_bleu,val_chrf,learning_rate,seconds\n"
+    "1,7,1100,6,,,0.1,13\n"
+    "2,5,148,4,11,37,0.2,17\n"
+    "3,4,,3,NA,,0.1,19\n"
 )
 
 
@@ -303,15 +303,16 @@ def curves(axes):
 
 
 def test_training_curves_show_the_log_of_a_run(log):
-    loss, perplexity, bleu = plots.training_curves(log).axes
+    loss, perplexity, bleu, chrf = plots.training_curves(log).axes
     assert curves(loss) == {
         "training": [[1, 7], [2, 5], [3, 4]],
         "validation": [[1, 6], [2, 4], [3, 3]],
     }
     assert curves(perplexity) == {"training": [[1, 1100], [2, 148]]}
     assert curves(bleu) == {"validation": [[2, 11]]}
-    titles = [axes.get_title() for axes in (loss, perplexity, bleu)]
-    assert titles == ["loss", "perplexity", "BLEU"]
+    assert curves(chrf) == {"validation": [[2, 37]]}
+    titles = [axes.get_title() for axes in (loss, perplexity, bleu, chrf)]
+    assert titles == ["loss", "perplexity", "BLEU", "chrF"]
     assert loss.get_xlim() == bleu.get_xlim()
 
 

@@ -3,6 +3,8 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorboard.compat.proto import event_pb2
 
 from keras_transformer.runs import train
 from keras_transformer.runs.training import save_average
@@ -25,9 +27,20 @@ def test_every_epoch_has_a_row_and_a_checkpoint(trained):
 
 def test_a_row_tells_all_that_was_measured(trained):
     for row in trained.log.rows():
-        bleu = row.pop("val_bleu")
-        assert bool(bleu) == (row["epoch"] == "2")  # bleu_every is 2
+        bleu, chrf = row.pop("val_bleu"), row.pop("val_chrf")
+        assert bool(bleu) == bool(chrf) == (row["epoch"] == "2")  # bleu_every is 2
         assert all(np.isfinite(float(value)) for value in row.values())
+
+
+def test_tensorboard_shows_what_was_measured(trained):
+    (path,) = (trained.tensorboard_path / "validation").iterdir()
+    shown = {
+        value.tag
+        for record in tf.data.TFRecordDataset(str(path))
+        for value in event_pb2.Event.FromString(record.numpy()).summary.value
+    }
+    measured = "loss", "token_accuracy", "perplexity", "bleu", "chrf"
+    assert shown >= {f"epoch_{name}" for name in measured}
 
 
 def test_how_steps_are_computed_is_up_to_the_recipe(copy, load, monkeypatch):

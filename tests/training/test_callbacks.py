@@ -10,6 +10,7 @@ from keras_transformer.training import (
     SaveCheckpoints,
     StopAtNaN,
     cased_bleu,
+    chrf,
 )
 
 SOURCES = ["A dog runs in the snow.", "A man rides a bike.", "Two girls read."]
@@ -39,25 +40,30 @@ def fit(epochs, *callbacks):
     ).history
 
 
-def bleu_when_known(count):
-    return cased_bleu(REFERENCES[:count] + SOURCES[count:], REFERENCES)[0]
+def when_known(score, *counts):
+    return pytest.approx(
+        [score(REFERENCES[:n] + SOURCES[n:], REFERENCES)[0] for n in counts]
+    )
 
 
-def test_the_figure_is_in_the_logs_of_every_epoch():
+def test_both_figures_are_in_the_logs_of_every_epoch():
     history = fit(3, BleuCallback(Learner(), SOURCES, REFERENCES))
-    assert history["val_bleu"] == pytest.approx([bleu_when_known(n) for n in (1, 2, 3)])
+    assert history["val_bleu"] == when_known(cased_bleu, 1, 2, 3)
+    assert history["val_chrf"] == when_known(chrf, 1, 2, 3)
     assert len(history["loss"]) == 3
 
 
-def test_between_translations_the_logs_have_no_figure():
+def test_between_translations_the_logs_have_no_figures():
     seen = []
-    callback = BleuCallback(Learner(), SOURCES, REFERENCES, every=2, name="bleu")
+    names = {"name": "bleu", "chrf_name": "chrf"}
+    callback = BleuCallback(Learner(), SOURCES, REFERENCES, every=2, **names)
     look = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: seen.append("bleu" in logs)
+        on_epoch_end=lambda epoch, logs: seen.append(logs.keys() & {"bleu", "chrf"})
     )
     history = fit(5, callback, look)
-    assert seen == [False, True, False, True, False]
-    assert history["bleu"] == pytest.approx([bleu_when_known(n) for n in (1, 2)])
+    assert seen == [set(), {"bleu", "chrf"}, set(), {"bleu", "chrf"}, set()]
+    assert history["bleu"] == when_known(cased_bleu, 1, 2)
+    assert history["chrf"] == when_known(chrf, 1, 2)
 
 
 def test_callbacks_after_it_use_the_figure(tmp_path):

@@ -3,7 +3,7 @@ import gzip
 import pytest
 import sacrebleu
 
-from keras_transformer.training import cased_bleu, paper_protocol_bleu
+from keras_transformer.training import cased_bleu, chrf, paper_protocol_bleu
 
 REFERENCES = [
     "Ein Mann fährt auf einem Fahrrad.",
@@ -40,13 +40,15 @@ def test_references_of_papers_are_rebuilt_from_raw_text(multi30k, language):
 
 def test_the_right_translations_have_100():
     assert cased_bleu(REFERENCES, REFERENCES)[0] == pytest.approx(100)
+    assert chrf(REFERENCES, REFERENCES)[0] == pytest.approx(100)
     score, _ = paper_protocol_bleu(REFERENCES, TOKENIZED, "de")
     assert score == pytest.approx(100)
 
 
-def test_case_counts_only_in_the_cased_figure():
+def test_case_counts_in_all_but_the_papers_figure():
     lowered = [text.lower() for text in REFERENCES]
     assert cased_bleu(lowered, REFERENCES)[0] < 90
+    assert chrf(lowered, REFERENCES)[0] < 90
     score, _ = paper_protocol_bleu(lowered, TOKENIZED, "de")
     assert score == pytest.approx(100)
 
@@ -54,11 +56,37 @@ def test_case_counts_only_in_the_cased_figure():
 def test_a_wrong_word_costs_less_than_a_wrong_sentence():
     word = [REFERENCES[0].replace("Mann", "Hund"), *REFERENCES[1:]]
     sentence = [REFERENCES[1], *REFERENCES[1:]]
-    assert 100 > cased_bleu(word, REFERENCES)[0] > cased_bleu(sentence, REFERENCES)[0]
+    for score in (cased_bleu, chrf):
+        assert 100 > score(word, REFERENCES)[0] > score(sentence, REFERENCES)[0]
+
+
+def test_only_chrf_credits_the_right_part_of_a_word():
+    ending = [text.replace("liest", "lies") for text in REFERENCES]
+    stem = [text.replace("liest", "xxxxx") for text in REFERENCES]
+    assert cased_bleu(ending, REFERENCES) == cased_bleu(stem, REFERENCES)
+    assert chrf(ending, REFERENCES)[0] > chrf(stem, REFERENCES)[0]
+
+
+@pytest.mark.parametrize("score", [cased_bleu, chrf])
+def test_a_translation_may_be_as_any_of_several_references(score):
+    others = ["Ein Fahrrad.", "Zwei Hunde tollen umher.", "Sie liest."]
+    mixed = [REFERENCES[0], *others[1:]]
+    alone, signature = score(mixed, REFERENCES)
+    assert alone < 90
+    assert signature.startswith("nrefs:1|")
+    both, signature = score(mixed, REFERENCES, others)
+    assert both == pytest.approx(100)
+    assert signature.startswith("nrefs:2|")
+
+
+def test_each_of_several_references_must_be_complete():
+    with pytest.raises(ValueError, match="Received: 3 hypotheses and 3, 2 references"):
+        chrf(REFERENCES, REFERENCES, TOKENIZED[:2])
 
 
 def test_translations_without_a_right_word_have_nothing():
     assert cased_bleu(["", "", ""], REFERENCES)[0] == 0
+    assert chrf(["", "", ""], REFERENCES)[0] == 0
     assert paper_protocol_bleu(["", "", ""], TOKENIZED, "de")[0] == 0
 
 
@@ -70,32 +98,34 @@ def test_the_signatures_say_how_the_figures_were_computed():
     assert paper.startswith(settings.format("none"))
 
 
-@pytest.mark.parametrize("bleu", [cased_bleu, paper_protocol_bleu_of_german])
+@pytest.mark.parametrize("score", [cased_bleu, chrf, paper_protocol_bleu_of_german])
 @pytest.mark.parametrize(("hypotheses", "references"), [(2, 3), (3, 2), (0, 0)])
-def test_each_reference_needs_a_translation(bleu, hypotheses, references):
+def test_each_reference_needs_a_translation(score, hypotheses, references):
     message = f"Received: {hypotheses} hypotheses and {references} references"
     with pytest.raises(ValueError, match=message):
-        bleu(REFERENCES[:hypotheses], TOKENIZED[:references])
+        score(REFERENCES[:hypotheses], TOKENIZED[:references])
 
 
-def test_a_long_text_is_read_once_and_in_step():
+@pytest.mark.parametrize(
+    ("score", "metric"),
+    [(cased_bleu, sacrebleu.metrics.BLEU()), (chrf, sacrebleu.metrics.CHRF())],
+)
+def test_a_long_text_is_read_once_and_in_step(score, metric):
     # More lines than are held at a time, of every kind of mistake.
     references = REFERENCES * 701
     hypotheses = [
         " ".join(text.split()[: 2 + index % 5]) for index, text in enumerate(references)
     ]
-    read = {"hypotheses": 0, "references": 0}
+    corpus = [hypotheses, references, references[1:] + references[:1]]
+    read = [0] * 3
 
-    def counted(name, lines):
-        for line in lines:
-            read[name] += 1
-            assert abs(read["hypotheses"] - read["references"]) <= 1024
+    def counted(index):
+        for line in corpus[index]:
+            read[index] += 1
+            assert max(read) - min(read) <= 1024
             yield line
 
-    found, signature = cased_bleu(
-        counted("hypotheses", hypotheses), counted("references", references)
-    )
-    metric = sacrebleu.metrics.BLEU()
-    assert found == metric.corpus_score(hypotheses, [references]).score
+    found, signature = score(*map(counted, range(3)))
+    assert found == metric.corpus_score(hypotheses, corpus[1:]).score
     assert signature == metric.get_signature().format()
-    assert set(read.values()) == {2103}
+    assert read == [2103] * 3
