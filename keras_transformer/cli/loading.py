@@ -48,19 +48,30 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
 
 
 def load_translator(model: str, source_language=None, target_language=None):
-    """Returns the `Translator` of a run, a saved one, or a pretrained one."""
+    """Returns the `Translator` that the argument `MODEL` of a command names."""
     load_tensorflow()
     from keras_transformer.runs import Run
     from keras_transformer.translator import Translator
 
     languages = source_language, target_language
-    run, is_chosen = Run(model), any(languages)
+    run, is_chosen = Run(run_folder(model)), any(languages)
     if run.settings_path.is_file() and not is_chosen:
-        return run.translator()
+        return run.translator(model if is_checkpoint(model) else None)
     is_elsewhere = model.startswith("hf://") or Path(model, "config.json").is_file()
     if is_elsewhere or is_chosen:
         return Translator.from_preset(model, *languages)
     return Translator.load(model)
+
+
+def is_checkpoint(model: str) -> bool:
+    """Returns whether the argument `MODEL` of a command is a checkpoint of a run."""
+    return model.endswith(".keras") and Path(model).is_file()
+
+
+def run_folder(model: str) -> Path:
+    """Returns the folder of the run that `MODEL` or its checkpoint is, if it is one."""
+    path = Path(model)
+    return path.resolve().parent.parent if is_checkpoint(model) else path
 
 
 @contextlib.contextmanager

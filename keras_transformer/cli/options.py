@@ -31,7 +31,8 @@ Model = Annotated[
     argument(
         "MODEL",
         "Folder of a run, of a saved translator or of a checkpoint in Hugging Face's "
-        "layout, or hf://user/model.",
+        "layout, hf://user/model, or a checkpoint of a run, such as "
+        "runs/en-de/checkpoints/best.keras.",
     ),
 ]
 Data = Annotated[

@@ -91,19 +91,31 @@ def average(
         int | None,
         option("Number of last checkpoints to average. [default: the run's]", min=1),
     ] = None,
+    best: Annotated[
+        bool,
+        option("Take the best checkpoint alone, by training.best.", "--best"),
+    ] = False,
 ):
     """Average the last checkpoints of a run into its translator.
 
     `train` does this at its end. Use the command to average another number of
-    checkpoints, or to get a translator before the training has finished.
+    checkpoints, to take the best one, or to get a translator before the training has
+    finished.
 
     Example: `keras-transformer average runs/en-de --last 5`
     """
+    if best and last:
+        raise typer.BadParameter("cannot be combined with --last.", param_hint="--best")
     load_tensorflow()
     from keras_transformer.runs import Run
-    from keras_transformer.runs.training import save_average
+    from keras_transformer.runs.training import save_average, save_best
 
     opened = Run(run)
+    if best:
+        path = save_best(opened)
+        epoch = opened.checkpoints().epoch_of(path)
+        typer.echo(f"The translator in {opened.translator_path} is of epoch {epoch}.")
+        return
     paths = save_average(opened, last or opened.recipe().decoding.average)
     names = ", ".join(path.name for path in paths)
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")

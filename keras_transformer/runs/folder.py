@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from keras_transformer.decoding import Search
+from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES, DecodingSettings
@@ -11,7 +12,7 @@ from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
 from keras_transformer.training import Checkpoints
 from keras_transformer.translator import Translator
-from keras_transformer.translator.saving import SETTINGS, read_search
+from keras_transformer.translator.saving import SETTINGS, load_model, read_search
 
 
 class Run:
@@ -19,7 +20,7 @@ class Run:
 
     - `settings.yaml`: every setting, the versions of the libraries, and a checksum of
       the training text;
-    - `tokenizers/` and `checkpoints/`;
+    - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
     - `pretrained/`: the translator that training continued from, if there was one.
@@ -48,8 +49,8 @@ class Run:
 
     def checkpoints(self) -> Checkpoints:
         """Returns the checkpoints of the run."""
-        keep = self.recipe().training.keep
-        return Checkpoints(self.folder / "checkpoints", keep=keep)
+        settings = self.recipe().training
+        return Checkpoints(self.folder / "checkpoints", settings.keep, settings.best)
 
     def tokenizer_path(self, name: str) -> Path:
         """Returns the path of the tokenizer `"source"`, `"target"` or `"shared"`."""
@@ -79,12 +80,18 @@ class Run:
         search.processors = pretrained.processors
         return search
 
-    def translator(self) -> Translator:
+    def translator(self, checkpoint: str | os.PathLike | None = None) -> Translator:
         """Returns the translator, with the search that the settings name now.
+
+        Args:
+            checkpoint: Path of a checkpoint of the run, such as
+                `run.checkpoints().best()`, to have the translator with its weights.
 
         Raises:
             FileNotFoundError: If there is none yet.
         """
+        if checkpoint is not None:
+            return self.translator_of(load_model(Path(checkpoint)))
         self.recipe()  # raises an error that says more if this is no run
         if not self.translator_path.is_dir():
             paths = self.checkpoints().paths()
@@ -97,6 +104,12 @@ class Run:
         translator = Translator.load(self.translator_path)
         translator.search = self.search()
         return translator
+
+    def translator_of(self, model: Transformer) -> Translator:
+        """Returns a translator with the run's tokenizers and search."""
+        # A source longer than those trained on translates better whole than cut.
+        longest = 2 * self.recipe().training.max_length
+        return Translator(model, *self.tokenizers(), longest, self.search())
 
     def has_trained(self) -> bool:
         """Returns whether the folder holds a checkpoint or a translator."""

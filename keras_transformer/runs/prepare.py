@@ -11,6 +11,7 @@ import tensorflow as tf
 import yaml
 
 from keras_transformer.runs.folder import Run
+from keras_transformer.runs.log import TRANSLATION_METRICS, VALIDATION_METRICS
 from keras_transformer.runs.pretrained import copy_pretrained
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES
@@ -42,6 +43,7 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
             "`model.pretrained`: weights that are not trained would stay random. "
             f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
         )
+    _check_best(recipe.training)
     if workers.is_chief:
         begin_run(recipe, run)
     workers.wait()
@@ -96,6 +98,18 @@ def join_run(recipe: Recipe, run: Run) -> None:
             "must share the folder: name one on a disk that all of them can read."
         )
     _check_same(recipe, run, _text_checksum(recipe))
+
+
+def _check_best(settings):
+    known = VALIDATION_METRICS
+    if settings.bleu_every is not None:
+        known += TRANSLATION_METRICS
+    if settings.best not in known:
+        raise ValueError(
+            f"`training.best` must be one of {', '.join(VALIDATION_METRICS)} or, with "
+            f"`training.bleu_every`, {', '.join(TRANSLATION_METRICS)}. Received: "
+            f"training.best={settings.best}, training.bleu_every={settings.bleu_every}."
+        )
 
 
 def _train_tokenizers(recipe, run):

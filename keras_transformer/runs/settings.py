@@ -177,7 +177,10 @@ class TrainingSettings:
         steps_per_execution: Steps that TensorFlow takes at a time.
         precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
         strategy: Devices to train on; see `training.pick_strategy`.
-        keep: Number of checkpoints to keep.
+        keep: Number of last checkpoints to keep, beside the best one.
+        best: What the best checkpoint is chosen by: a metric of the validation text, as
+            in log.csv, such as `val_loss` or, with `bleu_every`, `val_bleu` or
+            `val_chrf`.
         early_stopping: Epochs without a lower validation loss after which training
             stops; null for never.
         bleu_every: Epochs from one validation BLEU and chrF to the next; null for
@@ -202,6 +205,7 @@ class TrainingSettings:
     precision: str = "float32"
     strategy: str = setting("auto", fixed=False)
     keep: int = setting(10, least=1, fixed=False)
+    best: str = setting("val_loss", fixed=False)
     early_stopping: int | None = setting(None, least=1, fixed=False)
     bleu_every: int | None = setting(None, least=1, fixed=False)
     bleu_sentences: int = setting(500, least=1, fixed=False)

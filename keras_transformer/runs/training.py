@@ -19,7 +19,6 @@ from keras_transformer.runs.pretrained import pretrained_model
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES
 from keras_transformer.text import read_lines
-from keras_transformer.translator import Translator
 
 
 def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
@@ -60,6 +59,22 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
     return run
 
 
+def save_best(run: Run) -> Path:
+    """Saves the run's translator with the weights of the best checkpoint.
+
+    Returns the path of the checkpoint.
+    """
+    checkpoints = run.checkpoints()
+    best = checkpoints.best()
+    if best is None:
+        raise FileNotFoundError(
+            f"{checkpoints.folder} holds no complete checkpoint with "
+            f"{checkpoints.monitor}. Train first, or average the last ones."
+        )
+    run.translator(best).save(run.translator_path)
+    return best
+
+
 def save_average(run: Run, last: int) -> list[Path]:
     """Saves the run's translator with the mean weights of its last checkpoints.
 
@@ -74,7 +89,7 @@ def save_average(run: Run, last: int) -> list[Path]:
     paths = checkpoints.paths()
     paths = paths[: paths.index(latest) + 1][-last:]
     model = training.average_checkpoints(paths)
-    _translator(run, model, run.tokenizers()).save(run.translator_path)
+    run.translator_of(model).save(run.translator_path)
     return paths
 
 
@@ -90,6 +105,7 @@ def _find_checkpoint(run, workers):
     epochs_done = checkpoints.epoch_of(latest) if latest else 0
     if workers.is_chief:
         run.log.truncate(epochs_done)
+        checkpoints.keep_best()
     found = workers.gather(epochs_done)
     if len(set(found)) > 1:
         raise ValueError(
@@ -170,7 +186,7 @@ def _fit(model, recipe, run, epochs_done, data, workers):
     set_epoch = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, _: data.train.epoch.assign(epoch)
     )
-    writers = _writers(recipe, run, model, data.tokenizers) if workers.is_chief else []
+    writers = _writers(recipe, run, model) if workers.is_chief else []
     stop_at_nan, stop_together = training.StopAtNaN(), training.StopTogether(workers)
     with no_blocks(recipe.training.max_length):
         model.fit(
@@ -184,7 +200,7 @@ def _fit(model, recipe, run, epochs_done, data, workers):
         )
 
 
-def _writers(recipe, run, model, tokenizers):
+def _writers(recipe, run, model):
     """Returns the callbacks that measure the model and write to the folder."""
     settings = recipe.training
     writers = [
@@ -193,7 +209,7 @@ def _writers(recipe, run, model, tokenizers):
         training.SaveCheckpoints(run.checkpoints()),
     ]
     if settings.bleu_every is not None:
-        translator = _translator(run, model, tokenizers)
+        translator = run.translator_of(model)
         search = GreedySearch(translator.search.processors)
         files = (recipe.data.paths("validation", side) for side in SIDES)
         bleu = training.BleuCallback(
@@ -203,12 +219,6 @@ def _writers(recipe, run, model, tokenizers):
         )
         writers.insert(0, bleu)  # The others write what it adds to the logs.
     return writers
-
-
-def _translator(run, model, tokenizers):
-    # A source longer than those trained on translates better whole than cut.
-    longest = 2 * run.recipe().training.max_length
-    return Translator(model, *tokenizers, longest, run.search())
 
 
 def _first_lines(paths, count):

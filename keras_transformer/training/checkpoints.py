@@ -1,8 +1,10 @@
 """Checkpoints of whole models, safe from kills and full disks."""
 
 import json
+import math
 import os
 import re
+import shutil
 import warnings
 import zipfile
 from pathlib import Path
@@ -16,15 +18,18 @@ _NAME = re.compile(r"epoch-(\d{4,})\.keras$")
 
 
 class Checkpoints:
-    """The newest checkpoints of a training run, in a folder.
+    """The newest checkpoints of a training run, and the best one, in a folder.
 
     A checkpoint is the compiled model as a `.keras` file: weights, optimizer with its
-    step and, beyond what Keras saves, the states of the random generators. It appears
-    once all of it is on disk: killed runs and full disks leave the older checkpoints.
+    step and, beyond what Keras saves, the states of the random generators and the
+    metrics of its epoch. It appears once all of it is on disk: killed runs and full
+    disks leave the older checkpoints. `best.keras` is the best one, however old.
 
     Args:
         folder: Folder of the checkpoints, created with the first one.
         keep: Number of checkpoints to keep; older ones are removed.
+        monitor: Name of the metric that the best checkpoint has the lowest value of,
+            if it ends in "loss" or "perplexity", or else the highest.
 
     Raises:
         ValueError: If `keep` is not a positive integer.
@@ -44,13 +49,21 @@ class Checkpoints:
         ['epoch-0002.keras', 'epoch-0003.keras']
     """
 
-    def __init__(self, folder: str | os.PathLike, keep: int = 10):
+    def __init__(
+        self, folder: str | os.PathLike, keep: int = 10, monitor: str = "val_loss"
+    ):
         check_positive_integers(keep=keep)
         self.folder = Path(folder)
         self.keep = keep
+        self.monitor = monitor
+        self.best_path = self.folder / "best.keras"
 
-    def save(self, model: keras.Model, epoch: int) -> Path:
+    def save(
+        self, model: keras.Model, epoch: int, metrics: dict[str, float] | None = None
+    ) -> Path:
         """Saves `model` as it is after `epoch` epochs, and returns the path.
+
+        `metrics` are those of the epoch, by which the best checkpoint is chosen.
 
         Raises:
             OSError: If it cannot be written. The older checkpoints stay.
@@ -59,7 +72,8 @@ class Checkpoints:
         path = self.folder / f"epoch-{epoch:04d}.keras"
         # A folder, since Keras may write another file beside the checkpoint.
         with storage.replace_files(self.folder) as unfinished:
-            _write(model, unfinished / path.name)
+            _write(model, unfinished / path.name, epoch, metrics or {})
+        self._link_best(next(iter(self._best_first()), None))
         others = [other for other in self.paths() if other != path]
         for old in others[: max(0, len(others) + 1 - self.keep)]:
             old.unlink()
@@ -72,8 +86,7 @@ class Checkpoints:
         of the random generators. A file that `save` did not write has none.
         """
         model = keras.models.load_model(path)
-        with zipfile.ZipFile(path) as archive:
-            states = json.loads(archive.comment or "[]")
+        states = _read_notes(path).get("random_states", [])
         for variable, state in zip(_random_states(model), states, strict=False):
             variable.assign(state)
         return model
@@ -88,23 +101,53 @@ class Checkpoints:
 
         Truncated and corrupt ones are skipped with a warning.
         """
-        for path in reversed(self.paths()):
-            damage = _damage(path)
-            if damage is None:
-                return path
-            warnings.warn(
-                f"{path}: skipped, the checkpoint is damaged ({damage}).", stacklevel=2
-            )
-        return None
+        return next(filter(_is_whole, reversed(self.paths())), None)
+
+    def best(self) -> Path | None:
+        """Returns the best complete checkpoint, None if none has the metric.
+
+        The earliest of several equals is the best.
+        """
+        return next(filter(_is_whole, self._best_first()), None)
+
+    def keep_best(self) -> None:
+        """Makes `best.keras` the best checkpoint, if a kill or damage left another."""
+        self._link_best(self.best())
 
     def epoch_of(self, path: str | os.PathLike) -> int:
         """Returns the number of epochs after which `path` was saved."""
-        if match := _NAME.match(Path(path).name):
+        path = Path(path)
+        if match := _NAME.match(path.name):
             return int(match[1])
+        if path.name == self.best_path.name:
+            return _read_notes(path)["epoch"]
         raise ValueError(
             "`path` must be a checkpoint, named like epoch-0007.keras. "
             f"Received: path={str(path)!r}."
         )
+
+    def _best_first(self):
+        """Returns the paths of all checkpoints that have the metric."""
+        paths = [path for path in (self.best_path, *self.paths()) if path.exists()]
+        values = {path: self._monitored(path) for path in paths}
+        measured = [path for path in paths if math.isfinite(values[path])]
+        is_higher_better = not self.monitor.endswith(("loss", "perplexity"))
+        return sorted(measured, key=values.get, reverse=is_higher_better)
+
+    def _link_best(self, path):
+        if path not in (None, self.best_path):
+            with storage.replace_file(self.best_path) as unfinished:
+                try:
+                    os.link(path, unfinished)
+                except OSError:  # a file system without hard links
+                    shutil.copyfile(path, unfinished)
+
+    def _monitored(self, path):
+        """Returns the metric in a checkpoint; NaN if it has none or is damaged."""
+        try:
+            return float(_read_notes(path)["metrics"][self.monitor])
+        except Exception:  # its type depends on what is damaged
+            return math.nan
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
@@ -124,7 +167,8 @@ class SaveCheckpoints(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         try:
             # Keras counts epochs from 0.
-            self.checkpoints.save(self.model, epoch + 1)
+            metrics = {name: float(value) for name, value in (logs or {}).items()}
+            self.checkpoints.save(self.model, epoch + 1, metrics)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else error
             warnings.warn(
@@ -134,7 +178,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
             )
 
 
-def _write(model, path):
+def _write(model, path, epoch, metrics):
     try:
         model.save(path)
     except RuntimeError as error:
@@ -143,15 +187,34 @@ def _write(model, path):
             raise error.__context__ from None
         raise
     states = [keras.ops.convert_to_numpy(x).tolist() for x in _random_states(model)]
+    notes = {"epoch": epoch, "metrics": metrics, "random_states": states}
     with zipfile.ZipFile(path, "a") as archive:
         # In the comment: for one more file Keras would unpack the archive on loading.
-        archive.comment = json.dumps(states, separators=(",", ":")).encode()
+        archive.comment = json.dumps(notes, separators=(",", ":")).encode()
+
+
+def _read_notes(path):
+    """Returns what `_write` added to a model's file."""
+    with zipfile.ZipFile(path) as archive:
+        notes = json.loads(archive.comment or "{}")
+    # Version 0.1.0 wrote the random states alone.
+    return {"random_states": notes} if isinstance(notes, list) else notes
 
 
 def _random_states(model):
     """The states of the seed generators: in `model.variables`, not in `weights`."""
     weights = {id(weight) for weight in model.weights}
     return [variable for variable in model.variables if id(variable) not in weights]
+
+
+def _is_whole(path):
+    """Returns whether a checkpoint is undamaged, and warns if it is not."""
+    damage = _damage(path)
+    if damage is not None:
+        warnings.warn(
+            f"{path}: skipped, the checkpoint is damaged ({damage}).", stacklevel=3
+        )
+    return damage is None
 
 
 def _damage(path):

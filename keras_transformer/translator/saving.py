@@ -149,7 +149,7 @@ def read_translator(folder: str | os.PathLike):
     }
     source, target = (tokenizers[name] for name in names)
     arguments = {
-        "model": _load_model(folder / "model.keras"),
+        "model": load_model(folder / "model.keras"),
         "source_tokenizer": source,
         "target_tokenizer": target,
         "max_source_length": max_source_length,
@@ -181,7 +181,8 @@ def what_to_name(path):
     return f"It holds {names_in(path)}. {remedy}"
 
 
-def _load_model(path):
+def load_model(path: Path) -> keras.Model:
+    """Loads a model without its optimizer; says so if the file is damaged."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing. Save the translator again.")
     try:

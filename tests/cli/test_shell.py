@@ -92,7 +92,7 @@ def translator(run):
 @pytest.fixture
 def loaded(translator, monkeypatch):
     """Lets commands go on with `translator`, which compiles no search twice."""
-    monkeypatch.setattr(Run, "translator", lambda self: translator)
+    monkeypatch.setattr(Run, "translator", lambda self, checkpoint=None: translator)
     return translator
 
 
@@ -257,6 +257,31 @@ def test_averaging_makes_the_translator_anew(run, tmp_path):
         Run(folder).translator().model.get_weights(), last, strict=True
     ):
         np.testing.assert_array_equal(weight, wanted)
+
+
+def test_the_best_checkpoint_becomes_the_translator(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    best = folder / "checkpoints" / "best.keras"
+    shutil.copy(folder / "checkpoints" / "epoch-0001.keras", best)
+    shutil.rmtree(folder / "translator")
+    text = "\n".join(sentences(3, seed=5))
+    wanted = shell("translate", best, stdin=text)  # works without a translator
+    assert wanted.exit_code == 0, wanted.stderr
+    for path in (folder / "checkpoints").glob("epoch-*"):
+        path.unlink()
+    result = shell("average", folder, "--best")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.endswith("is of epoch 1.\n")
+    assert shell("translate", folder, stdin=text).stdout == wanted.stdout
+
+
+def test_a_damaged_checkpoint_is_reported(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    path = folder / "checkpoints" / "epoch-0001.keras"
+    path.write_bytes(path.read_bytes()[:1000])
+    result = shell("translate", path, stdin="ba")
+    assert result.exit_code == 1
+    assert "epoch-0001.keras is damaged" in in_one_line(result)
 
 
 def test_exports_are_numbered(run, tmp_path):
@@ -428,6 +453,7 @@ def test_debug_shows_where_an_error_arose(tmp_path):
         ["train", "multi30k", "--run", "run", "--set", "epochs"],
         ["translate", "run", "--beam-width", "0"],
         ["evaluate", "run", "--split", "training"],
+        ["average", "run", "--best", "--last", "3"],
         ["dance"],
     ],
 )

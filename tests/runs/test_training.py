@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorboard.compat.proto import event_pb2
 
 from keras_transformer.runs import train
-from keras_transformer.runs.training import save_average
+from keras_transformer.runs.training import save_average, save_best
 
 
 def last_weights(run):
@@ -23,6 +23,46 @@ def test_every_epoch_has_a_row_and_a_checkpoint(trained):
     assert [int(row["epoch"]) for row in trained.log.rows()] == [1, 2, 3]
     names = [path.name for path in trained.checkpoints().paths()]
     assert names == ["epoch-0001.keras", "epoch-0002.keras", "epoch-0003.keras"]
+
+
+def test_the_best_checkpoint_has_the_lowest_loss_of_the_log(trained):
+    losses = [float(row["val_loss"]) for row in trained.log.rows()]
+    checkpoints = trained.checkpoints()
+    best = checkpoints.epoch_of(checkpoints.best_path)
+    assert losses[best - 1] == min(losses)
+
+
+def test_a_resumed_run_knows_the_best_checkpoint_from_before(copy, load):
+    best = {"training.best": "val_bleu"}  # of epoch 2, since bleu_every is 2
+    (copy.folder / "checkpoints" / "best.keras").unlink()  # as a kill may leave it
+    train(load(**{"training.epochs": 3, "training.keep": 1, **best}), copy.folder)
+    checkpoints = copy.checkpoints()
+    assert checkpoints.epoch_of(checkpoints.best_path) == 2
+    saved = checkpoints.load(checkpoints.best_path).get_weights()
+    assert save_best(copy) == checkpoints.best_path
+    for translator in (copy.translator(), copy.translator(checkpoints.best_path)):
+        weights = translator.model.get_weights()
+        for weight, wanted in zip(weights, saved, strict=True):
+            np.testing.assert_array_equal(weight, wanted)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"training.best": "val_hope"},
+        {"training.best": "val_bleu", "training.bleu_every": None},
+    ],
+)
+def test_the_best_must_be_chosen_by_what_is_measured(load, tmp_path, settings):
+    with pytest.raises(ValueError, match=r"`training.best` must be.*Received: .*best="):
+        train(load(**settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_the_metric_there_is_no_best_translator(copy):
+    shutil.rmtree(copy.folder / "checkpoints")
+    with pytest.raises(FileNotFoundError, match="no complete checkpoint with val_loss"):
+        save_best(copy)
 
 
 def test_a_row_tells_all_that_was_measured(trained):

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import resource
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from forked import CONTEXT
 
 from keras_transformer.models import LanguageModel
 from keras_transformer.training import (
@@ -111,6 +113,102 @@ def test_only_checkpoints_have_an_epoch(tmp_path, name):
 def test_at_least_one_checkpoint_must_be_kept(tmp_path):
     with pytest.raises(ValueError, match="`keep` must be a positive integer.*keep=0"):
         Checkpoints(tmp_path, keep=0)
+
+
+# The best
+
+
+def save(checkpoints, name, values):
+    """Saves an epoch for each value of the metric `name`, None if it has none."""
+    for epoch, value in enumerate(values, start=1):
+        metrics = {} if value is None else {name: value}
+        checkpoints.save(small_model(epoch), epoch, metrics)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "best"),
+    [
+        ("val_loss", [3, 1, 2, 5], 2),
+        ("val_loss", [4, 3, 2, 1], 4),
+        ("val_perplexity", [1, 2, 3, 4], 1),
+        ("val_bleu", [3, 1, 7, 5], 3),
+        ("val_chrf", [7, 7, 7, 5], 1),  # the earliest of equals
+        ("val_bleu", [None, 11, None, 13], 4),  # not measured in each epoch
+        ("val_loss", [float("nan"), 5, float("-inf"), 7], 2),
+    ],
+)
+@pytest.mark.parametrize("keep", [1, 2, 7])
+def test_the_best_is_kept_beside_the_last(tmp_path, keep, name, values, best):
+    checkpoints = Checkpoints(tmp_path, keep, monitor=name)
+    save(checkpoints, name, values)
+    assert checkpoints.best() == checkpoints.best_path
+    assert value_of(checkpoints.best_path) == best
+    assert checkpoints.epoch_of(checkpoints.best_path) == best
+    last = [1, 2, 3, 4][-keep:]
+    assert [checkpoints.epoch_of(path) for path in checkpoints.paths()] == last
+    assert names(tmp_path) == ["best.keras", *(p.name for p in checkpoints.paths())]
+
+
+def test_without_its_metric_no_checkpoint_is_the_best(checkpoints):
+    assert checkpoints.best() is None
+    assert not checkpoints.best_path.exists()
+
+
+def test_the_best_is_what_fit_measured(tmp_path):
+    model = small_model()
+    model.compile(keras.optimizers.SGD(5.0), "mse")
+    data = np.ones((7, 3)), np.ones((7, 5))
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    callbacks = [SaveCheckpoints(checkpoints)]
+    losses = model.fit(
+        *data, validation_data=data, epochs=3, verbose=0, callbacks=callbacks
+    ).history["val_loss"]
+    assert losses[0] < losses[1] < losses[2]  # so large a step leads away
+    assert checkpoints.epoch_of(checkpoints.best()) == 1
+
+
+def test_a_damaged_best_checkpoint_gives_way_to_the_next_best(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    save(checkpoints, "val_loss", [3, 1, 2])
+    content = checkpoints.best_path.read_bytes()
+    content = content.replace(b"model.weights.h5", b"model.weights.h6", 1)
+    checkpoints.best_path.write_bytes(content)
+    with pytest.warns(UserWarning, match="best.keras: skipped, the checkpoint is dam"):
+        assert checkpoints.best().name == "epoch-0003.keras"
+    with pytest.warns(UserWarning, match="best.keras: skipped"):
+        checkpoints.keep_best()
+    assert checkpoints.best() == checkpoints.best_path
+    assert value_of(checkpoints.best_path) == 3
+
+
+def test_a_file_system_without_links_has_a_best_checkpoint(tmp_path, monkeypatch):
+    def no_link(*_):
+        raise PermissionError
+
+    monkeypatch.setattr("os.link", no_link)
+    save(Checkpoints(tmp_path, keep=1), "val_loss", [1, 2])
+    assert value_of(tmp_path / "best.keras") == 1
+
+
+def save_and_die(folder):
+    """Is killed when the second epoch, the best one, is saved but not yet the best."""
+    checkpoints = Checkpoints(folder, keep=1)
+    checkpoints.save(small_model(1), 1, {"val_loss": 3.0})
+    os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    checkpoints.save(small_model(2), 2, {"val_loss": 1.0})
+
+
+def test_a_kill_before_the_best_is_replaced_does_not_lose_it(tmp_path):
+    process = CONTEXT.Process(target=save_and_die, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert value_of(tmp_path / "best.keras") == 1
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    assert checkpoints.best().name == "epoch-0002.keras"
+    checkpoints.save(small_model(3), 3, {"val_loss": 2.0})
+    assert value_of(checkpoints.best()) == 2
+    assert names(tmp_path) == ["best.keras", "epoch-0003.keras"]
 
 
 # Going on
