@@ -1,7 +1,8 @@
 """`keras-transformer evaluate`."""
 
+import contextlib
 import enum
-import itertools
+import functools
 import tempfile
 import time
 from pathlib import Path
@@ -10,10 +11,15 @@ from typing import Annotated
 import typer
 
 from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
-from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.evaluated_text import EvaluatedText, lines_of
+from keras_transformer.cli.loading import is_checkpoint, load_translator
 from keras_transformer.cli.options import BatchSize, Data, Model, option, output_file
 from keras_transformer.cli.progress import track
-from keras_transformer.runs import Recipe
+from keras_transformer.cli.results import (
+    print_comparison,
+    print_differences,
+    print_scores,
+)
 
 
 class Split(str, enum.Enum):
@@ -27,8 +33,32 @@ class Split(str, enum.Enum):
 def evaluate(
     model: Model,
     decoding: DecodingOptions,
+    source_file: Annotated[
+        Path | None,
+        option("Text to translate, in place of a recipe's.", metavar="FILE"),
+    ] = None,
+    reference: Annotated[
+        list[Path] | None,
+        option(
+            "Correct translations of --source-file. May be given several times.",
+            metavar="FILE",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        option(
+            "A second translator, as MODEL, or a file of its translations.",
+            metavar="OTHER",
+        ),
+    ] = None,
+    examples: Annotated[
+        int,
+        option("Sentences to show on which MODEL and --against differ most.", min=0),
+    ] = 5,
     data: Data = None,
-    split: Annotated[Split, option("Split of the recipe to translate.")] = Split.test,
+    split: Annotated[
+        Split | None, option("Split of the recipe to translate. [default: test]")
+    ] = None,
     recipe: Annotated[
         str | None,
         option(
@@ -41,58 +71,66 @@ def evaluate(
     ] = None,
     batch_size: BatchSize = None,
 ):
-    """Measure the BLEU of a translator on held-out text.
+    """Measure BLEU and chrF of a translator on held-out text.
 
-    Prints cased BLEU, of text as people write it. If the recipe names tokenized
-    references, it also prints BLEU as papers report it: lower-cased, punctuation
-    normalised, split by the Moses tokenizer. The two are not comparable. Each comes
-    with sacreBLEU's signature.
+    The text is that of a run's recipe, or any files: `--source-file` and `--reference`.
+
+    Prints cased BLEU and chrF, of text as people write it. If the recipe names
+    tokenized references, it also prints BLEU as papers report it: lower-cased,
+    punctuation normalised, split by the Moses tokenizer. The two kinds of BLEU are not
+    comparable. Each figure comes with sacreBLEU's signature.
+
+    `--against` compares with a second translator by paired bootstrap resampling: each
+    figure with its 95% confidence interval, the p-value of the difference, and the
+    sentences on which the two differ most, by chrF.
 
     Choose settings on `validation`, and evaluate on `test` only once they are chosen.
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
-    settings = Path(model, "settings.yaml")
-    if recipe is None and not settings.is_file():
-        raise FileNotFoundError(
-            f"{model} holds no run, whose recipe would name the files. Name a recipe "
-            "with --recipe."
+    if source_file or reference:
+        text = EvaluatedText.of_files(
+            source_file, reference, data=data, split=split, recipe=recipe
         )
-    overrides = {"data.folder": str(data.resolve())} if data else {}
-    text = Recipe.load(recipe or settings, overrides).data
-    sources = text.paths(split.value, "source")
-    references = text.paths(split.value, "target")
-    translator = load_translator(model)
-    search = decoding.search(translator)
-    from keras_transformer.text import check_parallel_files, read_lines
-    from keras_transformer.training import cased_bleu, paper_protocol_bleu
-
-    def lines(paths):
-        return itertools.chain.from_iterable(map(read_lines, paths))
-
-    total = check_parallel_files(sources, references)
-    files = getattr(text, split.value).tokenized
-    tokenized = text.paths(split.value, "tokenized") if files else []
-    if tokenized:
-        check_parallel_files(sources, tokenized)
+    else:
+        name = (split or Split.test).value
+        text = EvaluatedText.of_recipe(model, recipe, name, data)
+    translator, other, given = load_translator(model), None, []
+    if against and Path(against).is_file() and not is_checkpoint(against):
+        given = [Path(against)]
+    elif against:
+        other = load_translator(against)
+    total = text.check(output, given)
     # On the disk, because memory may not hold all translations.
-    open_file = tempfile.TemporaryFile if output is None else output.open
-    with open_file("w+", encoding="utf-8", newline="\n") as file:
-        start = time.monotonic()
-        translations = translator.translate_stream(
-            lines(sources), search, batch_size, decoding.max_length
-        )
-        for translation in track(translations, total):
-            file.write(f"{translation}\n")
-        seconds = time.monotonic() - start
-        results = {"cased BLEU": cased_bleu(_read(file), lines(references))}
-        if tokenized:
-            results["paper-protocol BLEU"] = paper_protocol_bleu(
-                _read(file), lines(tokenized), text.target
+    with contextlib.ExitStack() as stack:
+
+        def translated(translator, open_file):
+            """Returns a function that returns the lines of the translation."""
+            file = open_file("w+", encoding="utf-8", newline="\n")
+            stack.enter_context(file)
+            search = decoding.search(translator)
+            translations = translator.translate_stream(
+                lines_of(text.sources), search, batch_size, decoding.max_length
             )
-    for name, (bleu, signature) in results.items():
-        typer.echo(f"{name:20}{bleu:6.2f}  {signature}")
-    typer.echo(f"{total} sentences in {seconds:.1f} seconds")
+            for translation in track(translations, total):
+                file.write(f"{translation}\n")
+            return functools.partial(_read, file)
+
+        start = time.monotonic()
+        open_file = tempfile.TemporaryFile if output is None else output.open
+        first = translated(translator, open_file)
+        seconds = time.monotonic() - start
+        if other:
+            second = translated(other, tempfile.TemporaryFile)
+        else:
+            second = functools.partial(lines_of, given)
+        if against:
+            print_comparison(first, second, text)
+        else:
+            print_scores(first, text)
+        typer.echo(f"{total} sentences in {seconds:.1f} seconds")
+        if against:
+            print_differences(first, second, text, examples)
 
 
 def _read(file):

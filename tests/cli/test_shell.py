@@ -3,6 +3,7 @@ import functools
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -223,14 +224,16 @@ def test_a_sentence_that_is_too_long_is_reported_by_its_line(run):
     assert "standard input:2 is cut: it is longer than the 32" in in_one_line(result)
 
 
-def test_both_kinds_of_bleu_come_with_their_signatures(run, tmp_path):
+def test_every_figure_comes_with_its_signature(run, tmp_path):
     output = tmp_path / "output"
     options = ("--split", "test", "--output", output, "--repetition-penalty", 1.2)
     result = shell("evaluate", run, *options)
     assert result.exit_code == 0, result.stderr
-    cased, paper, count = result.stdout.splitlines()
+    cased, chrf, paper, count = result.stdout.splitlines()
     assert cased.startswith("cased BLEU")
     assert "tok:13a" in cased
+    assert chrf.startswith("chrF")
+    assert "nc:6" in chrf
     assert paper.startswith("paper-protocol BLEU")
     assert "tok:none" in paper
     assert count.startswith("7 sentences")
@@ -241,9 +244,94 @@ def test_a_saved_translator_is_evaluated_by_a_recipe(run, recipe, text):
     arguments = ("evaluate", run / "translator", "--data", text)
     result = shell(*arguments, "--split", "validation", "--recipe", recipe)
     assert result.exit_code == 0, result.stderr
-    (cased, count) = result.stdout.splitlines()  # it names no tokenized references
+    cased, chrf, count = result.stdout.splitlines()  # it names no tokenized references
     assert "cased BLEU" in cased
+    assert "chrF" in chrf
     assert "--recipe" in in_one_line(shell(*arguments))
+
+
+def figures(result, name):
+    """Returns the numbers in the line of a result that begins with `name`."""
+    assert result.exit_code == 0, result.stderr
+    (line,) = (x for x in result.stdout.splitlines() if x.startswith(name))
+    return [float(x) for x in re.findall(r"\d+\.\d+", line.partition("nrefs")[0])]
+
+
+@pytest.mark.usefixtures("loaded")
+def test_any_files_are_evaluated_with_any_number_of_references(run, text, tmp_path):
+    files = ["--source-file", text / "val.aa", "--reference", text / "val.bb"]
+    output = tmp_path / "output"
+    result = shell("evaluate", run, *files, "--output", output)
+    by_recipe = shell("evaluate", run, "--split", "validation")
+    for name in ("cased BLEU", "chrF"):
+        assert figures(result, name) == figures(by_recipe, name)
+    result = shell("evaluate", run, *files, "--reference", output)
+    assert figures(by_recipe, "chrF") < figures(result, "chrF") == [100]
+    assert result.stdout.count("nrefs:2|") == 2
+    assert result.stdout.splitlines()[-1].startswith("7 sentences")
+
+
+def test_two_translators_are_compared_with_each_other(run):
+    first, best = (run / "checkpoints" / f"{x}.keras" for x in ("epoch-0001", "best"))
+    result = shell("evaluate", best, "--against", first, "--examples", 3)
+    alone = {path: shell("evaluate", path) for path in (best, first)}
+    for name in ("cased BLEU", "chrF", "paper-protocol BLEU"):
+        score, _, _, other, _, _, p_value = figures(result, name)
+        assert [score] == figures(alone[best], name)
+        assert [other] == figures(alone[first], name)
+        assert 0 < p_value <= 1
+    assert result.stdout.count("|bs:1000|seed:12345|") == 3
+    assert len(re.findall(r"^line \d: chrF", result.stdout, re.MULTILINE)) <= 3
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_file_of_translations_is_compared_and_its_differences_shown(
+    run, text, tmp_path
+):
+    output = tmp_path / "output"
+    files = ["--source-file", text / "val.aa", "--reference", text / "val.bb"]
+    shell("evaluate", run, *files, "--output", output)
+    lines = output.read_text().splitlines()
+    sources, references = (
+        (text / name).read_text().splitlines() for name in ("val.aa", "val.bb")
+    )
+    write_lines(tmp_path / "other", [*lines[:3], references[3], *lines[4:]])
+    same = shell("evaluate", run, *files, "--against", output)
+    assert figures(same, "chrF")[-1] == 1
+    assert "line" not in same.stdout
+    result = shell("evaluate", run, *files, "--against", tmp_path / "other")
+    assert figures(result, "chrF")[0] == figures(same, "chrF")[0]
+    _, shown = result.stdout.split("\n\n")
+    heading, *shown = shown.splitlines()
+    assert heading.startswith("line 4: chrF ")
+    assert heading.endswith(" against 100.0")
+    assert [line.split(maxsplit=1) for line in shown] == [
+        ["source", sources[3]],
+        ["reference", references[3]],
+        ["MODEL", lines[3]],
+        ["--against", references[3]],
+    ]
+
+
+@pytest.mark.usefixtures("loaded")
+def test_faulty_files_to_evaluate_are_reported(run, text, tmp_path):
+    few, none = tmp_path / "few", tmp_path / "none"
+    write_lines(few, sentences(5, seed=3))
+    files = text / "val.aa", "--reference", text / "val.bb"
+    for options, message in [
+        ([text / "val.aa", "--reference", few], "val.aa:6 has no counterpart"),
+        ([text / "val.aa", "--reference", none], "none does not exist"),
+        (
+            [*files, "--against", few],
+            "few must hold one translation of each of the 7 sentences. Received: 5",
+        ),
+        ([few, "--reference", few, "-o", few], "few is read. Name another file"),
+        ([*files, "--against", few, "-o", few], "few is read. Name another file"),
+    ]:
+        result = shell("evaluate", run, "--source-file", *options)
+        assert result.exit_code == 1
+        assert message in in_one_line(result)
+    assert few.read_text()
 
 
 def test_averaging_makes_the_translator_anew(run, tmp_path):
@@ -454,6 +542,9 @@ def test_debug_shows_where_an_error_arose(tmp_path):
         ["translate", "run", "--beam-width", "0"],
         ["evaluate", "run", "--split", "training"],
         ["average", "run", "--best", "--last", "3"],
+        ["evaluate", "run", "--source-file", "text"],
+        ["evaluate", "run", "--reference", "text"],
+        ["evaluate", "run", "--source-file=a", "--reference=b", "--split=test"],
         ["dance"],
     ],
 )
