@@ -5,6 +5,8 @@ import inspect
 from dataclasses import dataclass
 from typing import Annotated
 
+import typer
+
 from keras_transformer.cli.options import option
 
 BeamWidth = Annotated[
@@ -71,8 +73,11 @@ class DecodingOptions:
         ),
     ] = None
 
-    def search(self, translator):
-        """Returns the search of a `Translator`, changed by the options given."""
+    def search(self, translator, num_samples: int | None = None):
+        """Returns the search of a `Translator`, changed by the options given.
+
+        With `num_samples`, it draws so many translations of each text instead.
+        """
         from keras_transformer import decoding
 
         search = translator.search
@@ -89,10 +94,21 @@ class DecodingOptions:
         if self.stop_string:
             tokenizer = translator.target_tokenizer
             settings["stop_strings"] = tokenizer.stop_strings(self.stop_string)
-        if self.beam_width is None and self.length_penalty is None:
+        is_changed = self.beam_width is not None or self.length_penalty is not None
+        if not is_changed and num_samples is None:
             return type(search)(**settings)
         shared = ("processors", "stop_strings", "end_ids")
         settings = {name: settings[name] for name in shared}
+        if num_samples is not None:
+            if is_changed:
+                raise typer.BadParameter(
+                    "cannot be combined with --beam-width or --length-penalty.",
+                    param_hint="--mbr",
+                )
+            # Label smoothing leaves some probability to tokens that are all wrong.
+            return decoding.Sampling(
+                top_p=0.9, seed=1, num_hypotheses=num_samples, **settings
+            )
         beam_width = self.beam_width or search.num_slots
         if beam_width == 1:
             return decoding.GreedySearch(**settings)
@@ -102,6 +118,13 @@ class DecodingOptions:
             kind = float if is_exponent else type(penalty)
             penalty = kind(self.length_penalty)
         return decoding.BeamSearch(beam_width, penalty, **settings)
+
+
+def choice(num_samples: int | None):
+    """Returns what chooses among the translations of a text; None for the first."""
+    from keras_transformer.translator import minimum_bayes_risk
+
+    return None if num_samples is None else minimum_bayes_risk
 
 
 def takes_decoding_options(command):

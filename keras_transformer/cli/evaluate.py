@@ -10,10 +10,21 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
+from keras_transformer.cli.decoding import (
+    DecodingOptions,
+    choice,
+    takes_decoding_options,
+)
 from keras_transformer.cli.evaluated_text import EvaluatedText, lines_of
 from keras_transformer.cli.loading import is_checkpoint, load_translator
-from keras_transformer.cli.options import BatchSize, Data, Model, option, output_file
+from keras_transformer.cli.options import (
+    BatchSize,
+    Data,
+    MinimumBayesRisk,
+    Model,
+    option,
+    output_file,
+)
 from keras_transformer.cli.progress import track
 from keras_transformer.cli.results import (
     print_comparison,
@@ -70,6 +81,7 @@ def evaluate(
         Path | None, output_file("File to write the translations to.")
     ] = None,
     batch_size: BatchSize = None,
+    mbr: MinimumBayesRisk = None,
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
@@ -108,9 +120,12 @@ def evaluate(
             """Returns a function that returns the lines of the translation."""
             file = open_file("w+", encoding="utf-8", newline="\n")
             stack.enter_context(file)
-            search = decoding.search(translator)
             translations = translator.translate_stream(
-                lines_of(text.sources), search, batch_size, decoding.max_length
+                lines_of(text.sources),
+                decoding.search(translator, mbr),
+                batch_size,
+                decoding.max_length,
+                choose=choice(mbr),
             )
             for translation in track(translations, total):
                 file.write(f"{translation}\n")

@@ -50,6 +50,17 @@ BatchSize = Annotated[
         min=1,
     ),
 ]
+MinimumBayesRisk = Annotated[
+    int | None,
+    option(
+        "Draw so many translations of each sentence, such as 16, and take the one that "
+        "is most like the others by chrF (minimum Bayes risk), instead of a beam's "
+        "best.",
+        "--mbr",
+        metavar="SAMPLES",
+        min=2,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     option(

@@ -8,10 +8,15 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
+from keras_transformer.cli.decoding import (
+    DecodingOptions,
+    choice,
+    takes_decoding_options,
+)
 from keras_transformer.cli.loading import load_translator
 from keras_transformer.cli.options import (
     BatchSize,
+    MinimumBayesRisk,
     Model,
     argument,
     option,
@@ -47,6 +52,7 @@ def translate(
         ),
     ] = None,
     batch_size: BatchSize = None,
+    mbr: MinimumBayesRisk = None,
     jit_compile: Annotated[
         bool,
         option(
@@ -73,6 +79,10 @@ def translate(
             f'input: echo "{text}" | keras-transformer translate {model}'
         )
     if attention is not None:
+        if mbr:
+            raise typer.BadParameter(
+                "cannot be combined with --attention.", param_hint="--mbr"
+            )
         check_picture(attention, page=True)
     translator = load_translator(model)
     if jit_compile:
@@ -85,8 +95,8 @@ def translate(
     total = None if text is None else sum(1 for _ in read_lines(text))
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
     chunk_size = 1 if line_by_line else _LINES_PER_CHUNK
-    search = decoding.search(translator)
-    settings = search, batch_size, decoding.max_length
+    search = decoding.search(translator, mbr)
+    settings = search, batch_size, decoding.max_length, choice(mbr)
     translated = _translated(translator, lines, name, chunk_size, *settings)
     # On one terminal, the bar and the translations would overwrite each other.
     shows_progress = output is not None or not sys.stdout.isatty()

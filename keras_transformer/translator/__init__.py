@@ -1,10 +1,17 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
 from keras_transformer.translator.checks import check_serves_any_text
+from keras_transformer.translator.minimum_bayes_risk import minimum_bayes_risk
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
     Translation,
     Translator,
 )
 
-__all__ = ["DEFAULT_SEARCH", "Translation", "Translator", "check_serves_any_text"]
+__all__ = [
+    "DEFAULT_SEARCH",
+    "Translation",
+    "Translator",
+    "check_serves_any_text",
+    "minimum_bayes_risk",
+]

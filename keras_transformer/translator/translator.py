@@ -1,9 +1,10 @@
 """Text in, text out, many texts at a time."""
 
+import operator
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,6 @@ from keras_transformer.translator.saving import SavedTranslator
 
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
-
 BLANK = r"[\s\p{Z}]*"
 
 
@@ -100,6 +100,7 @@ class Translator(SavedTranslator):
         search: Search | None = None,
         batch_size: int | None = None,
         max_length: int | None = None,
+        choose: Callable[[list[Translation]], Translation] | None = None,
     ) -> list[str]:
         """Translates a list of texts of any length.
 
@@ -116,16 +117,19 @@ class Translator(SavedTranslator):
                 limits; by default what is fastest.
             max_length: The most subwords of a translation, end token included; by
                 default twice the padded length of its source.
+            choose: Function from the translations of a text, best first, to one of
+                them, such as `minimum_bayes_risk`; by default the first.
 
         Returns:
-            The best translation of each text, in the order of the texts.
+            The chosen translation of each text, in the order of the texts.
 
         Raises:
             ValueError: If `texts` is not a list of str, or if `search` forces a
                 different prefix for each text, since texts are sorted.
         """
         found = self.translate_n_best(texts, search, batch_size, max_length)
-        return [translations[0].text for translations in found]
+        choose = choose or operator.itemgetter(0)
+        return [choose(translations).text for translations in found]
 
     def translate_n_best(
         self,
@@ -176,6 +180,7 @@ class Translator(SavedTranslator):
         batch_size: int | None = None,
         max_length: int | None = None,
         chunk_size: int = 8192,
+        choose: Callable[[list[Translation]], Translation] | None = None,
     ) -> Iterator[str]:
         """Translates line by line, in memory that does not grow with the text.
 
@@ -191,7 +196,7 @@ class Translator(SavedTranslator):
         """
         check_lines(lines)
         for chunk in chunks_of(lines, chunk_size):
-            yield from self.translate(chunk, search, batch_size, max_length)
+            yield from self.translate(chunk, search, batch_size, max_length, choose)
 
     def export(
         self,

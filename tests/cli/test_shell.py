@@ -23,8 +23,10 @@ from keras_transformer.decoding import (
     MaximumLength,
     NoRepeatNgram,
     RepetitionPenalty,
+    Sampling,
 )
 from keras_transformer.runs import Run
+from keras_transformer.translator import minimum_bayes_risk
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
@@ -186,6 +188,22 @@ def test_options_control_what_is_produced(run, loaded, option, processors, max_l
     assert wanted != loaded.translate(lines, BeamSearch(2, length_penalty=0.6))
     result = shell("translate", run, *option, stdin="\n".join(lines))
     assert result.stdout.splitlines() == wanted
+
+
+def test_samples_give_the_one_that_agrees_most_with_the_others(run, loaded, tmp_path):
+    lines = sentences(7, seed=5)
+    search = Sampling(top_p=0.9, seed=1, num_hypotheses=5)
+    found = loaded.translate_n_best(lines, search, max_length=11)
+    wanted = [minimum_bayes_risk(samples).text for samples in found]
+    assert wanted != [samples[0].text for samples in found]
+    options = ["--mbr", 5, "--max-length", 11]
+    result = shell("translate", run, *options, stdin="\n".join(lines))
+    assert result.stdout.splitlines() == wanted
+    write_lines(tmp_path / "lines", lines)
+    files = ["--source-file", tmp_path / "lines", "--reference", tmp_path / "lines"]
+    result = shell("evaluate", run, *options, *files, "-o", tmp_path / "output")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "output").read_text().splitlines() == wanted
 
 
 def test_translations_end_before_stop_strings(run, loaded):
@@ -542,6 +560,8 @@ def test_debug_shows_where_an_error_arose(tmp_path):
         ["translate", "run", "--beam-width", "0"],
         ["evaluate", "run", "--split", "training"],
         ["average", "run", "--best", "--last", "3"],
+        ["translate", "run", "--mbr", "1"],
+        ["translate", "run", "--mbr", "2", "--attention", "out.png"],
         ["evaluate", "run", "--source-file", "text"],
         ["evaluate", "run", "--reference", "text"],
         ["evaluate", "run", "--source-file=a", "--reference=b", "--split=test"],
