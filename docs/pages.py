@@ -32,6 +32,7 @@ def page_sources() -> dict[str, str]:
         "index.md": "README.md",
         "benchmarks.md": "benchmarks/RESULTS.md",
         "peers.md": "benchmarks/peers/README.md",
+        "quality.md": "benchmarks/QUALITY.md",
         "saved_models.md": "saved_models/README.md",
         "changelog.md": "CHANGELOG.md",
         "contributing.md": "CONTRIBUTING.md",
