@@ -81,9 +81,13 @@ def digest(notebook) -> str:
 
 
 def printed(cell) -> str:
-    """Returns what a cell that has run printed on standard output."""
+    """Returns what a cell that has run printed on standard output.
+
+    In a notebook, TensorFlow's log is printed there too: it is left out.
+    """
     streams = [each for each in cell.outputs if each.get("name") == "stdout"]
-    return "".join(each.text for each in streams)
+    text = "".join(each.text for each in streams)
+    return re.sub(r"^INFO:tensorflow:.*\n", "", text, flags=re.MULTILINE)
 
 
 def drawn(cell) -> str | None:

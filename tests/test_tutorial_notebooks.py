@@ -29,6 +29,13 @@ def test_the_first_code_of_a_notebook_installs_the_package():
     assert not any("tags" in cell.metadata for cell in rest)
 
 
+def test_the_log_of_tensorflow_is_not_what_a_cell_printed():
+    lines = "INFO:tensorflow:Reduce to CPU\nreplicas: 2\n"
+    outputs = [nbformat.v4.new_output("stream", name="stdout", text=lines)]
+    cell = nbformat.v4.new_code_cell(outputs=outputs)
+    assert notebooks.printed(cell) == "replicas: 2\n"
+
+
 @each_tutorial
 def test_a_record_has_the_lines_of_every_cell(path):
     lines = notebooks.recorded_lines(path)
