@@ -140,7 +140,10 @@ def check_integer_ids(ids, name: str = "ids") -> None:
 
 
 def check_vocabulary(ids, vocabulary_size: int) -> None:
-    """Raises `ValueError` unless all ids of an array are in a vocabulary."""
+    """Raises `ValueError` unless all ids are in a vocabulary."""
+    from keras import ops
+
+    ids = ops.convert_to_numpy(ids)
     outside = ids[(ids < 0) | (ids >= vocabulary_size)]
     if outside.size:
         raise ValueError(

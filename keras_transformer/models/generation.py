@@ -3,9 +3,7 @@
 import functools
 from typing import Any
 
-import keras
-
-from keras_transformer.checks import check_positive_integers, check_vocabulary
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import GreedySearch, Hypotheses, Search
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.decoding.search import check_search
@@ -80,9 +78,6 @@ class GenerationMixin:
         """
         search = GreedySearch() if search is None else search
         check_search(search)
-        names = ("source_vocabulary_size", "vocabulary_size")
-        size = next(self._settings[name] for name in names if name in self._settings)
-        check_vocabulary(keras.ops.convert_to_numpy(inputs), size)
         check_positive_integers(max_length=max_length)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)

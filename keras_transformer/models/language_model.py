@@ -6,7 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.checks import (
+    check_ids,
+    check_positive_integers,
+    check_vocabulary,
+)
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.causal_decoder import CausalDecoder
 from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
@@ -143,6 +147,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 model has too few positions for prompts and continuations.
         """
         check_ids(prompt_ids, "prompt_ids")
+        check_vocabulary(prompt_ids, self.settings["vocabulary_size"])
         check_positive_integers(max_length=max_length)
         if np.shape(prompt_ids)[1] == 0:
             raise ValueError(

@@ -4,7 +4,11 @@ import functools
 
 import keras
 
-from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.checks import (
+    check_ids,
+    check_positive_integers,
+    check_vocabulary,
+)
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
@@ -210,6 +214,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
                 model has too few positions for sources or targets.
         """
         check_ids(source_ids, "source_ids")
+        check_vocabulary(source_ids, self.settings["source_vocabulary_size"])
         check_positive_integers(max_length=max_length)
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.positions, max(source_ids.shape[1], max_length))
