@@ -183,8 +183,9 @@ class Search(Configurable):
 
         def take_step(index, hypotheses, cache):
             is_active = self.is_active(index, hypotheses)
-            # Sentences that have ended may be beyond the last position.
-            at = ops.minimum(index, cache_length - 1)
+            # Sentences that have ended may be beyond the last position. Cast since on
+            # JAX, Keras 3.15 makes floats of integers where bfloat16 is the default.
+            at = ops.cast(ops.minimum(index, cache_length - 1), "int32")
             grown, cache = self.grow(model, next_tokens, at, hypotheses, cache)
             hypotheses = choose_rows(is_active, grown, hypotheses)
             return index + ops.cast(is_active, "int32"), hypotheses, cache

@@ -19,7 +19,7 @@ def test_a_hypothesis_sees_what_it_wrote_and_what_its_ancestors_wrote(num_hypoth
     # The slots of each hypothesis' ancestors, itself the last.
     past = [[[] for _ in range(num_hypotheses)] for _ in range(batch_size)]
     for index in range(max_length):
-        positions = np.full(batch_size, index, "int32")
+        positions = ops.full((batch_size,), index, dtype="int32")
         visible = ops.convert_to_numpy(visible_entries(lineage, positions))
         assert visible.shape == (batch_size, num_hypotheses, max_length, num_hypotheses)
         for sentence in range(batch_size):
@@ -42,7 +42,7 @@ def test_every_sentence_has_a_position_of_its_own():
     random = np.random.default_rng(11)
     lineage = ops.convert_to_tensor(random.integers(2, size=(3, 2, 7)), "int32")
     parents = ops.convert_to_tensor(random.integers(2, size=(3, 2)), "int32")
-    index = np.array([4, 0, 6], "int32")
+    index = ops.convert_to_tensor([4, 0, 6], "int32")
 
     def alone(function, *arguments):
         rows = [
@@ -51,13 +51,12 @@ def test_every_sentence_has_a_position_of_its_own():
         ]
         return np.concatenate(list(map(ops.convert_to_numpy, rows)))
 
-    np.testing.assert_array_equal(
-        visible_entries(lineage, index), alone(visible_entries, lineage)
-    )
-    np.testing.assert_array_equal(
-        inherit_lineage(lineage, parents, index),
-        alone(inherit_lineage, lineage, parents),
-    )
+    for function, arguments in (
+        (visible_entries, (lineage,)),
+        (inherit_lineage, (lineage, parents)),
+    ):
+        together = ops.convert_to_numpy(function(*arguments, index))
+        np.testing.assert_array_equal(together, alone(function, *arguments))
 
 
 def test_a_position_is_written_and_read_and_the_others_stay():

@@ -30,7 +30,8 @@ def test_it_is_the_definition(function):
 
 def test_the_gradients_are_those_of_the_plain_form():
     def weighted(function):
-        return lambda *tensors: ops.sum(function(*tensors) * WEIGHTS)
+        weights = ops.convert_to_tensor(WEIGHTS)
+        return lambda *tensors: ops.sum(function(*tensors) * weights)
 
     tensors = [logits(), logits()]
     found = gradients(weighted(softmax_divergence), tensors)

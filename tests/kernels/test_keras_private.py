@@ -57,7 +57,7 @@ def test_a_scope_over_variables_gives_regularizers_their_values():
     seen = []
     layer = keras.layers.Dense(3, kernel_regularizer=lambda x: seen.append(x) or 0.0)
     layer.build((None, 2))
-    other = keras.Variable(5.0)
+    other = keras.Variable(5.0, trainable=False)
     with keras_private.ScopeOverVariables():
         assert layer.losses == [0.0]
         assert float(other) == 5

@@ -18,7 +18,8 @@ def transposed_product(states, table):
 
 @pytest.mark.parametrize("shape", [(BATCH, LENGTH, DIM), (BATCH * LENGTH, DIM)])
 def test_logits_and_gradients_are_those_of_a_transposed_product(shape):
-    states, upstream = STATES.reshape(shape), UPSTREAM.reshape(*shape[:-1], SIZE)
+    states = STATES.reshape(shape)
+    upstream = ops.convert_to_tensor(UPSTREAM.reshape(*shape[:-1], SIZE))
 
     def total(function):
         return lambda *inputs: ops.sum(function(*inputs) * upstream)
