@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from forked import CONTEXT
+from forked import run_program
 
 from keras_transformer.models import LanguageModel
 from keras_transformer.training import (
@@ -190,19 +190,33 @@ def test_a_file_system_without_links_has_a_best_checkpoint(tmp_path, monkeypatch
     assert value_of(tmp_path / "best.keras") == 1
 
 
-def save_and_die(folder):
-    """Is killed when the second epoch, the best one, is saved but not yet the best."""
-    checkpoints = Checkpoints(folder, keep=1)
-    checkpoints.save(small_model(1), 1, {"val_loss": 3.0})
-    os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    checkpoints.save(small_model(2), 2, {"val_loss": 1.0})
+# Killed when the second epoch, the best one, is saved but not yet the best.
+SAVE_AND_DIE = """
+import os
+import signal
+import sys
+
+import keras
+import numpy as np
+from keras_transformer.training import Checkpoints
+
+
+def small_model(value):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5)])
+    model.set_weights([np.full((3, 5), value), np.zeros(5)])
+    return model
+
+
+checkpoints = Checkpoints(sys.argv[1], keep=1)
+checkpoints.save(small_model(1.0), 1, {"val_loss": 3.0})
+os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+checkpoints.save(small_model(2.0), 2, {"val_loss": 1.0})
+"""
 
 
 def test_a_kill_before_the_best_is_replaced_does_not_lose_it(tmp_path):
-    process = CONTEXT.Process(target=save_and_die, args=(tmp_path,))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    done = run_program(SAVE_AND_DIE, tmp_path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     assert value_of(tmp_path / "best.keras") == 1
     checkpoints = Checkpoints(tmp_path, keep=1)
     assert checkpoints.best().name == "epoch-0002.keras"
