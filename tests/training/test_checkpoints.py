@@ -1,5 +1,4 @@
 import contextlib
-import os
 import resource
 import signal
 import subprocess
