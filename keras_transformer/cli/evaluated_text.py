@@ -51,6 +51,7 @@ class EvaluatedText(NamedTuple):
             )
         overrides = {"data.folder": str(data.resolve())} if data else {}
         text = Recipe.load(recipe or settings, overrides).data
+        text.check_files(split)
         sources, references = (text.paths(split, side) for side in ("source", "target"))
         has_tokenized = getattr(text, split).tokenized
         tokenized = text.paths(split, "tokenized") if has_tokenized else []

@@ -46,7 +46,7 @@ def search_continuously(
         return state._replace(inputs=())
 
     def advance(state, rows, max_active):
-        rows = ops.minimum(rows, num_rows - 1)
+        rows = ops.clip(rows, 0, num_rows - 1)
         bound = search.with_tables(take(tables, rows))
         state = state._replace(inputs=take(inputs, rows))
         state = bound.advance(model, state, max_length, max_active)
@@ -67,7 +67,7 @@ def search_continuously(
         places = ops.cast(ops.top_k(is_free, num_refilled)[1], "int32")
         new_rows = next_row + ops.arange(num_refilled, dtype="int32")
         begins = new_rows < count
-        new = new_rows, begin(ops.minimum(new_rows, num_rows - 1))
+        new = new_rows, begin(ops.clip(new_rows, 0, num_rows - 1))
         # A place in which no sentence begins keeps its content.
         new = choose_rows(begins, new, take((rows, state), places))
         rows, state = replace((rows, state), places, new)

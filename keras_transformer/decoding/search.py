@@ -183,9 +183,9 @@ class Search(Configurable):
 
         def take_step(index, hypotheses, cache):
             is_active = self.is_active(index, hypotheses)
-            # Sentences that have ended may be beyond the last position. Cast since on
-            # JAX, Keras 3.15 makes floats of integers where bfloat16 is the default.
-            at = ops.cast(ops.minimum(index, cache_length - 1), "int32")
+            # Sentences that have ended may be beyond the last position. `ops.minimum`
+            # returns floats on JAX if bfloat16 is Keras's default (3.15).
+            at = ops.clip(index, 0, cache_length - 1)
             grown, cache = self.grow(model, next_tokens, at, hypotheses, cache)
             hypotheses = choose_rows(is_active, grown, hypotheses)
             return index + ops.cast(is_active, "int32"), hypotheses, cache

@@ -80,7 +80,7 @@ class StopStrings(Configurable):
             The new states.
         """
         # Tokens beyond the table are of the class of its last entry.
-        token_ids = ops.minimum(token_ids, len(self._classes) - 1)
+        token_ids = ops.clip(token_ids, 0, len(self._classes) - 1)
         num_classes = self._transitions.shape[1]
         places = states * num_classes + ops.take(self._classes, token_ids)
         return ops.take(self._transitions.reshape(-1), places)

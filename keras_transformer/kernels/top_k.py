@@ -42,7 +42,7 @@ def top_k_in_blocks(x, count: int):
     values, places = top_k(candidates, count)
     positions = take_rows(best_blocks, places // length) * length + places % length
     # Where `ops.top_k` returns equal values in any order, it may return the padding.
-    return values, ops.minimum(positions, size - 1)
+    return values, ops.clip(positions, 0, size - 1)
 
 
 def top_k(x, count: int):

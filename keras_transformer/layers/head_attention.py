@@ -160,7 +160,7 @@ class HeadAttention(WeightOptionsLayer):
         def bias_of(rows, keys):
             if query_positions is not None:  # rows beyond the last query get its bias
                 last = ops.shape(query_positions)[-1] - 1
-                rows = ops.take(query_positions, ops.minimum(rows, last), axis=-1)
+                rows = ops.take(query_positions, ops.clip(rows, 0, last), axis=-1)
             keys = keys if key_positions is None else key_positions
             return self.positions.bias(rows, keys)
 

@@ -167,7 +167,7 @@ class AttentionMasks(NamedTuple):
         def at_rows(mask):
             if mask is None or rows is None:
                 return mask
-            return ops.take(mask, ops.minimum(rows, ops.shape(mask)[2] - 1), axis=2)
+            return ops.take(mask, ops.clip(rows, 0, ops.shape(mask)[2] - 1), axis=2)
 
         query_mask, key_mask, attention_mask, causal, window = self
         if query_mask is not None:

@@ -195,7 +195,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         last = ops.max(ops.where(is_real, positions, -1), axis=1, keepdims=True)
         # Prompts differ in length, and so in the position of the first step.
-        first_step = ops.maximum(last, 0)
+        first_step = ops.clip(last, 0, max_length)
         last_ids = ops.take_along_axis(inputs, first_step, axis=1)
         keys_and_values, cache = self.decoder.start(
             self._stem(inputs), is_real, num_hypotheses, max_length

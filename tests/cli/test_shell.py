@@ -350,6 +350,10 @@ def test_faulty_files_to_evaluate_are_reported(run, text, tmp_path):
         assert result.exit_code == 1
         assert message in in_one_line(result)
     assert few.read_text()
+    result = shell("evaluate", run, "--data", tmp_path)
+    assert result.exit_code == 1
+    wanted = f"{tmp_path} holds few. Name the folder of the text with `data.folder`"
+    assert wanted in in_one_line(result)
 
 
 def test_averaging_makes_the_translator_anew(run, tmp_path):
