@@ -192,10 +192,11 @@ class LanguageModel(GenerationMixin, TokenModel):
         check_position_range(self.positions, max_length)
         inputs = ops.cast(inputs, "int32")
         is_real = padding_mask(inputs, self.pad_id)
-        positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
+        length = ops.shape(inputs)[1]
+        positions = ops.arange(length, dtype="int32")
         last = ops.max(ops.where(is_real, positions, -1), axis=1, keepdims=True)
         # Prompts differ in length, and so in the position of the first step.
-        first_step = ops.clip(last, 0, max_length)
+        first_step = ops.clip(last, 0, length - 1)
         last_ids = ops.take_along_axis(inputs, first_step, axis=1)
         keys_and_values, cache = self.decoder.start(
             self._stem(inputs), is_real, num_hypotheses, max_length

@@ -72,7 +72,7 @@ def test_weight_options_reach_every_layer(model_class, settings, inputs, tmp_pat
         losses = [float(ops.convert_to_numpy(loss)) for loss in twin.losses]
         assert sum(losses) == sizes
     variables = model.trainable_variables
-    keras.optimizers.SGD(100.0).apply([ops.ones_like(x) for x in variables], variables)
+    keras.optimizers.SGD(100.0).apply([ops.ones(x.shape) for x in variables], variables)
     assert all(np.all(array == 0) for array in optional_weights(model).values())
 
 
