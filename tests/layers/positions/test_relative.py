@@ -25,6 +25,7 @@ BATCH, LENGTH, MEMORY_LENGTH, HEADS, KEY_DIM, WIDTH = 2, 5, 7, 3, 4, 6
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
 MEMORY = RANDOM.normal(size=(BATCH, MEMORY_LENGTH, WIDTH)).astype("float32")
+POSITIONS = np.arange(10, dtype="int32").reshape(2, 5)[::-1]
 HEADED = RANDOM.normal(size=(BATCH, HEADS, LENGTH, KEY_DIM)).astype("float32")
 SCHEMES = ["rotary", "linear_bias"]
 
@@ -82,7 +83,7 @@ def paper_bias(num_heads, queries, keys):
         (
             RotaryEmbedding,
             {"layout": "halves", "scaling": YarnRotaryScaling(3, 512, 16, 2)},
-            {"inputs": INPUTS, "positions": np.arange(10).reshape(2, 5)[::-1]},
+            {"inputs": INPUTS, "positions": POSITIONS},
         ),
         (LinearPositionBias, {"bias_max": 5}, {"inputs": HEADED, "start_index": 3}),
     ],
