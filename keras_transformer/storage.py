@@ -72,8 +72,8 @@ def remove_unfinished(folder: str | os.PathLike) -> None:
 
 
 def names_in(folder: str | os.PathLike, most: int = 10) -> str:
-    """Returns the names of the files in a folder for a message, `"nothing"` if none."""
-    names = sorted(path.name for path in Path(folder).iterdir())
+    """Returns the names of the files in a folder for a message, or `"nothing"`."""
+    names = sorted(path.name for path in Path(folder).glob("*"))
     more = ["..."] if len(names) > most else []
     return ", ".join(names[:most] + more) or "nothing"
 
