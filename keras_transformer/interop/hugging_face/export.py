@@ -194,13 +194,13 @@ def _config(model, family, max_length) -> dict:
 def _generation(model, search, max_length) -> dict:
     """Returns the search as `generate` takes it; its lengths count the start token."""
     system = "transformers"
-    banned, forced, min_length, ngram_size = limits_of(search, system)
+    settings, pad_id = model.settings, model.pad_id
+    banned, forced, min_length, ngram_size = limits_of(search, pad_id, system)
     if len(forced) > 1:
         refuse(system, f"more than one forced token. The search forces {forced}")
-    settings = model.settings
     end_ids = search.end_ids or (settings["end_id"],)
     config = {
-        "bad_words_ids": [[index] for index in (settings["pad_id"], *banned)],
+        "bad_words_ids": [[index] for index in (pad_id, *banned)],
         "decoder_start_token_id": settings["start_id"],
         "eos_token_id": end_ids[0] if len(end_ids) == 1 else [*end_ids],
         "forced_bos_token_id": forced[0] if forced else None,
@@ -208,7 +208,7 @@ def _generation(model, search, max_length) -> dict:
         "max_length": max_length + 1,
         "min_length": min_length,
         "no_repeat_ngram_size": ngram_size,
-        "pad_token_id": settings["pad_id"],
+        "pad_token_id": pad_id,
     }
     if isinstance(search, BeamSearch):
         return {
