@@ -127,7 +127,7 @@ class Sampling(IndependentSearch):
         return ops.reshape(drawn, shape), ops.reshape(logits, shape)
 
     def random_keys(self, inputs, pad_id: int):
-        """Returns int32 numbers that tell all hypotheses apart, of shape `(rows,)`."""
+        """Returns the int32 random keys of all hypotheses, of shape `(rows,)`."""
         if self._random_keys is not None:
             return ops.reshape(self._random_keys, (-1,))
         num_rows = batch_size_of(inputs) * self.num_hypotheses
@@ -142,8 +142,8 @@ class Sampling(IndependentSearch):
     def tables(self, inputs):
         tables = super().tables(inputs)
         if self.seed is None or not hold_ids(inputs):
-            # Here for the whole batch, since sentences are searched in groups; and not
-            # in compiled code, which on JAX cannot advance Keras's global seed.
+            # Drawn here for the whole batch: sentences are searched in groups, and
+            # compiled code on JAX cannot advance Keras's global seed.
             keys = ops.convert_to_numpy(self.random_keys(inputs, pad_id=None))
             tables["random_keys"] = keys.reshape(-1, self.num_hypotheses)
         return tables
@@ -154,7 +154,7 @@ class Sampling(IndependentSearch):
         return search
 
     def weigh(self, logits, largest_logit):
-        """Turns logits into the weights of a draw, of any sum."""
+        """Turns logits into the probabilities of a draw, not normalised."""
         # Where all is forbidden, minus infinity less itself would be NaN.
         largest_logit = ops.maximum(largest_logit, np.finfo("float32").min)
         temperature = min(max(self.temperature, 1e-37), 1e37)  # as float32
