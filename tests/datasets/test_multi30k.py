@@ -54,10 +54,15 @@ def test_a_missing_file_is_named_with_where_to_get_it(folder):
         multi30k(folder)
 
 
-def test_a_language_that_is_missing_is_answered_with_those_that_are_there(folder):
-    message = r"train\.it\.gz is missing\. It has de, en\. Clone"
+@pytest.mark.parametrize(
+    ("form", "name"), [("raw", r"train\.it\.gz"), ("tok", r"train\.lc\.norm\.tok\.it")]
+)
+def test_a_language_that_is_missing_is_answered_with_those_that_are_there(
+    folder, form, name
+):
+    message = rf"{name} is missing\. It has de, en\. Clone"
     with pytest.raises(FileNotFoundError, match=message):
-        multi30k(folder, target="it")
+        multi30k(folder, target="it", form=form)
 
 
 def test_an_unknown_form_is_named(folder):
