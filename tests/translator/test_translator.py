@@ -446,6 +446,12 @@ def test_what_is_not_a_tokenizer_is_refused_by_name(translator, tokenizer):
         kt.Translator(model, good, tokenizer)
 
 
+@pytest.mark.parametrize("chunk_size", [0, -9])
+def test_a_stream_is_not_cut_off_by_its_chunks(translator, chunk_size):
+    with pytest.raises(ValueError, match=rf"Received: chunk_size={chunk_size}\."):
+        next(translator.translate_stream(["ba ko"], chunk_size=chunk_size))
+
+
 @pytest.mark.parametrize("lines", ["ba ko", b"ba ko", Path("lines.en"), None, 7])
 def test_a_stream_is_of_lines(translator, lines):
     kind = type(lines).__name__
