@@ -90,14 +90,14 @@ def _temporary_folder(parent):
     unfinished = parent / f"{_UNFINISHED}{uuid.uuid4().hex}"
     try:
         unfinished.mkdir(parents=True)
-    except OSError as error:  # which would name a folder that nobody knows
+    except OSError as error:  # names the unfinished folder, which nobody knows
         raise type(error)(error.errno, error.strerror, str(parent)) from None
     try:
         yield unfinished
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
-        # Without a name, as when the disk is full.
+        # Without a file name, as when the disk is full.
         raise type(error)(error.errno, error.strerror, str(parent)) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
