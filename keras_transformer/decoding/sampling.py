@@ -132,7 +132,8 @@ class Sampling(IndependentSearch):
             return ops.reshape(self._random_keys, (-1,))
         num_rows = batch_size_of(inputs) * self.num_hypotheses
         if self.seed is None:
-            return new_keys(num_rows)
+            # Continuing from Keras's global seed.
+            return keras.random.randint((num_rows,), 0, 2**31 - 1, dtype="int32")
         if not hold_ids(inputs):
             return ops.arange(num_rows, dtype="int32")
         ids = keras.tree.flatten(inputs)[0]
@@ -170,8 +171,3 @@ def hold_ids(inputs):
     first = keras.tree.flatten(inputs)[0]
     is_integer = "int" in keras.backend.standardize_dtype(first.dtype)
     return is_integer and len(first.shape) == 2
-
-
-def new_keys(count):
-    """Draws int32 numbers, continuing from Keras's global seed."""
-    return keras.random.randint((count,), 0, 2**31 - 1, dtype="int32")
