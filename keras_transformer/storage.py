@@ -65,10 +65,7 @@ def create_folder(path: str | os.PathLike) -> Iterator[Path]:
 def remove_unfinished(folder: str | os.PathLike) -> None:
     """Removes what killed processes left in a folder; no other may be writing there."""
     for leftover in Path(folder).glob(f"{_UNFINISHED}*"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def names_in(folder: str | os.PathLike, most: int = 10) -> str:
