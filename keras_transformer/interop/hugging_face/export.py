@@ -70,7 +70,8 @@ def export_hugging_face(
         **_tokenizer_files(translator),
     }
     weights = checkpoint_weights(translator.model, family, longest)
-    save_file = _safetensors()
+    with optional("safetensors", extra="hub", purpose="The format 'hugging_face'"):
+        from safetensors.numpy import save_file
     with create_folder(path) as unfinished:
         for name, values in files.items():
             text = json.dumps(values, ensure_ascii=False, indent=2) + "\n"
@@ -80,13 +81,6 @@ def export_hugging_face(
             tokenizer = getattr(translator, f"{side}_tokenizer")
             (unfinished / f"{side}.spm").write_bytes(tokenizer.model_proto)
     return path
-
-
-def _safetensors():
-    purpose = "The format 'hugging_face'"
-    with optional("safetensors", extra="hub", purpose=purpose):
-        from safetensors.numpy import save_file
-    return save_file
 
 
 def family_of(model) -> str:
