@@ -43,9 +43,11 @@ def multi30k(
 
     def find(split, language):
         name, there = _FILE_NAMES[form], Path(folder, form)
-        path = there / name.format(split=split, language=language)
-        if path.is_file():
-            return str(path)
+        # Some copies name tokenised files as the repository names the raw ones.
+        for pattern in (_FILE_NAMES["raw"], name):
+            path = there / pattern.format(split=split, language=language)
+            if path.is_file():
+                return str(path)
         names = there.glob(name.format(split=split, language="*"))
         found = {x.name.removesuffix(".gz").split(".")[-1] for x in names}
         languages = f" It has {', '.join(sorted(found))}." if found else ""

@@ -33,7 +33,7 @@ class TextFiles:
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    tokenized: tuple[str, ...] = ()
+    tokenized: tuple[str, ...] = setting((), fixed=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -192,6 +192,7 @@ def test_missing_text_is_reported_with_what_is_there(tmp_path):
         ("data.folder", "elsewhere"),
         ("data.test.source", "another"),
         ("data.test", None),
+        ("data.validation.tokenized", "tok.bb"),
     ],
 )
 def test_some_settings_may_change_when_a_run_goes_on(path, name, value):
