@@ -52,13 +52,14 @@ def load_translator(model: str, source_language=None, target_language=None):
     load_tensorflow()
     from keras_transformer.runs import Run
     from keras_transformer.translator import Translator
+    from keras_transformer.translator.saving import MARKS_OF_PRESETS
 
     languages = source_language, target_language
     run, is_chosen = Run(run_folder(model)), any(languages)
     if run.settings_path.is_file() and not is_chosen:
         return run.translator(model if is_checkpoint(model) else None)
-    is_elsewhere = model.startswith("hf://") or Path(model, "config.json").is_file()
-    if is_elsewhere or is_chosen:
+    is_marked = any(Path(model, name).is_file() for name in MARKS_OF_PRESETS)
+    if is_marked or is_chosen or model.startswith("hf://"):
         return Translator.from_preset(model, *languages)
     return Translator.load(model)
 

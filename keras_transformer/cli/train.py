@@ -24,7 +24,7 @@ def train(
         str | None,
         option(
             "Translator to continue from: a run, a saved translator, a checkpoint in "
-            "Hugging Face's layout, or hf://user/model.",
+            "Hugging Face's layout, a Marian model, or hf://user/model.",
             "--from",
             metavar="MODEL",
         ),

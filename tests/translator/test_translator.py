@@ -318,6 +318,7 @@ def test_a_folder_without_a_translator_says_so(tmp_path):
         ("model.keras", "model.keras", "a Keras model, without tokenizers. Read it"),
         ("translator/translator.json", ".", "It is a run. Name its translator, "),
         ("config.json", ".", "another layout. `Translator.from_preset` may read it"),
+        ("decoder.yml", ".", "another layout. `Translator.from_preset` may read it"),
         ("saved_model.pb", ".", "an export .* Name what was exported"),
         ("1/saved_model.pb", ".", "an export .* Name what was exported"),
     ],
