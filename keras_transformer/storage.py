@@ -65,15 +65,12 @@ def create_folder(path: str | os.PathLike) -> Iterator[Path]:
 def remove_unfinished(folder: str | os.PathLike) -> None:
     """Removes what killed processes left in a folder; no other may be writing there."""
     for leftover in Path(folder).glob(f"{_UNFINISHED}*"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def names_in(folder: str | os.PathLike, most: int = 10) -> str:
-    """Returns the names of the files in a folder for a message, `"nothing"` if none."""
-    names = sorted(path.name for path in Path(folder).iterdir())
+    """Returns the names of the files in a folder for a message, or `"nothing"`."""
+    names = sorted(path.name for path in Path(folder).glob("*"))
     more = ["..."] if len(names) > most else []
     return ", ".join(names[:most] + more) or "nothing"
 
@@ -90,14 +87,14 @@ def _temporary_folder(parent):
     unfinished = parent / f"{_UNFINISHED}{uuid.uuid4().hex}"
     try:
         unfinished.mkdir(parents=True)
-    except OSError as error:  # which would name a folder that nobody knows
+    except OSError as error:  # names the unfinished folder, which nobody knows
         raise type(error)(error.errno, error.strerror, str(parent)) from None
     try:
         yield unfinished
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
-        # Without a name, as when the disk is full.
+        # Without a file name, as when the disk is full.
         raise type(error)(error.errno, error.strerror, str(parent)) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

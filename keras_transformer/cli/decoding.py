@@ -64,7 +64,6 @@ class DecodingOptions:
             min=1,
         ),
     ] = None
-
     stop_string: Annotated[
         list[str] | None,
         option(

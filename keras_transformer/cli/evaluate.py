@@ -113,7 +113,7 @@ def evaluate(
     elif against:
         other = load_translator(against)
     total = text.check(output, given)
-    # On the disk, because memory may not hold all translations.
+    # Translations are on the disk, because memory may not hold all of them.
     with contextlib.ExitStack() as stack:
 
         def translated(translator, open_file):

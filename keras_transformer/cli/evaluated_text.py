@@ -1,6 +1,7 @@
 """The text that `keras-transformer evaluate` translates, and its references."""
 
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,13 @@ class EvaluatedText(NamedTuple):
         sources, references = (text.paths(split, side) for side in ("source", "target"))
         has_tokenized = getattr(text, split).tokenized
         tokenized = text.paths(split, "tokenized") if has_tokenized else []
+        if missing := [path for path in tokenized if not path.exists()]:
+            warnings.warn(
+                f"{missing[0]} does not exist, which `data.{split}.tokenized` names. "
+                "Paper-protocol BLEU is left out.",
+                stacklevel=2,
+            )
+            tokenized = []
         return cls(sources, [references], tokenized, text.target)
 
     def check(self, output: Path | None, translations: list[Path]) -> int:

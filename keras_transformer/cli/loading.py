@@ -27,7 +27,7 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
         )
     os.environ["KERAS_BACKEND"] = backend  # whatever Keras's own settings say
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Modules and graphs are many objects that stay: to look for garbage among them
+    # Modules and graphs are many long-lived objects: collecting garbage among them
     # takes a fifth of the time of importing them.
     gc.set_threshold(100_000, 50, 100)
     unused = _not_importable("IPython", "matplotlib", "sklearn")
@@ -40,7 +40,7 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
         if one_thread:
             from keras_transformer.training import one_thread_per_operation
 
-            # In vain, but no error, where this process has used TensorFlow before.
+            # Too late, but no error, if this process has used TensorFlow before.
             with contextlib.suppress(RuntimeError):
                 one_thread_per_operation()
         if devices:
@@ -52,13 +52,14 @@ def load_translator(model: str, source_language=None, target_language=None):
     load_tensorflow()
     from keras_transformer.runs import Run
     from keras_transformer.translator import Translator
+    from keras_transformer.translator.saving import MARKS_OF_PRESETS
 
     languages = source_language, target_language
     run, is_chosen = Run(run_folder(model)), any(languages)
     if run.settings_path.is_file() and not is_chosen:
         return run.translator(model if is_checkpoint(model) else None)
-    is_elsewhere = model.startswith("hf://") or Path(model, "config.json").is_file()
-    if is_elsewhere or is_chosen:
+    is_marked = any(Path(model, name).is_file() for name in MARKS_OF_PRESETS)
+    if is_marked or is_chosen or model.startswith("hf://"):
         return Translator.from_preset(model, *languages)
     return Translator.load(model)
 
@@ -69,7 +70,7 @@ def is_checkpoint(model: str) -> bool:
 
 
 def run_folder(model: str) -> Path:
-    """Returns the folder of the run that `MODEL` or its checkpoint is, if it is one."""
+    """Returns `MODEL`, or the folder of the run that it is a checkpoint of."""
     path = Path(model)
     return path.resolve().parent.parent if is_checkpoint(model) else path
 
@@ -78,11 +79,11 @@ def run_folder(model: str) -> Path:
 def _not_importable(*packages):
     """Hides packages that Keras imports wherever they are installed.
 
-    Its galleries and wrappers need them, which no command uses, and to import them
-    takes longer than to load a model. After the block they can be imported.
+    Only parts of Keras that no command uses need them, and importing them takes longer
+    than loading a model. After the block they can be imported.
     """
     hidden = [name for name in packages if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # to import None is an ImportError
+    sys.modules.update(dict.fromkeys(hidden))  # importing None is an ImportError
     try:
         yield
     finally:

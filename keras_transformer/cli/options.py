@@ -30,9 +30,9 @@ Model = Annotated[
     str,
     argument(
         "MODEL",
-        "Folder of a run, of a saved translator or of a checkpoint in Hugging Face's "
-        "layout, hf://user/model, or a checkpoint of a run, such as "
-        "runs/en-de/checkpoints/best.keras.",
+        "Folder of a run, of a saved translator, of a checkpoint in Hugging Face's "
+        "layout or of a Marian model; hf://user/model; or a checkpoint of a run, such "
+        "as runs/en-de/checkpoints/best.keras.",
     ),
 ]
 Data = Annotated[

@@ -58,7 +58,7 @@ def attention(
     options = DecodingOptions(beam_width, length_penalty)
     searches = [_n_best(options.search(each), num_hypotheses) for each in translators]
     if not compares:
-        write_attention(translators[0], text, searches[0], output)
+        write_attention(output, translators[0], text, searches[0])
         return
     from keras_transformer import plots
 
@@ -163,12 +163,15 @@ def check_picture(path: Path, page: bool = False) -> None:
         raise ValueError(f"{path} is not the name of a picture. End it in {known}.")
 
 
-def write_attention(translator, text: str, search, path: Path) -> None:
-    """Writes the attention of a translation as a picture or an HTML page."""
+def write_attention(path: Path, *translation) -> None:
+    """Writes the attention of a translation as a picture or an HTML page.
+
+    `translation` are the arguments of `plots.translate_with_attention`.
+    """
     from keras_transformer import plots
 
     if path.suffix.lower() == _PAGE:
-        translated = plots.translate_with_attention(translator, text, search)
-        path.write_text(plots.attention_html(translated), "ascii")
+        seen = plots.translate_with_attention(*translation)
+        path.write_text(plots.attention_html(seen), "ascii")
     else:
-        plots.translation_attention(translator, text, search).savefig(path, dpi=150)
+        plots.translation_attention(*translation).savefig(path, dpi=150)

@@ -24,7 +24,7 @@ def train(
         str | None,
         option(
             "Translator to continue from: a run, a saved translator, a checkpoint in "
-            "Hugging Face's layout, or hf://user/model.",
+            "Hugging Face's layout, a Marian model, or hf://user/model.",
             "--from",
             metavar="MODEL",
         ),
@@ -57,7 +57,8 @@ def train(
 
     To resume an interrupted training after its last saved epoch, repeat the command.
 
-    Example: `keras-transformer train multi30k --data multi30k/data --run runs/en-de`
+    Example, in a clone of https://github.com/multi30k/dataset:
+    `keras-transformer train multi30k --data data/task1 --run runs/en-de`
 
     Your own recipe needs only the lines below. Every other setting has a default;
     the settings.yaml of a run shows them all.

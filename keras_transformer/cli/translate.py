@@ -101,7 +101,7 @@ def translate(
     # On one terminal, the bar and the translations would overwrite each other.
     shows_progress = output is not None or not sys.stdout.isatty()
     standard_output = contextlib.nullcontext(sys.stdout.buffer)
-    # Of cut lines, which `_translated` reports by their numbers.
+    # Those about cut lines, which `_translated` reports by their numbers.
     warnings.simplefilter("ignore", UserWarning)
     with standard_output if output is None else output.open("wb") as file:
         tracked = track(translated, total, shows_progress)
@@ -111,7 +111,7 @@ def translate(
             if attention is not None and translation:
                 suffix = f"-{number}" if number > 1 else ""
                 picture = attention.with_stem(attention.stem + suffix)
-                write_attention(translator, line, search, picture)
+                write_attention(picture, translator, line, search, decoding.max_length)
 
 
 def _translated(translator, lines, name, chunk_size, *settings):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.datasets.splits import ParallelText, Splits
 
-_MAX_MISSES = 10_000  # draws in a row without a phrase that can be used
+_MAX_MISSES = 10_000
 
 
 def locale_phrases(
@@ -68,7 +68,7 @@ def locale_phrases(
     phrases = _distinct_phrases(phrase_kinds, random.Random(seed))
     training = list(itertools.islice(phrases, train))
     vocabulary = {word for phrase in training for word in _words(phrase)}
-    held_out = _frequent(phrases, lambda phrase: _words(phrase) <= vocabulary)
+    held_out = _until_rare(phrases, lambda phrase: _words(phrase) <= vocabulary)
     held_out_splits = (list(itertools.islice(held_out, n)) for n in (validation, test))
     splits = [training, *held_out_splits]
     found, wanted = sum(map(len, splits)), train + validation + test
@@ -99,11 +99,11 @@ def _distinct_phrases(kinds, rng):
         seen.add(phrase[0])
         return len(seen) > number
 
-    return _frequent((kinds.draw(rng) for _ in itertools.count()), is_new)
+    return _until_rare((kinds.draw(rng) for _ in itertools.count()), is_new)
 
 
-def _frequent(phrases, is_usable):
-    """Yields the usable phrases until there is none among many."""
+def _until_rare(phrases, is_usable):
+    """Yields usable phrases, until `_MAX_MISSES` in a row are not usable."""
     misses = 0
     for phrase in phrases:
         if is_usable(phrase):

@@ -6,8 +6,10 @@ from pathlib import Path
 from keras_transformer.datasets.splits import ParallelText, Splits
 
 _SPLITS = ("train", "val", "test_2016_flickr")
-# Names of raw and of tokenised files: the split and the language.
-_PATTERNS = ("{}.{}.gz", "{}.lc.norm.tok.{}")
+_FILE_NAMES = {
+    "raw": "{split}.{language}.gz",
+    "tok": "{split}.lc.norm.tok.{language}",
+}
 
 
 def multi30k(
@@ -36,19 +38,21 @@ def multi30k(
     Reference:
         [Elliott et al., 2016](https://arxiv.org/abs/1605.00459)
     """
-    if form not in ("raw", "tok"):
+    if form not in _FILE_NAMES:
         raise ValueError(f"`form` must be 'raw' or 'tok'. Received: form={form!r}.")
 
     def find(split, language):
-        names = (pattern.format(split, language) for pattern in _PATTERNS)
-        paths = [Path(folder, form, name) for name in names]
-        for path in paths:
+        name, there = _FILE_NAMES[form], Path(folder, form)
+        # Some copies name tokenised files as the repository names the raw ones.
+        for pattern in (_FILE_NAMES["raw"], name):
+            path = there / pattern.format(split=split, language=language)
             if path.is_file():
                 return str(path)
-        found = {x.name.split(".")[1] for x in Path(folder, form).glob(f"{split}.*.gz")}
+        names = there.glob(name.format(split=split, language="*"))
+        found = {x.name.removesuffix(".gz").split(".")[-1] for x in names}
         languages = f" It has {', '.join(sorted(found))}." if found else ""
         raise FileNotFoundError(
-            f"`folder` must hold Multi30k, but {paths[0]} is missing.{languages} Clone "
+            f"`folder` must hold Multi30k, but {path} is missing.{languages} Clone "
             "https://github.com/multi30k/dataset and pass its folder data/task1."
         )
 

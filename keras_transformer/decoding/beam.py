@@ -43,19 +43,6 @@ class LiveHypotheses(NamedTuple):
     stop_states: Any
 
 
-class FinishedHypotheses(NamedTuple):
-    """Hypotheses that have ended and no longer change, the best first.
-
-    Attributes:
-        ids: All tokens, of shape `(batch, beam_width, max_length)`.
-        scores: Log-probability over length penalty, of shape
-            `(batch, beam_width)`; minus infinity where none has ended yet.
-    """
-
-    ids: Any
-    scores: Any
-
-
 class Extensions(NamedTuple):
     """Live hypotheses with one more token, the best first.
 
@@ -202,8 +189,8 @@ class BeamSearch(Search):
     def best(self, hypotheses):
         live, finished = hypotheses
         divisor = self._divisors(live)[-1]
-        unfinished = FinishedHypotheses(live.ids, live.scores / divisor)
-        return Hypotheses(*best_of(finished, unfinished, self.num_hypotheses))
+        unfinished = Hypotheses(live.ids, live.scores / divisor)
+        return best_of(finished, unfinished, self.num_hypotheses)
 
     def _divisors(self, live):
         penalty = length_penalty_of(self.length_penalty)
@@ -218,7 +205,10 @@ class BeamSearch(Search):
 
 
 def begin(model, batch_size, beam_width: int, max_length: int):
-    """Returns the live and the finished hypotheses before the first step."""
+    """Returns the live and the finished hypotheses before the first step.
+
+    Finished hypotheses no longer change. Their scores are over the length penalty.
+    """
     shape = (batch_size, beam_width)
     ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
     none = ops.full(shape, -np.inf, dtype="float32")
@@ -230,7 +220,7 @@ def begin(model, batch_size, beam_width: int, max_length: int):
         scores=ops.where(ops.arange(beam_width) == 0, 0.0, none),
         stop_states=model.first_stop_states(shape),
     )
-    return live, FinishedHypotheses(ids, none)
+    return live, Hypotheses(ids, none)
 
 
 def extend(model, live, tokens, num_endings: int):
@@ -271,7 +261,7 @@ def finish(finished, live, extensions, index, divisor):
     )
     ids = take_rows(live.ids, extensions.parents)
     ids = write_position(ids, index, extensions.token_ids)
-    return best_of(finished, FinishedHypotheses(ids, scores), width)
+    return best_of(finished, Hypotheses(ids, scores), width)
 
 
 def survive(live, extensions, index):
@@ -295,4 +285,4 @@ def best_of(some, others, count: int):
     ids = ops.concatenate([some.ids, others.ids], axis=1)
     scores = ops.concatenate([some.scores, others.scores], axis=1)
     scores, places = top_k(scores, count)
-    return FinishedHypotheses(take_rows(ids, places), scores)
+    return Hypotheses(take_rows(ids, places), scores)

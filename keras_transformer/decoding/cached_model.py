@@ -6,7 +6,8 @@ from typing import Protocol
 import keras
 from keras import ops
 
-# Up to so many entries of all sentences together, a shorter cache saves nothing.
+# With at most this many entries, of all sentences together, a shorter cache saves
+# nothing.
 MAX_ENTRIES_OF_ONE_LENGTH = 2048
 
 

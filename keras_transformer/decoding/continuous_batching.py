@@ -6,8 +6,8 @@ from keras import ops
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.search import Hypotheses, choose_rows
 
-# Places are refilled several at a time, once one in so many is free.
-REFILLED_FRACTION = 4
+# Sentences begin several at a time, once 1 / REFILL_DIVISOR of the places are free.
+REFILL_DIVISOR = 4
 
 
 def search_continuously(
@@ -36,7 +36,7 @@ def search_continuously(
         `Hypotheses` of all sentences, undefined beyond the first `count`.
     """
     num_rows = batch_size_of(inputs)
-    num_refilled = max(batch_size // REFILLED_FRACTION, 1)
+    num_refilled = max(batch_size // REFILL_DIVISOR, 1)
     model = PreparedModel(model) if hasattr(model, "prepared_step") else model
 
     def begin(rows):

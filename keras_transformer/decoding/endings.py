@@ -5,6 +5,8 @@ import operator
 
 import numpy as np
 
+from keras_transformer.decoding.stop_strings import StopStrings
+
 
 class SearchedModel:
     """A model together with what ends a sequence in a search.
@@ -67,3 +69,13 @@ def check_end_ids(end_ids) -> tuple[int, ...] | None:
             f"Received: end_ids={end_ids}."
         )
     return tuple(sorted({int(one) for one in ids}))
+
+
+def check_stop_strings(stop_strings) -> StopStrings | None:
+    """Returns stop strings; raises `ValueError` unless they are `StopStrings`."""
+    if not isinstance(stop_strings, StopStrings | None):
+        raise ValueError(
+            "`stop_strings` must be `StopStrings`, as the target tokenizer's method "
+            f"`stop_strings` returns them. Received: stop_strings={stop_strings!r}."
+        )
+    return stop_strings

@@ -1,5 +1,7 @@
 """A processor that forces the first tokens of sequences."""
 
+import operator
+
 import keras
 import numpy as np
 from keras import ops
@@ -94,14 +96,16 @@ class ForcedPrefix(Processor):
 
 def _to_tuples(ids):
     """Returns one tuple of integers, or a tuple of such tuples."""
-    ids = ids.tolist() if isinstance(ids, np.ndarray) else ids
-    rows = [ids] if ids and not isinstance(ids[0], (list, tuple)) else ids
-    if not rows or not all(isinstance(one, int) for row in rows for one in row):
+    try:
+        is_one = np.ndim(ids[0]) == 0
+        rows = [ids] if is_one else ids
+        rows = tuple(tuple(map(operator.index, row)) for row in rows)
+    except (TypeError, ValueError, IndexError):
         raise ValueError(
             "`ids` must be a sequence of integers, or one for each sentence. "
             f"Received: ids={ids}."
-        )
-    return tuple(tuple(row) for row in ids) if rows is ids else tuple(ids)
+        ) from None
+    return rows[0] if is_one else rows
 
 
 def _check_num_sequences(num_sequences, num_sentences):

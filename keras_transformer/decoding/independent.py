@@ -53,7 +53,6 @@ class IndependentSearch(Search):
         stop_strings: As in `Search`.
     """
 
-    #: How many of the best tokens `choose` wants to see.
     num_candidates = 1
 
     def __init__(

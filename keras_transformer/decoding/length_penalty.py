@@ -55,9 +55,9 @@ class WuLengthPenalty(LengthPenalty):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PowerLengthPenalty(LengthPenalty):
-    """Divides by `length ** exponent`; by the length itself unless given.
+    """Divides by `length ** exponent`; by default, by the length itself.
 
-    So do Marian, fairseq, CTranslate2 and Hugging Face's transformers, where the
+    As in Marian, fairseq, CTranslate2 and Hugging Face's transformers, where the
     exponent is called the length penalty.
 
     Args:

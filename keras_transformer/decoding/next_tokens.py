@@ -18,9 +18,9 @@ class NextTokens(NamedTuple):
     """The tokens that may come next, for every hypothesis.
 
     Attributes:
-        best_logits: The largest of `logits` in falling order, of shape
-            `(batch, hypotheses, choices)`; one of them, that of the padding
-            token if it is there, else the last, is minus infinity.
+        best_logits: The largest of `logits` in descending order, of shape
+            `(batch, hypotheses, choices)`. One of them is minus infinity: that
+            of the padding token if it is among them, else the last.
         best_ids: Their tokens, int32, of the same shape.
         normalizer: What to subtract from logits to get log-probabilities, of
             shape `(batch, hypotheses, 1)`. It is that of the model's own logits:

@@ -16,12 +16,12 @@ from keras_transformer.kernels import target
 from keras_transformer.kernels.batch_halves import is_faster_in_halves
 from keras_transformer.kernels.compiled import CompiledFunction
 
-# Of a program with continuous batching; more would only take memory.
+# Sentences of a call with continuous batching; more would only take memory.
 ROWS_PER_CALL = 4096
-# Without XLA, a CPU takes as long for each sentence of a larger batch, and in a smaller
-# one less time is lost to waiting for the longest.
+# Without XLA, larger batches are no faster on a CPU, and smaller ones lose less time to
+# waiting for their longest sentence.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
-# After so many hypotheses of 64 tokens, XLA has saved the time that compiling takes.
+# After this many hypotheses of 64 tokens, XLA has saved the time that compiling takes.
 MIN_HYPOTHESES_FOR_XLA = 700
 
 
@@ -56,9 +56,9 @@ class SearchRunner:
     are.
 
     Where XLA compiles for CPUs, large batches are searched in two threads; see
-    `kernels.batch_halves`. With "auto", XLA there compiles once so many sentences have
-    been searched that compiling pays. Until then, small batches are searched one after
-    the other.
+    `kernels.batch_halves`. With "auto", XLA compiles for CPUs once so many sentences
+    have been searched that it makes up for the time of compiling. Until then, small
+    batches are searched one after the other.
 
     Args:
         model: A model that offers the cached step.

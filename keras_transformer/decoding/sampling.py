@@ -127,12 +127,13 @@ class Sampling(IndependentSearch):
         return ops.reshape(drawn, shape), ops.reshape(logits, shape)
 
     def random_keys(self, inputs, pad_id: int):
-        """Returns int32 numbers that tell all hypotheses apart, of shape `(rows,)`."""
+        """Returns the int32 random keys of all hypotheses, of shape `(rows,)`."""
         if self._random_keys is not None:
             return ops.reshape(self._random_keys, (-1,))
         num_rows = batch_size_of(inputs) * self.num_hypotheses
         if self.seed is None:
-            return new_keys(num_rows)
+            # Continuing from Keras's global seed.
+            return keras.random.randint((num_rows,), 0, 2**31 - 1, dtype="int32")
         if not hold_ids(inputs):
             return ops.arange(num_rows, dtype="int32")
         ids = keras.tree.flatten(inputs)[0]
@@ -142,8 +143,8 @@ class Sampling(IndependentSearch):
     def tables(self, inputs):
         tables = super().tables(inputs)
         if self.seed is None or not hold_ids(inputs):
-            # Here for the whole batch, since sentences are searched in groups; and not
-            # in compiled code, which on JAX cannot advance Keras's global seed.
+            # Drawn here for the whole batch: sentences are searched in groups, and
+            # compiled code on JAX cannot advance Keras's global seed.
             keys = ops.convert_to_numpy(self.random_keys(inputs, pad_id=None))
             tables["random_keys"] = keys.reshape(-1, self.num_hypotheses)
         return tables
@@ -154,7 +155,7 @@ class Sampling(IndependentSearch):
         return search
 
     def weigh(self, logits, largest_logit):
-        """Turns logits into the weights of a draw, of any sum."""
+        """Turns logits into the probabilities of a draw, not normalised."""
         # Where all is forbidden, minus infinity less itself would be NaN.
         largest_logit = ops.maximum(largest_logit, np.finfo("float32").min)
         temperature = min(max(self.temperature, 1e-37), 1e37)  # as float32
@@ -170,8 +171,3 @@ def hold_ids(inputs):
     first = keras.tree.flatten(inputs)[0]
     is_integer = "int" in keras.backend.standardize_dtype(first.dtype)
     return is_integer and len(first.shape) == 2
-
-
-def new_keys(count):
-    """Draws int32 numbers, continuing from Keras's global seed."""
-    return keras.random.randint((count,), 0, 2**31 - 1, dtype="int32")

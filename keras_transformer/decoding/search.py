@@ -14,7 +14,11 @@ from keras_transformer.decoding.cached_model import (
     cache_lengths,
 )
 from keras_transformer.decoding.configurable import Configurable
-from keras_transformer.decoding.endings import SearchedModel, check_end_ids
+from keras_transformer.decoding.endings import (
+    SearchedModel,
+    check_end_ids,
+    check_stop_strings,
+)
 from keras_transformer.decoding.next_tokens import next_tokens_function
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.stop_strings import StopStrings
@@ -63,10 +67,10 @@ class Search(Configurable):
     or without `jit_compile`; `jax.jit`). Its one loop ends as soon as every
     sentence has ended. It never produces the model's `pad_id`.
 
-    A call is `begin`, `advance` and `best`, and computes every sentence until the last
-    has ended. Between calls of these three methods, sentences that have ended may be
-    replaced by others, as in `model.generate`. Where the model can lengthen its cache,
-    the cache is short at first, because a step reads all of it.
+    A call is `begin`, `advance` and `best`. It computes every sentence until the last
+    has ended; `model.generate` calls the three itself, to replace sentences that have
+    ended. Where the model can lengthen its cache, the cache is short at first, because
+    a step reads all of it.
 
     Scores are sums of the model's own log-probabilities: forbidden tokens limit
     the choice, but do not change the probability of the others.
@@ -95,7 +99,7 @@ class Search(Configurable):
     ):
         self.processors = tuple(processors)
         self.end_ids = check_end_ids(end_ids)
-        self.stop_strings = stop_strings
+        self.stop_strings = check_stop_strings(stop_strings)
 
     def __call__(self, model: CachedModel, inputs, max_length: int) -> Hypotheses:
         """Finds the best sequences for each sentence.
@@ -115,11 +119,10 @@ class Search(Configurable):
         num_sentences = keras.tree.flatten(inputs)[0].shape[0]
         lengths = cache_lengths(model, max_length, self.num_slots, num_sentences)
         state = self.begin(model, inputs, max_length, lengths[0])
-        hypotheses = self._advance_to_the_end(model, state, lengths)
-        return self.best(hypotheses)
+        return self.best(self._advance_to_the_end(model, state, lengths))
 
     def _advance_to_the_end(self, model, state, cache_lengths):
-        """Returns the last hypotheses of a state whose cache has the first length."""
+        """Takes all steps, with a longer cache once one of the first length is full."""
         length, *longer = cache_lengths
         state = self.advance(model, state, length)
         if not longer:
@@ -183,8 +186,8 @@ class Search(Configurable):
 
         def take_step(index, hypotheses, cache):
             is_active = self.is_active(index, hypotheses)
-            # Sentences that have ended may be beyond the last position. `ops.minimum`
-            # returns floats on JAX if bfloat16 is Keras's default (3.15).
+            # Sentences that have ended may be beyond the last position. Not by
+            # `ops.minimum`: with bfloat16 as default, it returns floats on JAX (3.15).
             at = ops.clip(index, 0, cache_length - 1)
             grown, cache = self.grow(model, next_tokens, at, hypotheses, cache)
             hypotheses = choose_rows(is_active, grown, hypotheses)
@@ -207,7 +210,7 @@ class Search(Configurable):
         raise NotImplementedError
 
     def grow(self, model, next_tokens, index, hypotheses, cache):
-        """Adds the token to the hypotheses of active sentences.
+        """Adds one token to the hypotheses of active sentences.
 
         Args:
             model: The model that is searched, a `SearchedModel`.
@@ -229,8 +232,7 @@ class Search(Configurable):
     def tables(self, inputs) -> dict:
         """Returns the settings of single sentences, which `with_tables` takes.
 
-        These are the `Processor.table`s that are not None, by the place of the
-        processor.
+        These are the `Processor.table`s that are not None, by index of the processor.
         """
         num_sentences = len(keras.tree.flatten(inputs)[0])
         tables = (processor.table(num_sentences) for processor in self.processors)

@@ -9,7 +9,8 @@ from keras import ops
 
 from keras_transformer.decoding.configurable import Configurable
 
-START, EMPTY = 0, 1  # before any text; after text that ends with no beginning
+# States: before any text, and after text that ends with no prefix of a stop string.
+START, EMPTY = 0, 1
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -21,9 +22,9 @@ class StopStrings(Configurable):
     a hypothesis counts, not that of a prompt, and without the space that it may
     begin with, which detokenizers leave out.
 
-    `SubwordTokenizer.stop_strings` makes this object of a tokenizer's vocabulary.
+    `SubwordTokenizer.stop_strings` makes this object from a tokenizer's vocabulary.
 
-    Each hypothesis has one integer, its state: the longest beginning of a stop string
+    Each hypothesis has one integer, its state: the longest prefix of a stop string
     that its text ends with. Tokens that change every state in the same way form one
     class, so a step takes two look-ups in small tables, whatever the vocabulary.
 
@@ -109,14 +110,14 @@ def to_bytes(text: str) -> bytes:
 def part_of(stops):
     """Returns a function that tells whether a token can be part of a stop string.
 
-    It says so of tokens without text too, which change no state. All other tokens lead
-    to the state `EMPTY`.
+    Tokens without text, which change no state, count as parts too. After all other
+    tokens the state is `EMPTY`.
     """
-    heads = tuple({stop[:end] for stop in stops for end in range(1, len(stop) + 1)})
-    tails = tuple({stop[start:] for stop in stops for start in range(len(stop))})
+    prefixes = tuple({stop[: n + 1] for stop in stops for n in range(len(stop))})
+    suffixes = tuple({stop[n:] for stop in stops for n in range(len(stop))})
 
     def is_part(text):
-        if text.endswith(heads) or text.startswith(tails):
+        if text.endswith(prefixes) or text.startswith(suffixes):
             return True
         return any(text in stop or stop in text for stop in stops)
 
@@ -135,14 +136,14 @@ def transition_tables(stops, tokens):
         `(states, classes)`, in which the last state is complete; and the class by
         token id, in which the last entry is that of all further tokens.
     """
-    heads = sorted({stop[:end] for stop in stops for end in range(len(stop))}, key=len)
-    states = {head: state for state, head in enumerate(heads, start=EMPTY)}
-    complete = EMPTY + len(heads)
+    prefixes = sorted({stop[:n] for stop in stops for n in range(len(stop))}, key=len)
+    states = {prefix: state for state, prefix in enumerate(prefixes, start=EMPTY)}
+    complete = EMPTY + len(prefixes)
 
     def state_after(text):
         if any(stop in text for stop in stops):
             return complete
-        start = max(0, len(text) - len(heads[-1]))
+        start = max(0, len(text) - len(prefixes[-1]))
         tails = (text[place:] for place in range(start, len(text) + 1))
         return next(states[tail] for tail in tails if tail in states)
 
@@ -150,7 +151,7 @@ def transition_tables(stops, tokens):
         first = text.removeprefix(b" ")
         return (
             state_after(first) if first else START,
-            *(state_after(head + text) for head in heads),
+            *(state_after(prefix + text) for prefix in prefixes),
             complete,
         )
 

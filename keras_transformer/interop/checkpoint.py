@@ -1,13 +1,13 @@
 """The weights of checkpoints in Hugging Face's layout, as NumPy arrays."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from keras_transformer.checks import optional
 from keras_transformer.interop.torch_pickle import read_torch_file
+from keras_transformer.storage import names_in
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 
@@ -25,40 +25,38 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
         FileNotFoundError: If there is no such file, or a shard is missing.
         ValueError: If a file is damaged or cannot be read without running code.
     """
-    folder = Path(folder)
-    for path in _weight_files(folder):
-        weights = {}
-        for shard in path:
-            if not shard.is_file():
-                raise FileNotFoundError(
-                    f"{shard} is missing, which the index of the weights lists. "
-                    "Download the checkpoint again."
-                )
-            weights.update(_read_file(shard))
-        return weights
-    found = sorted(x.name for x in folder.iterdir()) if folder.is_dir() else []
-    raise FileNotFoundError(
-        f"{folder} holds no weights: there is no {' or '.join(_FILES)}, nor an index "
-        f"of shards. It holds: {', '.join(found) or 'nothing'}."
-    )
+    weights = {}
+    for path in _weight_files(Path(folder)):
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is missing, which the index of the weights lists. Download "
+                "the checkpoint again."
+            )
+        weights.update(_read_file(path))
+    return weights
 
 
-def _weight_files(folder) -> Iterator[list[Path]]:
+def _weight_files(folder) -> list[Path]:
+    """Returns the file of all weights, or the shards that an index lists."""
     for name in _FILES:
         if (folder / name).is_file():
-            yield [folder / name]
+            return [folder / name]
         index = folder / f"{name}.index.json"
         if index.is_file():
             shard_of_name = read_json(index).get("weight_map")
             if not isinstance(shard_of_name, dict):
                 raise ValueError(f"{index} is damaged: it has no weight_map.")
-            yield [folder / shard for shard in sorted({*shard_of_name.values()})]
+            return [folder / shard for shard in sorted({*shard_of_name.values()})]
+    raise FileNotFoundError(
+        f"{folder} holds no weights: there is no {' or '.join(_FILES)}, nor an index "
+        f"of shards. It holds: {names_in(folder)}."
+    )
 
 
 def _read_file(path):
     is_safe = path.suffix == ".safetensors"
     arrays = _read_safetensors(path) if is_safe else read_torch_file(path)
-    return {name: _as_float32(array) for name, array in arrays.items()}
+    return {name: as_float32(array) for name, array in arrays.items()}
 
 
 def _read_safetensors(path):
@@ -73,7 +71,8 @@ def _read_safetensors(path):
         raise ValueError(f"{path} is damaged ({error}). Download it again.") from None
 
 
-def _as_float32(array):
+def as_float32(array: np.ndarray) -> np.ndarray:
+    """Returns floats of any precision as float32, and other dtypes as they are."""
     is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
     return array.astype("float32") if is_float else array
 
@@ -85,12 +84,10 @@ def read_json(path: Path, is_optional: bool = False) -> dict:
         FileNotFoundError: If it is missing.
         ValueError: If it holds something else.
     """
-    if not path.is_file():
-        if is_optional:
-            return {}
-        raise FileNotFoundError(f"{path} is missing. Download the checkpoint again.")
+    if is_optional and not path.is_file():
+        return {}
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_bytes(path).decode("utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}.") from None
     if not isinstance(values, dict):

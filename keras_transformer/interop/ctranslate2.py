@@ -102,7 +102,7 @@ def export_ctranslate2(
     """
     path = check_is_new(path)
     check_serves_any_text(search)
-    limits = limits_of(search, SYSTEM)
+    limits = limits_of(search, translator.model.pad_id, SYSTEM)
     max_length = max_length or 2 * translator.max_source_length
     settings = _settings(translator, search, max_length, limits)
     longest = max(max_length, translator.max_source_length)

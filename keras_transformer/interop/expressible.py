@@ -33,7 +33,7 @@ def refuse(system: str, what: str) -> NoReturn:
 
 
 def check_is_new(path: str | os.PathLike) -> Path:
-    """Returns a path; raises `FileExistsError` if there is something."""
+    """Returns a path; raises `FileExistsError` if something is there."""
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"{path} exists, and an export never overwrites another.")
@@ -94,8 +94,10 @@ class Limits(NamedTuple):
     ngram_size: int
 
 
-def limits_of(search: Search, system: str) -> Limits:
+def limits_of(search: Search, pad_id: int, system: str) -> Limits:
     """Returns what the processors of a search forbid and force.
+
+    `pad_id` is that of the model.
 
     Raises:
         ValueError: If the search has other processors or stop strings.
@@ -107,7 +109,7 @@ def limits_of(search: Search, system: str) -> Limits:
         if isinstance(processor, BannedIds):
             banned += processor.ids
         elif isinstance(processor, ForcedPrefix) and not forced:
-            forced = _forced_ids(processor, system)
+            forced = _forced_ids(processor, pad_id, system)
         elif isinstance(processor, MinimumLength):
             min_length = max(min_length, processor.length)
         elif isinstance(processor, NoRepeatNgram) and not ngram_size:
@@ -119,11 +121,11 @@ def limits_of(search: Search, system: str) -> Limits:
     return Limits(banned, forced, min_length, ngram_size)
 
 
-def _forced_ids(processor, system):
-    ids = processor.table(1)[0].tolist()
-    while ids[-1] < 0:
+def _forced_ids(processor, pad_id, system):
+    ids = [-1 if x == pad_id else x for x in processor.table(1)[0].tolist()]
+    while ids and ids[-1] < 0:
         ids.pop()
-    if min(ids) < 0:
+    if any(x < 0 for x in ids):
         refuse(system, f"free tokens within {processor}")
     return ids
 

@@ -1,5 +1,6 @@
 """Folders of presets, local or downloaded from the Hugging Face Hub."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def _download(where) -> Path:
         raise ValueError(f"{where} is not hf://user/model: {error}") from None
     # HTTPError is that of the HTTP library in use: a connection dropped or timed out.
     except (OSError, errors.HTTPError) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EACCES):
+            raise  # of the disk, not of the connection
         raise ConnectionError(
             f"{where} could not be downloaded, and the cache has no copy of it "
             f"({type(error).__name__}). Check the connection, and try again."

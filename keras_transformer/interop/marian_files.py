@@ -10,7 +10,7 @@ import numpy as np
 import sentencepiece
 import yaml
 
-from keras_transformer.interop.checkpoint import read_bytes
+from keras_transformer.interop.checkpoint import as_float32, read_bytes
 
 
 def read_yaml(data: bytes, path) -> dict:
@@ -38,11 +38,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             arrays = dict(file.items())
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error}). Download it again.") from None
-    is_float = {name: array.dtype.kind == "f" for name, array in arrays.items()}
-    return {
-        name: array.astype("float32") if is_float[name] else array
-        for name, array in arrays.items()
-    }
+    return {name: as_float32(array) for name, array in arrays.items()}
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:

@@ -50,7 +50,7 @@ _WITHOUT_EFFECT = re.compile(
     "(dec|enc)-(cell|type)|bert-|char-|dim-rnn|factors-|skip|transformer-(aan-|dim-aan|"
     "depth-scaling|guided-alignment)|ulr-|version|lemma-dependency"
 )
-# Settings in decoder.yml of speed and files, and of lengths, which `translate` takes.
+# Settings in decoder.yml of speed, files and lengths; `translate` has the lengths.
 _WITHOUT_EFFECT_ON_SEARCH = re.compile(
     "mini-batch|maxi-batch|max-length|workspace|relative-paths|cpu-threads|devices|"
     "log|quiet|seed|version"

@@ -27,7 +27,7 @@ _DTYPES = {
     "BoolStorage": "bool",
 }
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # of files older than PyTorch 1.6
-_WAY_OUT = (
+_REMEDY = (
     "Download it again, or convert it with PyTorch: `safetensors.torch.save_file("
     "{name: x.contiguous().clone() for name, x in torch.load(path, weights_only=True)"
     ".items()}, 'model.safetensors')`."
@@ -77,7 +77,7 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
             for name, tensor in tensors.items()
         }
     except Exception as error:  # a damaged or foreign pickle may raise any
-        raise ValueError(f"{path} cannot be read: {error}. {_WAY_OUT}") from None
+        raise ValueError(f"{path} cannot be read: {error}. {_REMEDY}") from None
 
 
 def _read_archive(file):

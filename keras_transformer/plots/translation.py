@@ -35,7 +35,10 @@ class AttendedTranslation(NamedTuple):
 
 
 def translation_attention(
-    translator: Translator, text: str, search: Search | None = None
+    translator: Translator,
+    text: str,
+    search: Search | None = None,
+    max_length: int | None = None,
 ) -> Figure:
     """Translates a text and draws which source subwords each new one attended to.
 
@@ -47,6 +50,7 @@ def translation_attention(
         text: What to translate.
         search: A search of `keras_transformer.decoding`; the translator's own unless
             given.
+        max_length: As in `Translator.translate`.
 
     Returns:
         A `matplotlib.figure.Figure`, as `attention_map` returns it.
@@ -54,7 +58,7 @@ def translation_attention(
     Raises:
         ValueError: If `text` is blank.
     """
-    seen = translate_with_attention(translator, text, search)
+    seen = translate_with_attention(translator, text, search, max_length)
     scores = seen.scores["cross"][-1].mean(axis=0)
     figure = attention_map(seen.target_tokens, seen.source_tokens, scores)
     figure.supxlabel("source")
@@ -63,7 +67,10 @@ def translation_attention(
 
 
 def translate_with_attention(
-    translator: Translator, text: str, search: Search | None = None
+    translator: Translator,
+    text: str,
+    search: Search | None = None,
+    max_length: int | None = None,
 ) -> AttendedTranslation:
     """Translates as `translator.translate` does, and keeps the attention weights.
 
@@ -72,11 +79,14 @@ def translate_with_attention(
     Returns:
         An `AttendedTranslation`.
     """
-    return translate_n_best_with_attention(translator, text, search)[0]
+    return translate_n_best_with_attention(translator, text, search, max_length)[0]
 
 
 def translate_n_best_with_attention(
-    translator: Translator, text: str, search: Search | None = None
+    translator: Translator,
+    text: str,
+    search: Search | None = None,
+    max_length: int | None = None,
 ) -> list[AttendedTranslation]:
     """Translates as `translator.translate_n_best` does, and keeps attention weights.
 
@@ -98,7 +108,7 @@ def translate_n_best_with_attention(
             f"max_source_length={translator.max_source_length} subwords and was cut.",
             stacklevel=2,
         )
-    policy = translator.batching_policy()
+    policy = translator.batching_policy(max_length)
     ((_, padded_ids, target_length),) = policy.groups(source_ids)
     found = model.generate(padded_ids, search, target_length)
     return [

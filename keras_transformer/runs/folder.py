@@ -58,8 +58,8 @@ class Run:
 
     def tokenizers(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
         """Returns the source and the target tokenizer, once they are trained."""
-        is_pretrained = self.recipe().model.pretrained is not None
-        is_shared = self.recipe().tokenizer.shared and not is_pretrained
+        recipe = self.recipe()
+        is_shared = recipe.tokenizer.shared and recipe.model.pretrained is None
         names = ("shared", "shared") if is_shared else SIDES
         source, target = map(self.tokenizer_path, names)
         return load_tokenizer(source), load_tokenizer(target)

@@ -76,7 +76,9 @@ class Recipe:
             *sections, last = name.split(".")
             section = values
             for key in sections:
-                section = section.setdefault(key, {})
+                if section.get(key) is None:
+                    section[key] = {}
+                section = section[key]
                 if not isinstance(section, dict):
                     raise ValueError(f"{path}: there is no setting `{name}`.")
             section[last] = value

@@ -33,7 +33,7 @@ class TextFiles:
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    tokenized: tuple[str, ...] = ()
+    tokenized: tuple[str, ...] = setting((), fixed=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class DataSettings:
         source: Language to translate from, such as `"en"`.
         target: Language to translate into, such as `"de"`.
         folder: Folder that file names are relative to.
-        origin: Where the text can be had, which errors about missing files say.
+        origin: Where to get the text, for errors about missing files.
         train: Text to train on.
         validation: Text for the validation loss, and to choose settings by.
         test: Text to evaluate a finished model on.

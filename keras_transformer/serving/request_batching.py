@@ -11,18 +11,18 @@ def compiled_batch_sizes() -> list[int]:
 def batching_parameters() -> str:
     """Returns a `BatchingParameters` message of TensorFlow Serving as text.
 
-    There are no `allowed_batch_sizes`. Their purpose is to keep the number of shapes
+    There are no `allowed_batch_sizes`, whose purpose is to keep the number of shapes
     low. An export does so itself: it fills up each group of texts of one padded length.
     A server can only fill up the whole batch, and would translate more copies: filled
     up from 33 to 64 texts, a batch takes 1.35 times the processor time.
     """
     settings = {
         "max_batch_size": MAX_BATCH_SIZE,
-        # Short beside a translation, and long enough to gather concurrent requests.
+        # Far shorter than a translation, and enough to gather concurrent requests.
         "batch_timeout_micros": 5000,
         # Batches that are translated at the same time.
         "num_batch_threads": 2,
-        # The server refuses requests, as unavailable, while so many are waiting.
+        # The server refuses requests, as unavailable, while this many are waiting.
         "max_enqueued_batches": 100,
     }
     return "".join(f"{name} {{ value: {value} }}\n" for name, value in settings.items())

@@ -43,12 +43,13 @@ def export_translator(
             f"{path} exists, and an export never overwrites another. The next version "
             f"would be {next_version(folder)}."
         )
-    if search.get_config().get("seed", 0) is None:
+    check_serves_any_text(search)
+    is_drawn = getattr(search, "temperature", 1) > 0
+    if is_drawn and search.get_config().get("seed", 0) is None:
         raise ValueError(
             "`search` must have a seed to be exported, such as seed=0. "
             f"Received: search={search!r}."
         )
-    check_serves_any_text(search)
     served = ServedTranslator(translator, search, max_length, jit_compile)
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
@@ -175,7 +176,7 @@ class ServedTranslator(tf.Module):
         """
         model = self._translator.model
         sizes = tf.size(text), tf.size(target)
-        message = "`text` and `target` must be equally many. Received:"
+        message = "`text` and `target` must have the same length. Received:"
         check = tf.debugging.Assert(sizes[0] == sizes[1], [message, *sizes])
         with tf.control_dependencies([check]):
             source_ids, _ = self._translator.encode(text)
@@ -191,10 +192,10 @@ class ServedTranslator(tf.Module):
         }
 
     def find(self, source_ids):
-        """Searches the translations of subwords `(batch, length)`, all groups in turn.
+        """Searches the translations of subwords `(batch, length)`, group by group.
 
-        The `Hypotheses` have no columns of padding only. Those of blank sources are
-        empty, with a score of 0.
+        The ids of the `Hypotheses` are as long as the longest needs. Those of blank
+        sources are empty, with a score of 0.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths

@@ -20,8 +20,12 @@ class BatchingPolicy:
     compiled.
 
     `Translator.translate` uses `groups`. An export uses the rest of this module, which
-    consists of TensorFlow ops, inside its graph. The lengths are those of `Translator`
-    and of `Translator.translate`. `tokenizer` is that of the sources.
+    consists of TensorFlow ops, inside its graph.
+
+    Args:
+        max_source_length: As in `Translator`.
+        max_length: As in `Translator.translate`.
+        tokenizer: Tokenizer of the sources.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
 
 
 def fill_up(source_ids, num_rows):
-    """Repeats the rows until there are `num_rows`: copies end with their originals."""
+    """Repeats rows until there are `num_rows`; a copy ends when its original does."""
     return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
 
 

@@ -47,13 +47,11 @@ def export_as(name: str, translator, path, search, max_length=None, **options):
     """
     exporter = find_format(name)
     given = {option: x for option, x in options.items() if x not in (None, False)}
-    parameters = inspect.signature(exporter).parameters.values()
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        known = {parameter.name for parameter in parameters}
-        for option, value in given.items():
-            if option not in known:
-                raise ValueError(
-                    f"`{option}` must be left out for format={name!r}, which has no "
-                    f"such option. Received: {option}={value!r}."
-                )
+    known = inspect.signature(exporter).parameters
+    for option, value in given.items():
+        if option not in known:
+            raise ValueError(
+                f"`{option}` must be left out for format={name!r}, which has no such "
+                f"option. Received: {option}={value!r}."
+            )
     return exporter(translator, path, search, max_length, **given)

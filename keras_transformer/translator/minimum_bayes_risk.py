@@ -47,7 +47,7 @@ def minimum_bayes_risk(
     found = [one for one in translations if one.score > -math.inf]
     counts = Counter(one.text for one in found)
     if len(counts) < 2:
-        return translations[0]
+        return (found or translations)[0]
 
     def utility_of_others(text):
         # Equal translations count as others of each other.

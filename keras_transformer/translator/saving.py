@@ -13,6 +13,8 @@ from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
 _TOKENIZERS = {x.__name__: x for x in (SubwordTokenizer, VocabularyTokenizer)}
 SETTINGS = "translator.json"  # Last in sorted order, so it is moved into place last.
+# Files that mark what `from_preset` reads: Hugging Face's layout, and Marian's.
+MARKS_OF_PRESETS = ("config.json", "decoder.yml")
 
 Self = TypeVar("Self", bound="SavedTranslator")
 
@@ -171,7 +173,7 @@ def what_to_name(path):
         return f"It is a file. {remedy}"
     if (path / "translator" / SETTINGS).is_file():
         return f"It is a run. Name its translator, {path / 'translator'}."
-    if (path / "config.json").is_file():
+    if any((path / name).is_file() for name in MARKS_OF_PRESETS):
         return "It is a model in another layout. `Translator.from_preset` may read it."
     if any(path.glob("saved_model.pb")) or any(path.glob("*/saved_model.pb")):
         return (

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
@@ -192,9 +193,11 @@ class Translator(SavedTranslator):
             The translations, in the order of the lines.
 
         Raises:
-            ValueError: If `lines` is a single text or a path, or as in `translate`.
+            ValueError: If `lines` is a single text or a path, if `chunk_size` is not
+                positive, or as in `translate`.
         """
         check_lines(lines)
+        check_positive_integers(chunk_size=chunk_size)
         for chunk in chunks_of(lines, chunk_size):
             yield from self.translate(chunk, search, batch_size, max_length, choose)
 
@@ -245,7 +248,7 @@ class Translator(SavedTranslator):
         return export_as(format, self._merged(), path, search, max_length, **options)
 
     def _merged(self):
-        """The translator without low-rank adaptations, which its kernels then hold."""
+        """Returns the translator with low-rank adaptations merged into its kernels."""
         model = self.model.merge_lora()
         if model is self.model:
             return self

@@ -6,9 +6,11 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_corpus import SETTINGS, write_corpus, write_recipe
 from typer.testing import CliRunner
 
 from keras_transformer.cli import app
+from keras_transformer.cli.evaluated_text import EvaluatedText
 
 # All that need a file; `demo` needs none, and would train.
 SHELL = typer.main.get_command(app).commands
@@ -55,3 +57,18 @@ def test_no_arguments_bring_a_traceback(command, empty_folder, data):
     if result.exit_code == 1:
         assert len(result.stderr.splitlines()) == 1
     assert not any(empty_folder.iterdir()), "a call that failed left a file"
+
+
+def test_tokenized_references_that_are_missing_are_left_out_with_a_warning(tmp_path):
+    write_corpus(tmp_path)
+    write_recipe(tmp_path / "small.yaml")
+    arguments = "no/run", str(tmp_path / "small.yaml"), "test", tmp_path
+    text = EvaluatedText.of_recipe(*arguments)
+    assert text.tokenized == [tmp_path / "val.bb"]
+    values = {**SETTINGS["data"]["test"], "tokenized": "tok.bb"}
+    settings = {"data": {**SETTINGS["data"], "test": values}}
+    write_recipe(tmp_path / "small.yaml", settings)
+    message = r"tok\.bb does not exist, which `data\.test\.tokenized` names"
+    with pytest.warns(UserWarning, match=message):
+        text = EvaluatedText.of_recipe(*arguments)
+    assert text.check(None, []) == 7

@@ -59,6 +59,16 @@ def test_the_attention_of_a_line_is_drawn(translator, tmp_path):
         assert min(picture.size) > 300
 
 
+def test_what_is_drawn_is_as_long_as_what_is_written(translator, tmp_path):
+    path = tmp_path / "out.html"
+    options = "--attention", path, "--max-length", 2
+    result = translate(translator, *options, stdin="a dog rides\n")
+    assert result.exit_code == 0, result.stderr
+    assert json.dumps(result.stdout.strip()) in path.read_text()
+    uncut = translate(translator, stdin="a dog rides\n").stdout
+    assert len(uncut) > len(result.stdout)
+
+
 def test_every_line_that_is_translated_has_a_picture_of_its_own(translator, tmp_path):
     lines = "a dog\n\u200b\na man\n" + "a bike " * 13
     path = tmp_path / "out.svg"

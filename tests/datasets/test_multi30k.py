@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.datasets import multi30k
+from keras_transformer.runs import Recipe
 
 REPOSITORY = Path(__file__).parents[2]
 CORPUS = Path(
@@ -37,6 +38,15 @@ def test_finds_both_sides_of_a_split(folder, form, names):
     assert found == tuple(str(folder / form / name) for name in names)
 
 
+def test_tokenised_files_may_have_the_names_of_raw_ones(folder):
+    (folder / "raw").rename(folder / "kept")
+    (folder / "tok").rename(folder / "raw")
+    (folder / "kept").rename(folder / "tok")
+    found = multi30k(folder, form="tok").test
+    names = "test_2016_flickr.en.gz", "test_2016_flickr.de.gz"
+    assert found == tuple(str(folder / "tok" / name) for name in names)
+
+
 def test_splits_and_sides_are_not_mixed_up(folder):
     data = multi30k(str(folder), source="de", target="en")
     names = [[Path(path).name for path in split] for split in data]
@@ -54,10 +64,24 @@ def test_a_missing_file_is_named_with_where_to_get_it(folder):
         multi30k(folder)
 
 
-def test_a_language_that_is_missing_is_answered_with_those_that_are_there(folder):
-    message = r"train\.it\.gz is missing\. It has de, en\. Clone"
+@pytest.mark.parametrize(
+    ("form", "name"), [("raw", r"train\.it\.gz"), ("tok", r"train\.lc\.norm\.tok\.it")]
+)
+def test_a_language_that_is_missing_is_answered_with_those_that_are_there(
+    folder, form, name
+):
+    message = rf"{name} is missing\. It has de, en\. Clone"
     with pytest.raises(FileNotFoundError, match=message):
-        multi30k(folder, target="it")
+        multi30k(folder, target="it", form=form)
+
+
+def test_the_recipe_names_the_files_of_the_repository(folder):
+    data = Recipe.load("multi30k", {"data.folder": str(folder)}).data
+    raw, tokenised = multi30k(folder), multi30k(folder, form="tok")
+    for split in ("validation", "test"):
+        sides = ("source", "target", "tokenized")
+        found = [str(path) for side in sides for path in data.paths(split, side)]
+        assert found == [*getattr(raw, split), getattr(tokenised, split).target]
 
 
 def test_an_unknown_form_is_named(folder):

@@ -285,12 +285,22 @@ def test_a_prefix_may_be_a_tensor_with_one_row_for_each_sentence():
         (ForcedPrefix, {"ids": []}, r"`ids` must be a sequence .* ids=\[\]\."),
         (ForcedPrefix, {"ids": [1.5]}, r"Received: ids=\[1\.5\]\."),
         (ForcedPrefix, {"ids": [[1], [None]]}, r"`ids` must be a sequence"),
+        (ForcedPrefix, {"ids": [[4], 3]}, r"`ids` must be .* ids=\[\[4\], 3\]\."),
+        (ForcedPrefix, {"ids": 3}, r"`ids` must be a sequence .* ids=3\."),
         (ForcedPrefix, {"ids": ops.ones((2, 3))}, r"an integer tensor of shape"),
     ],
 )
 def test_arguments_out_of_range_are_refused(processor, settings, message):
     with pytest.raises(ValueError, match=message):
         processor(**settings)
+
+
+@pytest.mark.parametrize(
+    "ids", [[[7, 5], [11]], [np.array([7, 5]), [np.int64(11)]], ([7, 5], range(11, 12))]
+)
+def test_a_prefix_may_be_any_sequences_of_integers(ids):
+    assert ForcedPrefix(ids) == ForcedPrefix([[7, 5], [11]])
+    assert ForcedPrefix(ids[0]) == ForcedPrefix(np.array([7, 5]))
 
 
 def test_a_prefix_for_another_number_of_sentences_is_refused():

@@ -174,3 +174,11 @@ def test_stop_strings_come_back_from_the_config_of_a_search():
 def test_what_are_no_strings_stop_nothing(strings):
     with pytest.raises(ValueError, match="`strings` must be one string or several"):
         stop_strings(strings)
+
+
+@pytest.mark.parametrize(
+    "search", [GreedySearch, Sampling, lambda **x: BeamSearch(2, **x)]
+)
+def test_a_search_takes_no_plain_text_to_stop_at(search):
+    with pytest.raises(ValueError, match=r"must be `StopStrings`.* stop_strings='ab'"):
+        search(stop_strings="ab")

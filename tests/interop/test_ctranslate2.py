@@ -21,6 +21,7 @@ from interop.random_translator import (
 from serving.tiny_translator import SOURCES, TARGETS
 
 import keras_transformer as kt
+from keras_transformer.interop.expressible import limits_of
 from keras_transformer.layers import (
     LearnedPositionalEncoding,
     LinearRotaryScaling,
@@ -232,6 +233,14 @@ def test_banned_and_forced_symbols_and_more_than_one_end_are_those_of_the_search
     for (ids,) in found:
         assert ids[:2] == [9, 7]
         assert not {45, 46} & {*ids}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "forced"), [([9, 7], [9, 7]), ([9, 0], [9]), ([9, -1], [9]), ([[]], [])]
+)
+def test_free_tokens_at_the_end_of_a_prefix_are_not_forced(prefix, forced):
+    search = kt.decoding.GreedySearch([kt.decoding.ForcedPrefix(prefix)])
+    assert limits_of(search, 0, "CTranslate2").forced_ids == forced
 
 
 @pytest.mark.parametrize("name", ["none", "learned"])

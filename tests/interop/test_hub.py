@@ -1,5 +1,6 @@
 """Downloads, from an endpoint on this machine that answers as the Hub does."""
 
+import errno
 import http.server
 import json
 import os
@@ -163,6 +164,16 @@ def test_offline_the_cache_is_read(online, cache, offline):
     name, text = found[never]
     assert name == "ConnectionError"
     assert "could not be downloaded, and the cache has no copy of it" in text
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_disk_that_fails_is_told_as_such(monkeypatch, number):
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        hub.preset_folder("hf://user/new")
 
 
 # What needs no Hub

@@ -10,7 +10,10 @@ import pytest
 import sentencepiece
 import yaml
 from ctranslate2.converters import OpusMTConverter
+from typer.testing import CliRunner
 
+import keras_transformer as kt
+from keras_transformer.cli import app
 from keras_transformer.decoding import (
     BannedIds,
     BeamSearch,
@@ -282,6 +285,14 @@ def test_a_target_language_is_put_before_texts(write):
         marian_npz.read_translator(folder, target_language="xyz")
     with pytest.raises(ValueError, match="leave out `source_language`"):
         marian_npz.read_translator(folder, source_language="eng")
+
+
+def test_the_shell_reads_a_folder_of_marians(write):
+    folder = write()
+    done = CliRunner().invoke(app, ["translate", str(folder)], input=TEXTS[0])
+    assert done.exit_code == 0, done.output
+    expected = kt.Translator.from_preset(folder).translate(TEXTS[:1])
+    assert done.stdout.splitlines() == expected
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,15 @@ def test_a_wrong_setting_is_named_with_its_file(path, name, value, message):
         Recipe.load(path, {name: value})
 
 
+def test_settings_may_be_put_into_a_section_that_is_null(tmp_path):
+    values = {"data": {**SETTINGS["data"], "test": None}, "training": None}
+    path = write_recipe(tmp_path / "small.yaml", values)
+    test = {"data.test.source": "s", "data.test.target": "t"}
+    recipe = Recipe.load(path, {"training.epochs": 7, **test})
+    assert recipe.training.epochs == 7
+    assert recipe.data.test.source == ("s",)
+
+
 def test_a_setting_without_default_must_be_there(tmp_path):
     data = {key: value for key, value in SETTINGS["data"].items() if key != "target"}
     path = write_recipe(tmp_path / "small.yaml", {**SETTINGS, "data": data})
@@ -183,6 +192,7 @@ def test_missing_text_is_reported_with_what_is_there(tmp_path):
         ("data.folder", "elsewhere"),
         ("data.test.source", "another"),
         ("data.test", None),
+        ("data.validation.tokenized", "tok.bb"),
     ],
 )
 def test_some_settings_may_change_when_a_run_goes_on(path, name, value):

@@ -37,7 +37,7 @@ REFUSED = [
     ("serving_default", {"texts": ["a dog"]}, "input keys are"),
     ("serving_default", {"text": [5]}, "must be string"),
     ("serving_default", {"text": "a dog"}, "at least one dimension|[Ss]hape"),
-    ("score", {"text": ["a", "b"], "target": ["c"]}, "0th-dim|equally many"),
+    ("score", {"text": ["a", "b"], "target": ["c"]}, "0th-dim|the same length"),
 ]
 
 

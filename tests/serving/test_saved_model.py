@@ -362,7 +362,7 @@ def test_log_probabilities_are_those_of_the_model(translator, served):
 
 
 def test_every_text_has_the_target_that_it_is_scored_with(served):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="equally many"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the same length"):
         served["score"](text=tf.constant(["a", "b"]), target=tf.constant(["c"]))
 
 
@@ -465,6 +465,13 @@ def test_a_drawn_translation_is_exported_with_its_seed(tmp_path):
     with pytest.raises(ValueError, match=r"must have a seed .* Received: .*seed=None"):
         translator.export(tmp_path / "2", unseeded)
     assert not (tmp_path / "2").exists()
+    without_draws = kt.decoding.Sampling(temperature=0)
+    assert translator.export(tmp_path / "2", without_draws).exists()
+
+
+def test_what_is_no_search_is_not_exported(translator, tmp_path):
+    with pytest.raises(ValueError, match="`search` must be a search .* search='beam'"):
+        translator.export(tmp_path / "1", "beam")
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

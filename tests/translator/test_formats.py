@@ -22,12 +22,10 @@ def test_a_translator_is_exported_by_the_format_that_is_named(monkeypatch, tmp_p
     monkeypatch.setattr(formats, "_EXPORTERS", {})  # so that "calls" is forgotten
 
     @formats.register_format("calls")
-    def export(*arguments, **options):
-        return arguments, options
+    def export(*arguments, jit_compile=False):
+        return arguments, jit_compile
 
     translator, search = make_translator(), kt.decoding.GreedySearch()
     path = tmp_path / "1"
-    assert translator.export(path, search, 7, True, "calls") == (
-        (translator, path, search, 7),
-        {"jit_compile": True},
-    )
+    arguments = translator, path, search, 7
+    assert translator.export(path, search, 7, True, "calls") == (arguments, True)

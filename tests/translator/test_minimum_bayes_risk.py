@@ -67,6 +67,8 @@ def test_what_was_not_found_is_left_out():
     texts = sampled("a b", "c d")
     texts += [Translation("c d", -float("inf"))] * 3 + sampled("a b c")
     assert minimum_bayes_risk(texts, overlap).text == "a b c"
+    missing, (found,) = Translation("", -float("inf")), sampled("a b")
+    assert minimum_bayes_risk([missing, found]) == found
 
 
 @pytest.mark.parametrize("texts", [[""], ["", ""], ["a"], ["a", "a", "a"]])

@@ -318,6 +318,7 @@ def test_a_folder_without_a_translator_says_so(tmp_path):
         ("model.keras", "model.keras", "a Keras model, without tokenizers. Read it"),
         ("translator/translator.json", ".", "It is a run. Name its translator, "),
         ("config.json", ".", "another layout. `Translator.from_preset` may read it"),
+        ("decoder.yml", ".", "another layout. `Translator.from_preset` may read it"),
         ("saved_model.pb", ".", "an export .* Name what was exported"),
         ("1/saved_model.pb", ".", "an export .* Name what was exported"),
     ],
@@ -444,6 +445,12 @@ def test_what_is_not_a_tokenizer_is_refused_by_name(translator, tokenizer):
         kt.Translator(model, tokenizer)
     with pytest.raises(ValueError, match="`target_tokenizer` must be a tokenizer"):
         kt.Translator(model, good, tokenizer)
+
+
+@pytest.mark.parametrize("chunk_size", [0, -9])
+def test_a_stream_is_not_cut_off_by_its_chunks(translator, chunk_size):
+    with pytest.raises(ValueError, match=rf"Received: chunk_size={chunk_size}\."):
+        next(translator.translate_stream(["ba ko"], chunk_size=chunk_size))
 
 
 @pytest.mark.parametrize("lines", ["ba ko", b"ba ko", Path("lines.en"), None, 7])

@@ -15,8 +15,6 @@ from keras_transformer.decoding import (
     Sampling,
 )
 
-# PyTorch's default, which config.json does not hold.
-EPSILON = 1e-5
 _ACTIVATIONS = {
     "gelu": "gelu",
     "relu": "relu",
@@ -165,7 +163,7 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
         "attention_dropout": config.take("attention_dropout", 0.0),
         "activation_dropout": config.take("activation_dropout", 0.0),
         "scale_embeddings": config.take("scale_embedding", False),
-        "epsilon": EPSILON,
+        "epsilon": 1e-5,  # PyTorch's default, which config.json does not hold
         "pad_id": config.take("pad_token_id"),
         "start_id": config.take("decoder_start_token_id"),
         "end_id": config.take("eos_token_id"),

@@ -70,7 +70,8 @@ def export_hugging_face(
         **_tokenizer_files(translator),
     }
     weights = checkpoint_weights(translator.model, family, longest)
-    save_file = _safetensors()
+    with optional("safetensors", extra="hub", purpose="The format 'hugging_face'"):
+        from safetensors.numpy import save_file
     with create_folder(path) as unfinished:
         for name, values in files.items():
             text = json.dumps(values, ensure_ascii=False, indent=2) + "\n"
@@ -80,13 +81,6 @@ def export_hugging_face(
             tokenizer = getattr(translator, f"{side}_tokenizer")
             (unfinished / f"{side}.spm").write_bytes(tokenizer.model_proto)
     return path
-
-
-def _safetensors():
-    purpose = "The format 'hugging_face'"
-    with optional("safetensors", extra="hub", purpose=purpose):
-        from safetensors.numpy import save_file
-    return save_file
 
 
 def family_of(model) -> str:
@@ -194,13 +188,13 @@ def _config(model, family, max_length) -> dict:
 def _generation(model, search, max_length) -> dict:
     """Returns the search as `generate` takes it; its lengths count the start token."""
     system = "transformers"
-    banned, forced, min_length, ngram_size = limits_of(search, system)
+    settings, pad_id = model.settings, model.pad_id
+    banned, forced, min_length, ngram_size = limits_of(search, pad_id, system)
     if len(forced) > 1:
         refuse(system, f"more than one forced token. The search forces {forced}")
-    settings = model.settings
     end_ids = search.end_ids or (settings["end_id"],)
     config = {
-        "bad_words_ids": [[index] for index in (settings["pad_id"], *banned)],
+        "bad_words_ids": [[index] for index in (pad_id, *banned)],
         "decoder_start_token_id": settings["start_id"],
         "eos_token_id": end_ids[0] if len(end_ids) == 1 else [*end_ids],
         "forced_bos_token_id": forced[0] if forced else None,
@@ -208,7 +202,7 @@ def _generation(model, search, max_length) -> dict:
         "max_length": max_length + 1,
         "min_length": min_length,
         "no_repeat_ngram_size": ngram_size,
-        "pad_token_id": settings["pad_id"],
+        "pad_token_id": pad_id,
     }
     if isinstance(search, BeamSearch):
         return {

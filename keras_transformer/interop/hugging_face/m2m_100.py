@@ -41,7 +41,10 @@ def _positions(hidden_dim):
 
 
 def complete_weights(weights, model) -> dict:
-    """Returns arrays that other names of a checkpoint must equal; see `set_weights`."""
+    """Adds what a checkpoint leaves out, and returns the duplicates it may hold.
+
+    They are the `duplicates` of `set_weights`.
+    """
     names = (f"model.{side}.embed_positions.weights" for side in ("encoder", "decoder"))
     tables = {}
     for name in names:

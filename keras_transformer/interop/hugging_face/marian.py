@@ -37,7 +37,10 @@ def transformer_arguments(config) -> dict:
 
 
 def complete_weights(weights, model) -> dict:
-    """Returns arrays that other names of a checkpoint must equal; see `set_weights`."""
+    """Adds what a checkpoint leaves out, and returns the duplicates it may hold.
+
+    They are the `duplicates` of `set_weights`.
+    """
     bias = np.zeros((1, model.target_embedding.vocabulary_size), "float32")
     weights.setdefault("final_logits_bias", bias)
     return {**tied_embeddings(weights, model), **_positions(weights, model)}

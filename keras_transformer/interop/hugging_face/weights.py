@@ -11,7 +11,7 @@ _PROJECTIONS = {
     "value": "v_proj",
     "output": "out_proj",
 }
-# Our path -> name in a checkpoint, applied one after the other.
+# From our path to the name in a checkpoint, applied in this order.
 _RENAMES = (
     (r"^(encoder|decoder)/block_(\d+)/", r"model.\1.layers.\2."),
     (r"^(encoder|decoder)/final_norm/", r"model.\1.layer_norm."),
@@ -56,9 +56,10 @@ def weights_of(model) -> dict[str, np.ndarray]:
 
 
 def tied_embeddings(weights: dict[str, np.ndarray], model) -> dict[str, np.ndarray]:
-    """Returns the tables that a checkpoint may hold under other names too.
+    """Returns the embeddings by the other names that a checkpoint may hold them under.
 
-    A shared table that is only under one of these names is added under its own name.
+    Shared embeddings that it holds under such a name only are added as
+    `model.shared.weight`.
     """
     sides = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if model.source_embedding is not model.target_embedding:
