@@ -20,6 +20,7 @@ import sentencepiece
 
 import keras_transformer as kt
 from keras_transformer.runs import Recipe, Run
+from keras_transformer.training.quality import moses_tokenized
 
 BATCH_SIZE = 32
 
@@ -86,10 +87,11 @@ def main():
     run = Run(arguments.run)
     settings = {"data.folder": str(arguments.data.resolve())}
     data = Recipe.load(run.settings_path, settings).data
-    lines, references, tokenized = (
+    lines, references = (
         [line for path in data.paths("validation", side) for line in _lines(path)]
-        for side in ("source", "target", "tokenized")
+        for side in ("source", "target")
     )
+    tokenized = list(moses_tokenized(references, data.target))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         makers = {

@@ -89,7 +89,8 @@ def evaluate(
 
     Prints cased BLEU and chrF, of text as people write it. If the recipe names
     tokenized references, it also prints BLEU as papers report it: lower-cased,
-    punctuation normalised, split by the Moses tokenizer. The two kinds of BLEU are not
+    punctuation normalised, split by the Moses tokenizer. References are tokenized like
+    the translations if the named files do not exist. The two kinds of BLEU are not
     comparable. Each figure comes with sacreBLEU's signature.
 
     `--against` compares with a second translator by paired bootstrap resampling: each

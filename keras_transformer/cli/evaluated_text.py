@@ -1,7 +1,6 @@
 """The text that `keras-transformer evaluate` translates, and its references."""
 
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +17,9 @@ class EvaluatedText(NamedTuple):
     Attributes:
         sources: Files to translate.
         references: For each set of correct translations, its files.
-        tokenized: Files of references as papers compute BLEU on them; may be empty.
-        language: Language of `tokenized`.
+        tokenized: Files of the references as papers compute BLEU on them. If empty,
+            the references are tokenized as the papers did.
+        language: Language of the references, for paper-protocol BLEU; empty without.
     """
 
     sources: list[Path]
@@ -54,16 +54,20 @@ class EvaluatedText(NamedTuple):
         text = Recipe.load(recipe or settings, overrides).data
         text.check_files(split)
         sources, references = (text.paths(split, side) for side in ("source", "target"))
-        has_tokenized = getattr(text, split).tokenized
-        tokenized = text.paths(split, "tokenized") if has_tokenized else []
-        if missing := [path for path in tokenized if not path.exists()]:
-            warnings.warn(
-                f"{missing[0]} does not exist, which `data.{split}.tokenized` names. "
-                "Paper-protocol BLEU is left out.",
-                stacklevel=2,
-            )
+        if not getattr(text, split).tokenized:
+            return cls(sources, [references])
+        tokenized = text.paths(split, "tokenized")
+        if not all(path.exists() for path in tokenized):
             tokenized = []
         return cls(sources, [references], tokenized, text.target)
+
+    def paper_references(self) -> Iterator[str]:
+        """Yields the references of paper-protocol BLEU, tokenized here if need be."""
+        if self.tokenized:
+            return lines_of(self.tokenized)
+        from keras_transformer.training.quality import moses_tokenized
+
+        return moses_tokenized(lines_of(self.references[0]), self.language)
 
     def check(self, output: Path | None, translations: list[Path]) -> int:
         """Returns the number of sentences; raises if a file is faulty.

@@ -21,9 +21,9 @@ def print_scores(translations, text: EvaluatedText) -> None:
         "cased BLEU": cased_bleu(translations(), *references()),
         "chrF": chrf(translations(), *references()),
     }
-    if text.tokenized:
+    if text.language:
         results["paper-protocol BLEU"] = paper_protocol_bleu(
-            translations(), lines_of(text.tokenized), text.language
+            translations(), text.paper_references(), text.language
         )
     for name, (score, signature) in results.items():
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
@@ -38,8 +38,8 @@ def print_comparison(first, second, text: EvaluatedText) -> None:
 
     both = list(first()), list(second())
     found = paired_bootstrap(*both, *(list(lines_of(x)) for x in text.references))
-    if text.tokenized:
-        tokenized = list(lines_of(text.tokenized))
+    if text.language:
+        tokenized = list(text.paper_references())
         found |= paired_bootstrap(*both, tokenized, language=text.language)
     typer.echo(f"{'':21}{'MODEL':22}--against")
     for name, scores in found.items():

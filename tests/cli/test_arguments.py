@@ -59,16 +59,18 @@ def test_no_arguments_bring_a_traceback(command, empty_folder, data):
     assert not any(empty_folder.iterdir()), "a call that failed left a file"
 
 
-def test_tokenized_references_that_are_missing_are_left_out_with_a_warning(tmp_path):
+def test_references_are_tokenized_if_the_files_for_it_are_missing(tmp_path):
     write_corpus(tmp_path)
-    write_recipe(tmp_path / "small.yaml")
-    arguments = "no/run", str(tmp_path / "small.yaml"), "test", tmp_path
-    text = EvaluatedText.of_recipe(*arguments)
-    assert text.tokenized == [tmp_path / "val.bb"]
-    values = {**SETTINGS["data"]["test"], "tokenized": "tok.bb"}
-    settings = {"data": {**SETTINGS["data"], "test": values}}
-    write_recipe(tmp_path / "small.yaml", settings)
-    message = r"tok\.bb does not exist, which `data\.test\.tokenized` names"
-    with pytest.warns(UserWarning, match=message):
-        text = EvaluatedText.of_recipe(*arguments)
-    assert text.check(None, []) == 7
+    path, written = tmp_path / "small.yaml", tmp_path / "val.tok"
+    values = {**SETTINGS["data"]["test"], "tokenized": written.name}
+    write_recipe(path, {"data": {**SETTINGS["data"], "test": values}})
+    (tmp_path / "val.bb").write_text("Ein Hund (braun) läuft.\n" * 7, "utf-8")
+
+    def references():
+        text = EvaluatedText.of_recipe("no/run", str(path), "test", tmp_path)
+        assert text.check(None, []) == 7
+        return list(text.paper_references())
+
+    assert references() == ["ein hund ( braun ) läuft ."] * 7
+    written.write_text("was geschrieben steht\n" * 7, "utf-8")
+    assert references() == ["was geschrieben steht"] * 7
