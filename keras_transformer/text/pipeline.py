@@ -14,7 +14,7 @@ from keras_transformer.text.buckets import (
 )
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.files import Paths, read_pairs, text_lines
+from keras_transformer.text.files import Paths, as_paths, read_pairs, text_lines
 from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
@@ -81,9 +81,10 @@ def parallel_dataset(
     tokenizers = source_tokenizer, target_tokenizer
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         check_tokenizer(f"{side}_tokenizer", tokenizer)
-    pairs = read_pairs(source_files, target_files)
+    paths = as_paths(source_files), as_paths(target_files)
+    pairs = read_pairs(*paths)
     num_batches = _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling)
-    lines = tf.data.Dataset.zip(text_lines(source_files), text_lines(target_files))
+    lines = tf.data.Dataset.zip(*map(text_lines, paths))
 
     def read_chunks(seed):
         pairs = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed) if shuffle else lines
