@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.models import LanguageModel
-from keras_transformer.text import language_dataset
+from keras_transformer.text import VocabularyTokenizer, language_dataset
 from keras_transformer.training import Perplexity, TokenCrossentropy
 
 START, END = 2, 3
@@ -102,6 +102,23 @@ def test_files_plain_and_gzipped_are_read_one_after_the_other(
     _, labels = as_numpy(make([corpus[0], str(zipped)], shuffle=False))
     row = row_of([source for source, _ in pairs] * 2, source_tokenizer)
     assert labels[labels != 0].tolist() == row[1:]
+
+
+def test_windows_are_filled_with_the_padding_of_the_tokenizer(
+    make, corpus, source_tokenizer
+):
+    # Every id falls by one; that of the padding, zero, becomes the last.
+    size = source_tokenizer.vocabulary_size
+    moved = np.roll(np.arange(size), 1)
+    pieces = source_tokenizer.pieces(range(size))
+    table = {pieces[i]: int(moved[i]) for i in range(size)}
+    tokenizer = VocabularyTokenizer(
+        source_tokenizer.model_proto, table, start="<s>", end="</s>"
+    )
+    assert tokenizer.pad_id == size - 1
+    options = {"length": 23, "batch_size": 5, "shuffle": False}
+    found = as_numpy(language_dataset(corpus[0], tokenizer, **options))
+    np.testing.assert_array_equal(found, moved[np.array(as_numpy(make(shuffle=False)))])
 
 
 def test_a_language_model_learns_from_it(make, source_tokenizer):
