@@ -58,7 +58,7 @@ class SubwordSampler:
     ) -> Iterator[list[str]]:
         """Yields the subwords of each text, spelled as SentencePiece spells them."""
         generator = np.random.Generator(np.random.Philox(seed))
-        rows = [self._words(_as_text(self._normalize(text))) for text in texts]
+        rows = [self._words(as_text(self._normalize(text))) for text in texts]
         words = [*itertools.chain.from_iterable(rows)]
         samples = iter(self._sample_words(words, alpha, generator))
         for row in rows:
@@ -226,5 +226,6 @@ def subword_sampler(model_proto: bytes) -> SubwordSampler:
     return _SAMPLERS[name](model, processor.normalize)
 
 
-def _as_text(text):
+def as_text(text: str | bytes) -> str:
+    """Decodes bytes; those that are not UTF-8 become replacement characters."""
     return text if isinstance(text, str) else text.decode("utf-8", "replace")

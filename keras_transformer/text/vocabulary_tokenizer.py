@@ -11,6 +11,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
+from keras_transformer.text.subword_sampling import as_text
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # A text may begin with a target language, as ">>fra<<" (OPUS-MT).
@@ -114,7 +115,7 @@ class VocabularyTokenizer(SubwordTokenizer):
         return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
 
     def _sample(self, sampler, texts, alpha, seed):
-        split = [self._split_language_code(tf.compat.as_text(text)) for text in texts]
+        split = [self._split_language_code(as_text(text)) for text in texts]
         codes, texts = zip(*split, strict=True) if split else ([], [])
         samples = sampler.sample(texts, alpha, seed)
         for code, pieces in zip(codes, samples, strict=True):
