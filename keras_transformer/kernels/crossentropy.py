@@ -36,7 +36,9 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
         0.5076
     """
     labels = ops.cast(labels, "int32")
-    if tuple(labels.shape) != tuple(logits.shape[:-1]):
+    sizes = zip(labels.shape, logits.shape, strict=False)  # None if unknown in a graph
+    differ = any(None not in pair and pair[0] != pair[1] for pair in sizes)
+    if differ or len(labels.shape) != len(logits.shape) - 1:
         raise ValueError(
             "`labels` must have the shape of `logits` without the vocabulary. "
             f"Received: labels of shape {tuple(labels.shape)}, "
