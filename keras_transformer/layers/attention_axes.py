@@ -21,7 +21,8 @@ class AttentionAxes:
 
     def __init__(self, axes, rank: int):
         inner = range(1, rank - 1)
-        axes = list(inner) if axes is None else [axis % rank for axis in axes]
+        axes = inner if axes is None else axes
+        axes = [axis + rank if axis < 0 else axis for axis in axes]
         if not axes or not set(axes) <= set(inner):
             raise ValueError(
                 "`attention_axes` must be axes between the first and the last. "

@@ -210,6 +210,7 @@ def test_variants_keep_the_contract_of_layers(options):
         ({"num_heads": 1.5}, "num_heads=1.5"),
         ({"num_key_value_heads": 4}, "num_key_value_heads=4, num_heads=6"),
         ({"sliding_window": 0}, "sliding_window=0"),
+        ({"dropout": 10}, "`dropout` must be a number from 0 to 1"),
         ({"output_shape": (2, 1.5)}, "output_shape"),
     ],
 )
@@ -234,10 +235,11 @@ def test_inputs_that_do_not_fit_are_refused_in_one_line(shapes, message):
     assert len(str(error.value).strip().splitlines()) == 1
 
 
-def test_axes_that_are_none_are_refused():
+@pytest.mark.parametrize("axis", [3, 5, -6])
+def test_axes_that_are_none_are_refused(axis):
     image = normal(2, 3, 4, WIDTH)
     with pytest.raises(ValueError, match="`attention_axes` must be axes between"):
-        MultiHeadAttention(2, 2, attention_axes=3)(image, image)
+        MultiHeadAttention(2, 2, attention_axes=axis)(image, image)
 
 
 def test_from_a_cache_the_mask_given_is_the_only_one():
