@@ -84,10 +84,8 @@ class AttentionAxes:
 
     def unfold_scores(self, scores, query, key):
         """(batch * others, heads, queries, keys) -> (batch, others..., heads, ...)."""
-        shape_q, shape_k = ops.shape(query), ops.shape(key)
-        batch = [shape_q[axis] for axis in (0, *self._others)]
-        queries, keys = ([s[axis] for axis in self._axes] for s in (shape_q, shape_k))
-        return ops.reshape(scores, (*batch, scores.shape[1], *queries, *keys))
+        shapes = ops.shape(query), ops.shape(key)
+        return ops.reshape(scores, self.scores_shape(scores.shape[1], *shapes))
 
     def scores_shape(self, num_heads, query_shape, key_shape):
         """The shape of what `unfold_scores` returns."""

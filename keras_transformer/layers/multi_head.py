@@ -117,12 +117,10 @@ class MultiHeadAttention(HeadAttention):
         query_positions=None,
         key_positions=None,
     ):
-        check_attention_shapes(
-            query.shape, value.shape, (value if key is None else key).shape
-        )
+        key = value if key is None else key
+        check_attention_shapes(query.shape, value.shape, key.shape)
         if key_positions is None and value is query:
             key_positions = query_positions
-        key = value if key is None else key
         value_mask = combine_masks(value_mask, key_mask)
         inputs, axes = (query, key, value), self._axes
         if axes is not None:
