@@ -52,7 +52,7 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
         logits = ops.cast(logits, "float32")
         probabilities = ops.softmax(logits)
         label_logits = _at_labels(logits, labels)
-        losses = _log_normaliser(logits, label_logits, probabilities, labels)
+        losses = _log_normalizer(logits, label_logits, probabilities, labels)
         losses = losses - (1 - label_smoothing) * label_logits
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(logits, axis=-1)
@@ -73,7 +73,7 @@ def _at_labels(values, labels):
     return ops.take_along_axis(values, labels[..., None], axis=-1)[..., 0]
 
 
-def _log_normaliser(logits, label_logits, probabilities, labels):
+def _log_normalizer(logits, label_logits, probabilities, labels):
     """The logarithm of the softmax's denominator at every position.
 
     It is the logit minus the log-probability of any one token. Those of the label need

@@ -78,7 +78,6 @@ class GenerationMixin:
         """
         search = GreedySearch() if search is None else search
         check_search(search)
-        check_positive_integers(max_length=max_length)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)
         tables = search.tables(inputs)
