@@ -134,6 +134,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             target_vocabulary_size=target_size,
             hidden_dim=hidden_dim,
         )
+        if num_decoder_layers is not None:
+            check_positive_integers(num_decoder_layers=num_decoder_layers)
         check_special_ids(target_size, pad_id, end_id=end_id)
         check_in_vocabulary(target_size, start_id=start_id)
         policy = policy_of(dtype)
