@@ -8,8 +8,8 @@ from keras_transformer.kernels import target
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     """Cross-entropy at every position with smoothed labels, in float32 nats.
 
-    The target distribution gives each token `label_smoothing / vocabulary`, and the
-    label `1 - label_smoothing` besides. With `log_normaliser = logsumexp(logits)` the
+    The target distribution gives each token `label_smoothing / vocabulary`, and adds
+    `1 - label_smoothing` to the label. With `log_normaliser = logsumexp(logits)` the
     cross-entropy is `log_normaliser - (1 - label_smoothing) * logits[label] -
     label_smoothing * mean(logits)`, which needs no array of the target distribution.
 

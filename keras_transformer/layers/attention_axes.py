@@ -16,7 +16,7 @@ class AttentionAxes:
         rank: Number of axes of the inputs.
 
     Raises:
-        ValueError: If an axis is the first, the last or none at all.
+        ValueError: If an axis is the first or the last, or does not exist.
     """
 
     def __init__(self, axes, rank: int):
@@ -44,7 +44,7 @@ class AttentionAxes:
     def unfold(self, states, like):
         """(batch * others, attended, dim) -> (batch, ..., dim), the axes as in `like`.
 
-        `like` is the tensor that was folded; `dim` may be another.
+        `like` is the tensor that was folded; its `dim` may differ.
         """
         shape = ops.shape(like)
         states = ops.reshape(

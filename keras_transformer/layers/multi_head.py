@@ -76,9 +76,11 @@ class MultiHeadAttention(HeadAttention):
         key_positions: Positions of the keys; those of the queries unless given, if
             `value` is `query`.
 
-    Inputs may have more axes than three, `(batch, ..., hidden_dim)`. Masks then have
-    the axes of their input but the last, `attention_mask` those attended over after
-    the batch, twice; and scores have all other axes, the heads and these.
+    Inputs may have more than three axes, `(batch, ..., hidden_dim)`. The masks of
+    query, value and key then have all axes of their input but the last.
+    `attention_mask` has the batch, then the attended axes of the query, then those of
+    the key. Scores have the batch and the axes not attended over, then the heads, then
+    the attended axes of query and key.
 
     Returns:
         The outputs, of the shape of `query`, and on request the scores, of

@@ -195,7 +195,10 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
             `embeddings_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
-        As in `SinusoidalPositionalEncoding`, as is what is returned.
+        As in `SinusoidalPositionalEncoding`.
+
+    Returns:
+        As in `SinusoidalPositionalEncoding`.
 
     Raises:
         ValueError: If the inputs are longer than `max_length`.
