@@ -54,8 +54,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         pad_id: Id of the padding.
-        start_id: Id that begins every target. It may be `pad_id`: the first token of
-            a target is never taken for padding then.
+        start_id: Id that begins every target. It may equal `pad_id`; then the first
+            token of a target is not treated as padding.
         end_id: Id that ends every source and every target.
         positions: The scheme of positions: `"sinusoidal"`, `"rotary"`,
             `"linear_bias"`, or a layer to copy, such as

@@ -29,8 +29,8 @@ class Checkpoints:
     Args:
         folder: Folder of the checkpoints, created with the first one.
         keep: Number of checkpoints to keep; older ones are removed.
-        monitor: Name of the metric that the best checkpoint has the lowest value of,
-            if it ends in "loss" or "perplexity", or else the highest.
+        monitor: Name of the metric that decides which checkpoint is best. The lowest
+            value is best if the name ends in "loss" or "perplexity", else the highest.
 
     Raises:
         ValueError: If `keep` is not a positive integer.
@@ -190,7 +190,7 @@ def _write(model, path, epoch, metrics):
     states = [keras.ops.convert_to_numpy(x).tolist() for x in seed_states(model)]
     notes = {"epoch": epoch, "metrics": metrics, "random_states": states}
     with zipfile.ZipFile(path, "a") as archive:
-        # In the comment: for one more file Keras would unpack the archive on loading.
+        # In the comment: with one more file, Keras would unpack the archive to load it.
         archive.comment = json.dumps(notes, separators=(",", ":")).encode()
 
 
