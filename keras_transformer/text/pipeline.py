@@ -52,7 +52,8 @@ def parallel_dataset(
         target_files: As many; the nth translates the nth, line by line.
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
-        tokens_per_batch: Maximum number of positions, with padding, of a batch's side.
+        tokens_per_batch: Maximum number of positions on each side of a batch, padding
+            included.
         max_length: Maximum number of subwords in a sentence, its start or end token
             included. Longer pairs are left out, with a warning.
         buckets: Lengths to pad to, up to `max_length`; by default

@@ -27,8 +27,8 @@ _Piece = ModelProto.SentencePiece
 class SubwordSampler:
     """Samples segmentations of texts; subclasses sample those of a text's words.
 
-    Subwords do not go beyond a word, so that each word is sampled for itself. Where a
-    vocabulary has subwords that do, the whole text counts as one word.
+    Each word is sampled separately. Where a vocabulary has subwords that span words,
+    the whole text counts as one word.
 
     Attributes:
         ids: Id of every subword that text is made of.
@@ -163,7 +163,7 @@ class SubwordRegularization(SubwordSampler):
         super().__init__(*arguments)
         scores = [self._scores[x] for x in {*self._scores} - self._user_defined]
         self._unknown_score = min(scores) - _UNKNOWN_PENALTY
-        for piece in self._user_defined:  # as good as if they were always taken
+        for piece in self._user_defined:  # their score in SentencePiece
             self._scores[piece] = len(piece) * max(scores) - 0.1
         cache = functools.lru_cache(_CACHED_WORDS // 4)
         self._cached_last_subwords = cache(self._last_subwords)

@@ -242,7 +242,7 @@ class SubwordTokenizer(tf.Module):
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 
     def stop_strings(self, strings: str | Iterable[str]) -> StopStrings:
-        """Returns what ends a search when the text of a hypothesis has a stop string.
+        """Returns `StopStrings`: a hypothesis ends once its text contains one of them.
 
         Args:
             strings: One string or several, none of them empty.

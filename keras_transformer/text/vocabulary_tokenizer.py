@@ -24,8 +24,8 @@ class VocabularyTokenizer(SubwordTokenizer):
     Subwords that the table lacks are unknown. Everything else is as in
     `SubwordTokenizer`: TensorFlow ops, which a SavedModel holds.
 
-    Special and control tokens are never read from text, and left out when ids become
-    text again; so are unknown subwords, and spaces around the text.
+    Special and control tokens are never read from text. Detokenizing leaves them out,
+    and unknown subwords and spaces around the text too.
 
     Args:
         model_proto: A SentencePiece model as bytes.
