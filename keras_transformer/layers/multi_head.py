@@ -64,8 +64,9 @@ class MultiHeadAttention(HeadAttention):
             values not to be attended to.
         key_mask: Like `value_mask`.
         attention_mask: Boolean tensor of shape
-            `(batch, query_length, key_length)`, or with the heads as its
-            second axis. A query attends to a key if all given masks allow it.
+            `(batch, query_length, key_length)`, with the heads as its second
+            axis or without the batch. A query attends to a key if all given masks
+            allow it.
         use_causal_mask: Whether queries attend only to keys at their own
             position and before.
         return_attention_scores: Whether to return the scores too.

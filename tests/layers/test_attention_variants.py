@@ -8,7 +8,7 @@ from keras import ops
 from layer_contract import check_layer
 
 from keras_transformer.kernels import attention
-from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers import DotProductAttention, MultiHeadAttention
 
 BATCH, QUERIES, KEYS, WIDTH = 2, 11, 13, 7
 HEADS, GROUPS, KEY_DIM, VALUE_DIM = 6, 3, 2, 5
@@ -104,6 +104,19 @@ def test_variants_are_their_definitions(options, is_long, monkeypatch):
     )
     np.testing.assert_allclose(to_numpy(outputs), expected, 1e-4, 1e-4)
     np.testing.assert_allclose(to_numpy(scores), expected_scores, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "by blocks"])
+def test_all_sentences_may_share_an_attention_mask(is_long, monkeypatch):
+    if is_long:
+        monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 3)
+    for layer in (MultiHeadAttention(HEADS, KEY_DIM), DotProductAttention()):
+        inputs, options = (QUERY, QUERY), {"return_attention_scores": not is_long}
+        mask = np.tri(QUERIES, k=1, dtype=bool)
+        found = keras.tree.flatten(layer(*inputs, attention_mask=mask, **options))
+        expected = layer(*inputs, attention_mask=mask[None], **options)
+        for one, other in zip(found, keras.tree.flatten(expected), strict=True):
+            np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
 def test_gradients_of_variants_are_those_of_the_path_with_scores(monkeypatch):
