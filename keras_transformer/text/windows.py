@@ -9,6 +9,7 @@ from keras_transformer.text.buckets import pad_rows
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, as_paths, read_lines, text_lines
+from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 _DOCUMENTS_PER_CHUNK = 256  # tokenized together
@@ -55,6 +56,7 @@ def language_dataset(
             text, or if `length` or `batch_size` is not positive.
     """
     check_positive_integers(length=length, batch_size=batch_size)
+    check_tokenizer("tokenizer", tokenizer)
     paths = as_paths(files)
     if not paths:
         raise ValueError("`files` must name at least one text file. Received: none.")

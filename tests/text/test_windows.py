@@ -166,6 +166,11 @@ def test_bad_settings_are_refused(make, options, message):
         make(**options)
 
 
+def test_what_is_no_tokenizer_is_refused(corpus):
+    with pytest.raises(ValueError, match="`tokenizer` must be a tokenizer"):
+        language_dataset(corpus[0], "source.model", length=23)
+
+
 def run(script, *arguments):
     """Runs a program that must succeed; returns its output."""
     done = run_program(script, *arguments)
