@@ -85,9 +85,8 @@ def _log_normalizer(logits, label_logits, probabilities, labels):
     by_label = label_logits - ops.log(ops.where(is_normal, label_probabilities, 1.0))
 
     def by_likeliest_token():
-        by_likeliest = ops.max(logits, axis=-1) - ops.log(
-            ops.max(probabilities, axis=-1)
-        )
+        largest_probabilities = ops.max(probabilities, axis=-1)
+        by_likeliest = ops.max(logits, axis=-1) - ops.log(largest_probabilities)
         return ops.where(is_normal, by_label, by_likeliest)
 
     return ops.cond(ops.all(is_normal), lambda: by_label, by_likeliest_token)

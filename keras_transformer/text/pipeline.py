@@ -98,11 +98,8 @@ def parallel_dataset(
 
     def make_batches(chunks):
         examples = chunks.map(make_examples, num_parallel_calls=tf.data.AUTOTUNE)
-        paddings = {
-            "source_ids": source_tokenizer.pad_id,
-            "target_ids": target_tokenizer.pad_id,
-        }
-        paddings = paddings, target_tokenizer.pad_id
+        source_pad, target_pad = (tokenizer.pad_id for tokenizer in tokenizers)
+        paddings = {"source_ids": source_pad, "target_ids": target_pad}, target_pad
         return batch_by_bucket(examples.unbatch(), buckets, tokens_per_batch, paddings)
 
     # Sampled subwords may make fewer batches than were counted. The next pass over
