@@ -151,7 +151,7 @@ class BatchSlicesMixin:
 
         x, y, sample_weight = data
         with tf.GradientTape() as tape, _SliceScope() as scope:
-            # By its last row, each slice draws random numbers of its own.
+            # Seeds depend on the last row, so each slice draws different numbers.
             _add_to_seeds(self, 1_000_003 * end)
             y_pred = self(x, training=True)
             loss = self.compute_loss(x, y, y_pred, sample_weight, training=True)
@@ -205,7 +205,8 @@ def _add_to_seeds(layer, number):
 def _assign(state, values):
     """Assigns the sum or the mean of what slices would assign, or the largest integer.
 
-    All use what every slice returns: otherwise TensorFlow would optimise each apart.
+    The values of all slices are used. If those of one slice were not, TensorFlow would
+    optimise the computation of that slice separately.
     """
     if values[0] is None:
         return

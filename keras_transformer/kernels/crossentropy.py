@@ -8,8 +8,8 @@ from keras_transformer.kernels import target
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     """Cross-entropy at every position with smoothed labels, in float32 nats.
 
-    The target distribution gives each token `label_smoothing / vocabulary`, and the
-    label `1 - label_smoothing` besides. With `log_normaliser = logsumexp(logits)` the
+    The target distribution gives each token `label_smoothing / vocabulary`, and adds
+    `1 - label_smoothing` to the label. With `log_normaliser = logsumexp(logits)` the
     cross-entropy is `log_normaliser - (1 - label_smoothing) * logits[label] -
     label_smoothing * mean(logits)`, which needs no array of the target distribution.
 
@@ -36,7 +36,9 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
         0.5076
     """
     labels = ops.cast(labels, "int32")
-    if tuple(labels.shape) != tuple(logits.shape[:-1]):
+    sizes = zip(labels.shape, logits.shape, strict=False)  # None if unknown in a graph
+    differ = any(None not in pair and pair[0] != pair[1] for pair in sizes)
+    if differ or len(labels.shape) != len(logits.shape) - 1:
         raise ValueError(
             "`labels` must have the shape of `logits` without the vocabulary. "
             f"Received: labels of shape {tuple(labels.shape)}, "
@@ -50,7 +52,7 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
         logits = ops.cast(logits, "float32")
         probabilities = ops.softmax(logits)
         label_logits = _at_labels(logits, labels)
-        losses = _log_normaliser(logits, label_logits, probabilities, labels)
+        losses = _log_normalizer(logits, label_logits, probabilities, labels)
         losses = losses - (1 - label_smoothing) * label_logits
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(logits, axis=-1)
@@ -71,7 +73,7 @@ def _at_labels(values, labels):
     return ops.take_along_axis(values, labels[..., None], axis=-1)[..., 0]
 
 
-def _log_normaliser(logits, label_logits, probabilities, labels):
+def _log_normalizer(logits, label_logits, probabilities, labels):
     """The logarithm of the softmax's denominator at every position.
 
     It is the logit minus the log-probability of any one token. Those of the label need
@@ -83,9 +85,8 @@ def _log_normaliser(logits, label_logits, probabilities, labels):
     by_label = label_logits - ops.log(ops.where(is_normal, label_probabilities, 1.0))
 
     def by_likeliest_token():
-        by_likeliest = ops.max(logits, axis=-1) - ops.log(
-            ops.max(probabilities, axis=-1)
-        )
+        largest_probabilities = ops.max(probabilities, axis=-1)
+        by_likeliest = ops.max(logits, axis=-1) - ops.log(largest_probabilities)
         return ops.where(is_normal, by_label, by_likeliest)
 
     return ops.cond(ops.all(is_normal), lambda: by_label, by_likeliest_token)

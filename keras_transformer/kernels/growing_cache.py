@@ -6,12 +6,12 @@ The plain form is a cache of its full length from the first step on.
 import keras
 from keras import ops
 
-# Up to about so many entries of each sentence, a shorter cache saves nothing.
+# With fewer entries for each sentence, a shorter cache saves nothing.
 MIN_ENTRIES = 128
 
 
 def growing_lengths(max_length: int, num_hypotheses: int) -> list[int]:
-    """Returns the lengths that a cache grows through, each twice the last.
+    """Returns the lengths that a cache grows through, each twice the one before.
 
     Args:
         max_length: The last of the lengths.

@@ -29,8 +29,8 @@ def project_to_heads(*projections):
     """Projects states and splits the results into heads.
 
     The plain form is `split_heads(layer(states), num_heads)` for each projection.
-    Neighbours that project the same states to the same heads are computed as one
-    product and one transpose.
+    Consecutive projections of the same states, to the same width and number of heads,
+    are computed as one product and one transpose.
 
     Args:
         *projections: Triples of states, `(batch, length, width)`, a

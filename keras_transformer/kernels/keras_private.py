@@ -65,11 +65,11 @@ def asks_for_shapes() -> bool:
 def scope_with(values):
     """Returns a function that makes a `keras.StatelessScope` with these values.
 
-    Args:
-        values: Pairs of a `keras.Variable` and its value.
-
     Other variables have the values that they have now. Keras has no public way to make
     a scope that inherits those of the scope around it.
+
+    Args:
+        values: Pairs of a `keras.Variable` and its value.
     """
     outer = get_stateless_scope()
     inherited = dict(outer.state_mapping) if outer else {}
@@ -85,8 +85,8 @@ def scope_with(values):
 class ScopeOverVariables(keras.StatelessScope):
     """A `keras.StatelessScope` that collects losses, and knows every variable.
 
-    Keras asks the scope for what regularizers are called with, and gets None for a
-    variable that was not assigned to. Its value can only be asked for without a scope.
+    Keras asks the scope for the weights that regularizers penalise, and gets None for
+    those that were not assigned to. Within the scope, only `_value` holds their value.
     """
 
     def __init__(self):

@@ -1,8 +1,7 @@
 """Random numbers that depend on a seed alone, and draws with them.
 
-`keras.random` gives other numbers in compiled code, and others on another backend.
-These are the same everywhere, so that a seed means the same in a model and in its
-export.
+The numbers of `keras.random` differ between backends, and between compiled and other
+code. These are the same everywhere, so that a model and its export draw the same.
 """
 
 import numpy as np

@@ -14,9 +14,9 @@ _is_inside = contextvars.ContextVar("is_inside", default=False)
 class RematerializedMixin:
     """Rematerialises layers whose calls take settings or draw random numbers.
 
-    The plain form is Keras's own `rematerialized_call`. It takes all arguments for
+    The plain form is Keras's own `rematerialized_call`. It treats all arguments as
     arrays, so it fails on JAX, and in graphs of TensorFlow, if `training` or another
-    setting is passed. In the backward pass it draws other random numbers. And it
+    setting is passed. It draws different random numbers in the backward pass. It
     computes a layer inside of another layer three times.
     """
 

@@ -16,12 +16,13 @@ class AttentionAxes:
         rank: Number of axes of the inputs.
 
     Raises:
-        ValueError: If an axis is the first, the last or none at all.
+        ValueError: If an axis is the first or the last, or does not exist.
     """
 
     def __init__(self, axes, rank: int):
         inner = range(1, rank - 1)
-        axes = list(inner) if axes is None else [axis % rank for axis in axes]
+        axes = inner if axes is None else axes
+        axes = [axis + rank if axis < 0 else axis for axis in axes]
         if not axes or not set(axes) <= set(inner):
             raise ValueError(
                 "`attention_axes` must be axes between the first and the last. "
@@ -43,7 +44,7 @@ class AttentionAxes:
     def unfold(self, states, like):
         """(batch * others, attended, dim) -> (batch, ..., dim), the axes as in `like`.
 
-        `like` is the tensor that was folded; `dim` may be another.
+        `like` is the tensor that was folded; its `dim` may differ.
         """
         shape = ops.shape(like)
         states = ops.reshape(
@@ -83,10 +84,8 @@ class AttentionAxes:
 
     def unfold_scores(self, scores, query, key):
         """(batch * others, heads, queries, keys) -> (batch, others..., heads, ...)."""
-        shape_q, shape_k = ops.shape(query), ops.shape(key)
-        batch = [shape_q[axis] for axis in (0, *self._others)]
-        queries, keys = ([s[axis] for axis in self._axes] for s in (shape_q, shape_k))
-        return ops.reshape(scores, (*batch, scores.shape[1], *queries, *keys))
+        shapes = ops.shape(query), ops.shape(key)
+        return ops.reshape(scores, self.scores_shape(scores.shape[1], *shapes))
 
     def scores_shape(self, num_heads, query_shape, key_shape):
         """The shape of what `unfold_scores` returns."""

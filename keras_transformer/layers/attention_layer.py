@@ -123,7 +123,13 @@ class Attention(WeightOptionsLayer):
         return (*query[:-1], value[-1])
 
     def compute_output_spec(
-        self, query, value=None, key=None, return_attention_scores=False, **kwargs
+        self,
+        query,
+        value=None,
+        key=None,
+        *args,
+        return_attention_scores=False,
+        **kwargs,
     ):
         query, value, _ = _query_value_key(query, value, key)
         shape = self.compute_output_shape(query.shape, value.shape)

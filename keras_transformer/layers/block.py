@@ -1,7 +1,5 @@
 """What the blocks of encoders and decoders share: their settings and sub-layers."""
 
-import inspect
-
 import keras
 from keras import ops
 
@@ -150,11 +148,13 @@ class TransformerBlock(WeightOptionsLayer):
         outputs = self._transform(residual.prepare(states), training=training)
         return residual.add(states, outputs, training)
 
-    def compute_output_spec(self, inputs, *args, **kwargs):
-        # Keras would trace `call`, which takes a second for every few blocks.
-        given = inspect.signature(self.call).bind(inputs, *args, **kwargs).arguments
-        if given.get("return_attention_scores"):
+    def compute_output_spec(
+        self, inputs, *args, return_attention_scores=False, **kwargs
+    ):
+        if return_attention_scores:
+            kwargs["return_attention_scores"] = True
             return keras.Operation.compute_output_spec(self, inputs, *args, **kwargs)
+        # Keras would trace `call`, which takes a second for every few blocks.
         shape = self.compute_output_shape(inputs.shape)
         return keras.KerasTensor(shape, self.compute_dtype)
 

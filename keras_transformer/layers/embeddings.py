@@ -41,7 +41,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         layer's compute dtype.
 
     Raises:
-        ValueError: If the ids are booleans, or floats too short to hold them.
+        ValueError: If the ids are booleans or half-precision floats.
 
     Example:
         >>> embedding = TokenEmbedding(vocabulary_size=11, hidden_dim=4)
@@ -128,7 +128,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
 
 
 def _integer_ids(ids):
-    """Ids as integers; Keras builds layers by float32, and `Sequential` calls so."""
+    """Casts float32 ids, which Keras builds layers with, and `Sequential` passes."""
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if dtype in ("float32", "float64"):
         return ops.cast(ids, "int32")

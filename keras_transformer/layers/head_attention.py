@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers
+from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dense import dense
 from keras_transformer.kernels.dropout import Dropout
@@ -51,6 +51,7 @@ class HeadAttention(WeightOptionsLayer):
         }
         given = {name: x for name, x in optional.items() if x is not None}
         check_positive_integers(num_heads=num_heads, key_dim=key_dim, **given)
+        check_fractions(dropout=dropout)
         if num_heads % (num_key_value_heads or num_heads):
             raise ValueError(
                 "`num_key_value_heads` must divide `num_heads`. Received: "

@@ -137,7 +137,7 @@ class AttentionMasks(NamedTuple):
         query_mask: Boolean tensor of shape `(batch, query_length)`, or None.
         key_mask: Boolean tensor of shape `(batch, key_length)`, or None.
         attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
-            or with the heads as its second axis, or None.
+            with the heads as its second axis or without the batch, or None.
         use_causal_mask: Whether queries attend only to keys at their own position
             and before. The first query and the first key are at the same position.
         sliding_window: Queries attend only to keys less than so many positions away;
@@ -174,8 +174,9 @@ class AttentionMasks(NamedTuple):
             query_mask = ops.expand_dims(query_mask, (1, 3))
         if key_mask is not None:
             key_mask = ops.expand_dims(key_mask, (1, 2))
-        if attention_mask is not None and len(attention_mask.shape) == 3:
-            attention_mask = ops.expand_dims(attention_mask, 1)
+        if attention_mask is not None and len(attention_mask.shape) < 4:
+            axes = 1 if len(attention_mask.shape) == 3 else (0, 1)
+            attention_mask = ops.expand_dims(attention_mask, axes)
         positions = rows
         if rows is None and (causal or window):
             positions = ops.arange(query_length)

@@ -64,8 +64,9 @@ class MultiHeadAttention(HeadAttention):
             values not to be attended to.
         key_mask: Like `value_mask`.
         attention_mask: Boolean tensor of shape
-            `(batch, query_length, key_length)`, or with the heads as its
-            second axis. A query attends to a key if all given masks allow it.
+            `(batch, query_length, key_length)`, with the heads as its second
+            axis or without the batch. A query attends to a key if all given masks
+            allow it.
         use_causal_mask: Whether queries attend only to keys at their own
             position and before.
         return_attention_scores: Whether to return the scores too.
@@ -76,9 +77,11 @@ class MultiHeadAttention(HeadAttention):
         key_positions: Positions of the keys; those of the queries unless given, if
             `value` is `query`.
 
-    Inputs may have more axes than three, `(batch, ..., hidden_dim)`. Masks then have
-    the axes of their input but the last, `attention_mask` those attended over after
-    the batch, twice; and scores have all other axes, the heads and these.
+    Inputs may have more than three axes, `(batch, ..., hidden_dim)`. The masks of
+    query, value and key then have all axes of their input but the last.
+    `attention_mask` has the batch, then the attended axes of the query, then those of
+    the key. Scores have the batch and the axes not attended over, then the heads, then
+    the attended axes of query and key.
 
     Returns:
         The outputs, of the shape of `query`, and on request the scores, of
@@ -117,12 +120,10 @@ class MultiHeadAttention(HeadAttention):
         query_positions=None,
         key_positions=None,
     ):
-        check_attention_shapes(
-            query.shape, value.shape, (value if key is None else key).shape
-        )
+        key = value if key is None else key
+        check_attention_shapes(query.shape, value.shape, key.shape)
         if key_positions is None and value is query:
             key_positions = query_positions
-        key = value if key is None else key
         value_mask = combine_masks(value_mask, key_mask)
         inputs, axes = (query, key, value), self._axes
         if axes is not None:

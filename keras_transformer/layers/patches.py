@@ -27,7 +27,7 @@ class PatchEmbedding(WeightOptionsLayer):
 
     Raises:
         ValueError: If a size is not positive, `inputs` do not have four axes, or
-            `patch_size` does not divide the height and the width.
+            `patch_size` does not divide the height and the width, or they are unknown.
 
     Example:
         >>> PatchEmbedding(patch_size=2, hidden_dim=16)(ops.ones((3, 8, 8, 1))).shape
@@ -46,7 +46,8 @@ class PatchEmbedding(WeightOptionsLayer):
     def build(self, input_shape):
         check_shape("inputs", input_shape, "batch", "height", "width", "channels")
         _, height, width, channels = input_shape
-        if height % self.patch_size or width % self.patch_size:
+        sizes = height, width
+        if None in sizes or any(size % self.patch_size for size in sizes):
             raise ValueError(
                 "`patch_size` must divide the height and the width of the images. "
                 f"Received: patch_size={self.patch_size}, images of {height} x {width}."

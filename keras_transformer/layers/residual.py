@@ -72,7 +72,7 @@ class Residual(RematerializedMixin, keras.layers.Layer):
         self._sum.build([input_shape, input_shape])
 
     def prepare(self, inputs):
-        """The sub-layer's inputs: normalised in pre-norm, as they are in post-norm."""
+        """Returns the sub-layer's inputs: normalised in pre-norm, else unchanged."""
         return self._norm(inputs) if self.normalize_first else inputs
 
     def add(self, inputs, outputs, training=None):

@@ -1,11 +1,11 @@
 """Score functions: dot-product, multiplicative and additive attention."""
 
-import math
-
 import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.kernels.dense import query_key_products
+from keras_transformer.layers.attention import scaled_products
 from keras_transformer.layers.attention_layer import Attention
 
 
@@ -51,9 +51,8 @@ class DotProductAttention(Attention):
             )
 
     def score(self, query, key):
-        if self.scaled:
-            query = query * (1 / math.sqrt(query.shape[-1]))
-        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+        products = scaled_products if self.scaled else query_key_products
+        return products(query, key)
 
     def get_config(self):
         return {**super().get_config(), "scaled": self.scaled}

@@ -4,7 +4,7 @@ import keras
 
 
 class ConsistencyMixin:
-    """Adds `consistency` to `compile`: a term that a second forward pass gives.
+    """Adds `consistency` to `compile`: a loss term computed by a second forward pass.
 
     It comes before `keras.Model` among the bases of a class.
     """
@@ -33,7 +33,7 @@ class ConsistencyMixin:
                     f"to train with `consistency`. Received: loss={self.loss!r}."
                 )
             if self.consistency_seed is None:
-                # Of the model, so that its state is saved with a checkpoint.
+                # An attribute of the model, so that checkpoints hold its state.
                 self.consistency_seed = keras.random.SeedGenerator()
         self.consistency = consistency
 

@@ -10,7 +10,7 @@ from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels.growing_cache import growing_lengths, lengthen_cache
 from keras_transformer.layers.positions import check_position_range
 
-MAX_RUNNERS = 64  # the latest that a model keeps
+MAX_RUNNERS = 64  # searches whose compiled programs a model keeps
 
 
 class GenerationMixin:
@@ -49,13 +49,13 @@ class GenerationMixin:
     def get_compile_config(self):
         config = super().get_compile_config()
         if config:
-            # Keras would save what "auto" came to on this machine, and for training.
+            # Keras would save what "auto" became for training on this machine.
             config["jit_compile"] = self._asked_jit_compile
         return config
 
     def quantize(self, *args, **kwargs):
         super().quantize(*args, **kwargs)
-        self._runner.cache_clear()  # Its programs read the weights of before.
+        self._runner.cache_clear()  # Its programs read the old weights.
 
     def enable_lora(self, *args, **kwargs):
         super().enable_lora(*args, **kwargs)
@@ -78,7 +78,6 @@ class GenerationMixin:
         """
         search = GreedySearch() if search is None else search
         check_search(search)
-        check_positive_integers(max_length=max_length)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)
         tables = search.tables(inputs)

@@ -3,7 +3,6 @@
 import functools
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.checks import (
@@ -149,14 +148,15 @@ class LanguageModel(GenerationMixin, TokenModel):
         check_ids(prompt_ids, "prompt_ids")
         check_vocabulary(prompt_ids, self.settings["vocabulary_size"])
         check_positive_integers(max_length=max_length)
-        if np.shape(prompt_ids)[1] == 0:
+        length = prompt_ids.shape[1]
+        if length == 0:
             raise ValueError(
                 "`prompt_ids` must have at least one position: begin a text with "
                 "`start_id`. Received: prompt_ids of shape "
-                f"{tuple(np.shape(prompt_ids))}."
+                f"{tuple(prompt_ids.shape)}."
             )
         # Checked here, since the compiled program does not know the length.
-        check_position_range(self.positions, np.shape(prompt_ids)[1] - 1 + max_length)
+        check_position_range(self.positions, length - 1 + max_length)
         return self.run_search(prompt_ids, search, max_length, batch_size)
 
     def logits_with_cutoff(self, ids, kept):

@@ -44,7 +44,7 @@ def has_lora(model) -> bool:
 
 
 def merge_lora(model):
-    """Returns the model with kernels that hold the adaptations, or itself without."""
+    """Returns a model whose kernels hold the adaptations; itself if it has none."""
     if not has_lora(model):
         return model
     config = {**model.get_config(), "frozen_layers": [], "changed_layers": []}

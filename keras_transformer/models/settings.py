@@ -38,7 +38,7 @@ class SettingsModel(
         outputs: Its outputs.
         settings: The constructor's arguments, see `constructor_settings`.
         dtype: The dtype policy of the layers.
-        weight_options: `WeightOptions`, which the layers have got.
+        weight_options: The `WeightOptions` that the layers were built with.
         name: Name of the model.
         trainable: Whether its weights are to be trained, if given.
     """
@@ -194,7 +194,7 @@ class TokenModel(SettingsModel):
 
 @contextlib.contextmanager
 def _explained_ids():
-    """Says what it means that TensorFlow finds no row of a table for an id."""
+    """Explains TensorFlow's error about an id that is not in an embedding table."""
     try:
         yield
     except Exception as error:

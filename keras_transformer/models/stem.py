@@ -143,11 +143,9 @@ class Stem:
     ):
         check_fractions(dropout=dropout)
         self._embed = embed
-        self._unmask = (
-            UnmaskFirst(name=f"{name}_unmask", dtype=placed.dtype)
-            if begins_with_padding
-            else None
-        )
+        self._unmask = None
+        if begins_with_padding:
+            self._unmask = UnmaskFirst(name=f"{name}_unmask", dtype=placed.dtype)
         self._positions = placed.on_inputs
         self._dropout = Dropout(
             dropout, sub_seed(seed, name), name=name, dtype=placed.dtype

@@ -54,8 +54,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             (pre-norm) rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         pad_id: Id of the padding.
-        start_id: Id that begins every target. It may be `pad_id`: the first token of
-            a target is never taken for padding then.
+        start_id: Id that begins every target. It may equal `pad_id`; then the first
+            token of a target is not treated as padding.
         end_id: Id that ends every source and every target.
         positions: The scheme of positions: `"sinusoidal"`, `"rotary"`,
             `"linear_bias"`, or a layer to copy, such as
@@ -134,6 +134,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             target_vocabulary_size=target_size,
             hidden_dim=hidden_dim,
         )
+        if num_decoder_layers is not None:
+            check_positive_integers(num_decoder_layers=num_decoder_layers)
         check_special_ids(target_size, pad_id, end_id=end_id)
         check_in_vocabulary(target_size, start_id=start_id)
         policy = policy_of(dtype)

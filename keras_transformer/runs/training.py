@@ -183,6 +183,10 @@ def _schedule(settings, steps_per_epoch):
 
 def _fit(model, recipe, run, epochs_done, data, workers):
     num_replicas = workers.strategy.num_replicas_in_sync
+    train, validation = (
+        training.split_evenly(dataset, num_replicas, model.pad_id)
+        for dataset in (data.train, data.validation)
+    )
     set_epoch = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, _: data.train.epoch.assign(epoch)
     )
@@ -190,8 +194,8 @@ def _fit(model, recipe, run, epochs_done, data, workers):
     stop_at_nan, stop_together = training.StopAtNaN(), training.StopTogether(workers)
     with no_blocks(recipe.training.max_length):
         model.fit(
-            training.split_evenly(data.train, num_replicas),
-            validation_data=training.split_evenly(data.validation, num_replicas),
+            train,
+            validation_data=validation,
             epochs=recipe.training.epochs,
             initial_epoch=epochs_done,
             shuffle=False,  # the dataset does it

@@ -49,7 +49,7 @@ def check_buckets(buckets: list[int], max_length: int, tokens_per_batch: int) ->
         )
 
 
-def pad_rows(ids, num_rows, pad_id: int = 0):
+def pad_rows(ids, num_rows, pad_id: int):
     """Appends rows of padding to a batch of ids until it has `num_rows` rows."""
     missing = num_rows - tf.shape(ids, tf.int64)[0]
     return tf.pad(ids, [[0, missing], [0, 0]], constant_values=pad_id)

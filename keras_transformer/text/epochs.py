@@ -29,7 +29,7 @@ def numbered_epochs(
         return tf.data.Dataset.range(first, first + count)
 
     def read_numbered_pass(number):
-        # Fixes this graph's seed, so that orders do not depend on the global seed.
+        # The seed of this graph, so that orders do not depend on the global seed.
         tf.compat.v1.set_random_seed(1)
         return read_pass(seed + number * 1_000_003)
 

@@ -56,7 +56,7 @@ def batch_of_ids(ids, pad_id):
 
 
 def _tensor_of_ids(ids, pad_id):
-    if isinstance(ids, (list, tuple)):
+    if isinstance(ids, (list, tuple)) and (not ids or np.ndim(ids[0])):
         is_empty = not any(np.size(row) for row in ids)
         ids = tf.ragged.constant(ids, tf.int32 if is_empty else None, ragged_rank=1)
     if isinstance(ids, tf.RaggedTensor) and ids.dtype.is_integer:

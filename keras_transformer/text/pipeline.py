@@ -14,7 +14,7 @@ from keras_transformer.text.buckets import (
 )
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.files import Paths, read_pairs, text_lines
+from keras_transformer.text.files import Paths, as_paths, read_pairs, text_lines
 from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
@@ -52,7 +52,8 @@ def parallel_dataset(
         target_files: As many; the nth translates the nth, line by line.
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
-        tokens_per_batch: Maximum number of positions, with padding, of a batch's side.
+        tokens_per_batch: Maximum number of positions on each side of a batch, padding
+            included.
         max_length: Maximum number of subwords in a sentence, its start or end token
             included. Longer pairs are left out, with a warning.
         buckets: Lengths to pad to, up to `max_length`; by default
@@ -81,9 +82,10 @@ def parallel_dataset(
     tokenizers = source_tokenizer, target_tokenizer
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         check_tokenizer(f"{side}_tokenizer", tokenizer)
-    pairs = read_pairs(source_files, target_files)
+    paths = as_paths(source_files), as_paths(target_files)
+    pairs = read_pairs(*paths)
     num_batches = _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling)
-    lines = tf.data.Dataset.zip(text_lines(source_files), text_lines(target_files))
+    lines = tf.data.Dataset.zip(*map(text_lines, paths))
 
     def read_chunks(seed):
         pairs = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed) if shuffle else lines
@@ -96,11 +98,8 @@ def parallel_dataset(
 
     def make_batches(chunks):
         examples = chunks.map(make_examples, num_parallel_calls=tf.data.AUTOTUNE)
-        paddings = {
-            "source_ids": source_tokenizer.pad_id,
-            "target_ids": target_tokenizer.pad_id,
-        }
-        paddings = paddings, target_tokenizer.pad_id
+        source_pad, target_pad = (tokenizer.pad_id for tokenizer in tokenizers)
+        paddings = {"source_ids": source_pad, "target_ids": target_pad}, target_pad
         return batch_by_bucket(examples.unbatch(), buckets, tokens_per_batch, paddings)
 
     # Sampled subwords may make fewer batches than were counted. The next pass over

@@ -27,8 +27,8 @@ _Piece = ModelProto.SentencePiece
 class SubwordSampler:
     """Samples segmentations of texts; subclasses sample those of a text's words.
 
-    Subwords do not go beyond a word, so that each word is sampled for itself. Where a
-    vocabulary has subwords that do, the whole text counts as one word.
+    Each word is sampled separately. Where a vocabulary has subwords that span words,
+    the whole text counts as one word.
 
     Attributes:
         ids: Id of every subword that text is made of.
@@ -58,7 +58,7 @@ class SubwordSampler:
     ) -> Iterator[list[str]]:
         """Yields the subwords of each text, spelled as SentencePiece spells them."""
         generator = np.random.Generator(np.random.Philox(seed))
-        rows = [self._words(_as_text(self._normalize(text))) for text in texts]
+        rows = [self._words(as_text(self._normalize(text))) for text in texts]
         words = [*itertools.chain.from_iterable(rows)]
         samples = iter(self._sample_words(words, alpha, generator))
         for row in rows:
@@ -163,7 +163,7 @@ class SubwordRegularization(SubwordSampler):
         super().__init__(*arguments)
         scores = [self._scores[x] for x in {*self._scores} - self._user_defined]
         self._unknown_score = min(scores) - _UNKNOWN_PENALTY
-        for piece in self._user_defined:  # as good as if they were always taken
+        for piece in self._user_defined:  # their score in SentencePiece
             self._scores[piece] = len(piece) * max(scores) - 0.1
         cache = functools.lru_cache(_CACHED_WORDS // 4)
         self._cached_last_subwords = cache(self._last_subwords)
@@ -226,5 +226,6 @@ def subword_sampler(model_proto: bytes) -> SubwordSampler:
     return _SAMPLERS[name](model, processor.normalize)
 
 
-def _as_text(text):
+def as_text(text: str | bytes) -> str:
+    """Decodes bytes; those that are not UTF-8 become replacement characters."""
     return text if isinstance(text, str) else text.decode("utf-8", "replace")

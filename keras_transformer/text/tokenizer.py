@@ -147,13 +147,7 @@ class SubwordTokenizer(tf.Module):
         return self._resource.tokenize(texts)
 
     def _decode(self, ids):
-        try:
-            return self._resource.detokenize(ids)
-        except tf.errors.OutOfRangeError as error:  # unless this is a graph
-            raise ValueError(
-                f"`ids` must lie in the vocabulary of {self.vocabulary_size} subwords. "
-                f"Received: {error.message}."
-            ) from None
+        return self._resource.detokenize(ids)
 
     def sample(self, texts, alpha: float = 0.1, seed=0):
         """Segments texts into randomly sampled subwords, which regularizes training.
@@ -187,13 +181,10 @@ class SubwordTokenizer(tf.Module):
             raise ValueError(
                 f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
             )
-
         sampler = subword_sampler(self.model_proto)
 
         def sample_rows(texts, seed):
-            rows = [
-                *self._sample(sampler, texts.tolist(), alpha, int(seed) % (1 << 64))
-            ]
+            rows = [*self._sample(sampler, texts.tolist(), alpha, int(seed) % 2**64)]
             lengths = np.array([len(row) for row in rows], dtype=np.int64)
             ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
             return ids, lengths
@@ -223,7 +214,7 @@ class SubwordTokenizer(tf.Module):
             A string tensor of shape `(...)`.
 
         Raises:
-            ValueError: If `ids` are not integers.
+            ValueError: If `ids` are not integers of the vocabulary.
         """
         ids = batch_of_ids(ids, self.pad_id)
         shape = tf.shape(ids)
@@ -234,7 +225,14 @@ class SubwordTokenizer(tf.Module):
         is_before_end = tf.cumsum(tf.cast(is_end, tf.int32), axis=1) == 0
         is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
         rows = tf.ragged.boolean_mask(rows, is_text)
-        return tf.reshape(self._decode(rows), shape[:-1])
+        try:
+            return tf.reshape(self._decode(rows), shape[:-1])
+        # In a graph these are raised as they are.
+        except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
+            raise ValueError(
+                f"`ids` must lie in the vocabulary of {self.vocabulary_size} subwords. "
+                f"Received: {error.message}."
+            ) from None
 
     def pieces(self, ids) -> list[str]:
         """Returns the text of each subword, for example to label an attention map.
@@ -244,7 +242,7 @@ class SubwordTokenizer(tf.Module):
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 
     def stop_strings(self, strings: str | Iterable[str]) -> StopStrings:
-        """Returns what ends a search when the text of a hypothesis has a stop string.
+        """Returns `StopStrings`: a hypothesis ends once its text contains one of them.
 
         Args:
             strings: One string or several, none of them empty.

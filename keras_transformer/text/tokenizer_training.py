@@ -52,7 +52,8 @@ def _lines(files_or_lines) -> Iterator[str]:
     items = iter(files_or_lines)
     first = next(items, "")
     items = itertools.chain([first], items)
-    if isinstance(first, os.PathLike) or os.path.isfile(first):
+    is_file = isinstance(first, str) and os.path.isfile(first)
+    if is_file or isinstance(first, os.PathLike):
         return itertools.chain.from_iterable(map(read_lines, as_paths(items)))
     return items
 

@@ -11,6 +11,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
+from keras_transformer.text.subword_sampling import as_text
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # A text may begin with a target language, as ">>fra<<" (OPUS-MT).
@@ -23,8 +24,8 @@ class VocabularyTokenizer(SubwordTokenizer):
     Subwords that the table lacks are unknown. Everything else is as in
     `SubwordTokenizer`: TensorFlow ops, which a SavedModel holds.
 
-    Special and control tokens are never read from text, and left out when ids become
-    text again; so are unknown subwords, and spaces around the text.
+    Special and control tokens are never read from text. Detokenizing leaves them out,
+    and unknown subwords and spaces around the text too.
 
     Args:
         model_proto: A SentencePiece model as bytes.
@@ -114,7 +115,7 @@ class VocabularyTokenizer(SubwordTokenizer):
         return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
 
     def _sample(self, sampler, texts, alpha, seed):
-        split = [self._split_language_code(tf.compat.as_text(text)) for text in texts]
+        split = [self._split_language_code(as_text(text)) for text in texts]
         codes, texts = zip(*split, strict=True) if split else ([], [])
         samples = sampler.sample(texts, alpha, seed)
         for code, pieces in zip(codes, samples, strict=True):

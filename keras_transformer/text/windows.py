@@ -9,6 +9,7 @@ from keras_transformer.text.buckets import pad_rows
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, as_paths, read_lines, text_lines
+from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 _DOCUMENTS_PER_CHUNK = 256  # tokenized together
@@ -46,7 +47,7 @@ def language_dataset(
 
     Returns:
         A `tf.data.Dataset` of `(ids, labels)`, both int32 of shape
-        `(batch_size, length)`, padded with 0, for `model.fit` of a `LanguageModel`.
+        `(batch_size, length)`, padded, for `model.fit` of a `LanguageModel`.
         Its attribute `epoch` is that of `parallel_dataset`.
 
     Raises:
@@ -55,9 +56,11 @@ def language_dataset(
             text, or if `length` or `batch_size` is not positive.
     """
     check_positive_integers(length=length, batch_size=batch_size)
+    check_tokenizer("tokenizer", tokenizer)
     paths = as_paths(files)
     if not paths:
         raise ValueError("`files` must name at least one text file. Received: none.")
+    pad_id = tokenizer.pad_id
     num_labels = sum(_count_subwords(path, tokenizer) for path in paths) - 1
     num_batches = -(-num_labels // (length * batch_size))
     lines = text_lines(paths)
@@ -67,13 +70,13 @@ def language_dataset(
             lambda texts: _concatenated(texts, tokenizer),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
-        windows = _cut_into_windows(sequences, length)
+        windows = _cut_into_windows(sequences, length, pad_id)
         buffer_size = max(_SHUFFLE_BUFFER_TOKENS // length, 1)
         return shuffled(windows, buffer_size, seed) if shuffle else windows
 
     def fill_batch(*batch):
-        shape = batch_size, length
-        return tuple(tf.ensure_shape(pad_rows(ids, batch_size), shape) for ids in batch)
+        filled = (pad_rows(ids, batch_size, pad_id) for ids in batch)
+        return tuple(tf.ensure_shape(ids, (batch_size, length)) for ids in filled)
 
     def make_batches(windows):
         return windows.batch(batch_size).map(fill_batch)
@@ -98,7 +101,7 @@ def _concatenated(texts, tokenizer):
     return add_start_and_end(ids, tokenizer, start=True, end=True).flat_values
 
 
-def _cut_into_windows(sequences, length):
+def _cut_into_windows(sequences, length, pad_id):
     """Joins sequences of ids and cuts them into `(ids, labels)`, each `(length,)`."""
 
     def cut(rest, ids):
@@ -110,6 +113,6 @@ def _cut_into_windows(sequences, length):
         return ids[end:], windows
 
     # Padding completes the last window.
-    padding = tf.data.Dataset.from_tensors(tf.zeros([length - 1], tf.int32))
+    padding = tf.data.Dataset.from_tensors(tf.fill([length - 1], pad_id))
     nothing = tf.zeros([0], tf.int32)
     return sequences.concatenate(padding).scan(nothing, cut).unbatch()

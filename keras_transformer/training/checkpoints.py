@@ -13,6 +13,7 @@ import keras
 
 from keras_transformer import storage
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.kernels.rematerialization import seed_states
 
 _NAME = re.compile(r"epoch-(\d{4,})\.keras$")
 
@@ -28,8 +29,8 @@ class Checkpoints:
     Args:
         folder: Folder of the checkpoints, created with the first one.
         keep: Number of checkpoints to keep; older ones are removed.
-        monitor: Name of the metric that the best checkpoint has the lowest value of,
-            if it ends in "loss" or "perplexity", or else the highest.
+        monitor: Name of the metric that decides which checkpoint is best. The lowest
+            value is best if the name ends in "loss" or "perplexity", else the highest.
 
     Raises:
         ValueError: If `keep` is not a positive integer.
@@ -87,7 +88,7 @@ class Checkpoints:
         """
         model = keras.models.load_model(path)
         states = _read_notes(path).get("random_states", [])
-        for variable, state in zip(_random_states(model), states, strict=False):
+        for variable, state in zip(seed_states(model), states, strict=False):
             variable.assign(state)
         return model
 
@@ -186,10 +187,10 @@ def _write(model, path, epoch, metrics):
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
-    states = [keras.ops.convert_to_numpy(x).tolist() for x in _random_states(model)]
+    states = [keras.ops.convert_to_numpy(x).tolist() for x in seed_states(model)]
     notes = {"epoch": epoch, "metrics": metrics, "random_states": states}
     with zipfile.ZipFile(path, "a") as archive:
-        # In the comment: for one more file Keras would unpack the archive on loading.
+        # In the comment: with one more file, Keras would unpack the archive to load it.
         archive.comment = json.dumps(notes, separators=(",", ":")).encode()
 
 
@@ -199,12 +200,6 @@ def _read_notes(path):
         notes = json.loads(archive.comment or "{}")
     # Version 0.1.0 wrote the random states alone.
     return {"random_states": notes} if isinstance(notes, list) else notes
-
-
-def _random_states(model):
-    """The states of the seed generators: in `model.variables`, not in `weights`."""
-    weights = {id(weight) for weight in model.weights}
-    return [variable for variable in model.variables if id(variable) not in weights]
 
 
 def _is_whole(path):

@@ -1,4 +1,4 @@
-"""Regularization by a second pass: two predictions for a sentence shall agree."""
+"""Regularization by a second pass, whose predictions should equal the first."""
 
 import keras
 from keras import ops, tree
@@ -28,12 +28,12 @@ class _Consistency:
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RDrop(_Consistency):
-    """Regularized dropout: two passes with different dropout shall agree.
+    """Regularized dropout: two passes with different dropout should agree.
 
     A training step computes the logits of each batch twice, and minimises the sum of
     both losses plus `weight` times the mean of the two Kullback-Leibler divergences
     between the predicted distributions, averaged over the real tokens like the loss. A
-    step takes twice as long. Evaluation is as without it.
+    step takes twice as long. Evaluation is unchanged.
 
     Args:
         weight: Weight of the divergence, the paper's alpha.
@@ -64,13 +64,13 @@ class RDrop(_Consistency):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class SimCut(_Consistency):
-    """Simple cutoff: a pass with some tokens cut shall agree with one without.
+    """Simple cutoff: a pass with some tokens cut should agree with one without.
 
     A training step computes the logits a second time, with the embeddings of random
     source and target tokens set to zero, and adds to the loss `weight` times the
     Kullback-Leibler divergence of the second prediction from the first, averaged over
     the real tokens like the loss. Start and end symbols are never cut. A step takes
-    twice as long. Evaluation is as without it.
+    twice as long. Evaluation is unchanged.
 
     Args:
         weight: Weight of the divergence, the paper's alpha.

@@ -9,8 +9,9 @@ def pick_strategy(name: str = "auto"):
     """Picks the `tf.distribute` strategy to build and train a model under.
 
     Each batch is split among the devices; see `split_evenly`. With
-    `TokenCrossentropy` the updates are those of one device, except that Keras clips
-    gradients, if asked to, on each device separately.
+    `TokenCrossentropy` the updates are those of one device, except that Keras's own
+    optimizers clip gradients, if asked to, on each device separately;
+    `kt.training.Adam` clips their sum.
 
     Several machines train one model as workers: each runs the same program on the same
     data. Call this before any other use of TensorFlow; it waits for all workers.
@@ -93,7 +94,7 @@ def _slurm_resolver():
     return tf.distribute.cluster_resolver.SlurmClusterResolver(**settings)
 
 
-def split_evenly(dataset, num_replicas: int):
+def split_evenly(dataset, num_replicas: int, pad_id: int = 0):
     """Pads batches with rows so that all replicas get the same number.
 
     To learn the shape of the first batch, Keras sums the rows of its replicas, which
@@ -104,6 +105,7 @@ def split_evenly(dataset, num_replicas: int):
         dataset: `tf.data.Dataset` of pairs of inputs and labels, nested tensors
             of shape `(batch, ...)`.
         num_replicas: `num_replicas_in_sync` of the strategy.
+        pad_id: Id of the padding, that of the model, the loss and the metrics.
 
     Returns:
         A `tf.data.Dataset`; with one replica, `dataset` itself.
@@ -123,6 +125,7 @@ def split_evenly(dataset, num_replicas: int):
 
     def pad(tensor):
         missing = -tf.shape(tensor)[0] % num_replicas
-        return tf.pad(tensor, [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1))
+        paddings = [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1)
+        return tf.pad(tensor, paddings, constant_values=pad_id)
 
     return dataset.map(lambda *batch: tf.nest.map_structure(pad, batch))

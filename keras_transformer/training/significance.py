@@ -7,7 +7,7 @@ from keras_transformer.training.quality import bleu_of_tokens, moses_tokenized
 
 
 class Resampled(NamedTuple):
-    """A score, and its mean and the half of its 95% interval over resampled texts."""
+    """A score, and its mean and half its 95% interval over resampled texts."""
 
     score: float
     mean: float
@@ -15,7 +15,7 @@ class Resampled(NamedTuple):
 
 
 class PairedScores(NamedTuple):
-    """The scores of two translators, and how likely chance alone sets them apart."""
+    """The scores of two translators, and the p-value of their difference."""
 
     first: Resampled
     second: Resampled
@@ -45,10 +45,11 @@ def paired_bootstrap(
             `paper_protocol_bleu`. None: they are text as people write it.
 
     Returns:
-        By the name of a figure ("cased BLEU" and "chrF"; or, with a `language`,
-        "paper-protocol BLEU") the scores: `first` and `second`, each with `score`, and
-        `mean` and `margin` of its 95% interval; `p_value`, the probability that chance
-        alone makes so large a difference; and sacreBLEU's `signature`.
+        A dictionary from the name of a metric ("cased BLEU" and "chrF"; or, with a
+        `language`, "paper-protocol BLEU") to its scores: `first` and `second`, each
+        with `score`, and `mean` and `margin` of its 95% interval; `p_value`, the
+        probability that chance alone makes so large a difference; and sacreBLEU's
+        `signature`.
 
     Raises:
         ValueError: If there are no translations, or not one for each reference.
@@ -87,7 +88,7 @@ def paired_bootstrap(
         test = PairedTest(systems, {name: metric}, texts[2:], test_type="bs")
         (signature,), (_, results) = (x.values() for x in test())
         one, other = (Resampled(x.score, float(x.mean), float(x.ci)) for x in results)
-        # sacreBLEU takes two equal translations for certainly different, with 1 / 1001.
+        # sacreBLEU gives two equal translations the smallest p-value, 1 / 1001.
         p_value = 1.0 if texts[0] == texts[1] else results[1].p_value
         found[name] = PairedScores(one, other, p_value, signature.format())
     return found

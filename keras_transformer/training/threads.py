@@ -4,7 +4,7 @@ from keras_transformer.kernels import target
 
 
 def one_thread_per_operation() -> None:
-    """Lets a CPU compute each operation in one thread, so that `fit` takes slices.
+    """Makes a CPU compute each operation in one thread, and `fit` train on slices.
 
     TensorFlow splits every operation among the cores, which wait for each other at its
     end. With one thread for each operation, models train on slices of every batch in

@@ -156,6 +156,17 @@ def test_sampled_ids_keep_the_text_and_what_begins_it(originals, family):
             assert text == "All human beings are born free"
 
 
+def test_sampling_passes_over_bytes_that_are_not_utf_8(marian):
+    first, second = marian.sample([b"All human\xff"]), marian.sample(["All human"])
+    assert first.to_list() == second.to_list()
+
+
+def test_ids_of_another_vocabulary_do_not_become_text(marian):
+    size = marian.vocabulary_size
+    with pytest.raises(ValueError, match=f"vocabulary of {size} sub.* {size + 7}"):
+        marian.detokenize([[4, size + 7]])
+
+
 @pytest.mark.parametrize("text", ["All human beings are born", "in \ua66e nan x"])
 def test_stop_strings_end_a_text_as_soon_as_it_has_them(folder, text):
     tokenizer = tokenizer_of(folder, "source")

@@ -8,7 +8,7 @@ from keras import ops
 from layer_contract import check_layer
 
 from keras_transformer.kernels import attention
-from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers import DotProductAttention, MultiHeadAttention
 
 BATCH, QUERIES, KEYS, WIDTH = 2, 11, 13, 7
 HEADS, GROUPS, KEY_DIM, VALUE_DIM = 6, 3, 2, 5
@@ -104,6 +104,19 @@ def test_variants_are_their_definitions(options, is_long, monkeypatch):
     )
     np.testing.assert_allclose(to_numpy(outputs), expected, 1e-4, 1e-4)
     np.testing.assert_allclose(to_numpy(scores), expected_scores, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "by blocks"])
+def test_all_sentences_may_share_an_attention_mask(is_long, monkeypatch):
+    if is_long:
+        monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 3)
+    for layer in (MultiHeadAttention(HEADS, KEY_DIM), DotProductAttention()):
+        inputs, options = (QUERY, QUERY), {"return_attention_scores": not is_long}
+        mask = np.tri(QUERIES, k=1, dtype=bool)
+        found = keras.tree.flatten(layer(*inputs, attention_mask=mask, **options))
+        expected = layer(*inputs, attention_mask=mask[None], **options)
+        for one, other in zip(found, keras.tree.flatten(expected), strict=True):
+            np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
 
 def test_gradients_of_variants_are_those_of_the_path_with_scores(monkeypatch):
@@ -210,6 +223,7 @@ def test_variants_keep_the_contract_of_layers(options):
         ({"num_heads": 1.5}, "num_heads=1.5"),
         ({"num_key_value_heads": 4}, "num_key_value_heads=4, num_heads=6"),
         ({"sliding_window": 0}, "sliding_window=0"),
+        ({"dropout": 10}, "`dropout` must be a number from 0 to 1"),
         ({"output_shape": (2, 1.5)}, "output_shape"),
     ],
 )
@@ -234,10 +248,11 @@ def test_inputs_that_do_not_fit_are_refused_in_one_line(shapes, message):
     assert len(str(error.value).strip().splitlines()) == 1
 
 
-def test_axes_that_are_none_are_refused():
+@pytest.mark.parametrize("axis", [3, 5, -6])
+def test_axes_that_are_none_are_refused(axis):
     image = normal(2, 3, 4, WIDTH)
     with pytest.raises(ValueError, match="`attention_axes` must be axes between"):
-        MultiHeadAttention(2, 2, attention_axes=3)(image, image)
+        MultiHeadAttention(2, 2, attention_axes=axis)(image, image)
 
 
 def test_from_a_cache_the_mask_given_is_the_only_one():

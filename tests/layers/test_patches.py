@@ -49,6 +49,8 @@ def test_patches_must_tile_the_image():
     message = "`patch_size` must divide .* patch_size=4, images of 6 x 9"
     with pytest.raises(ValueError, match=message):
         PatchEmbedding(patch_size=4, hidden_dim=3).build(IMAGES.shape)
+    with pytest.raises(ValueError, match="`patch_size` must .* images of 6 x None"):
+        PatchEmbedding(patch_size=3, hidden_dim=3).build((None, 6, None, 5))
 
 
 def test_images_must_have_four_axes():

@@ -239,6 +239,9 @@ def test_functional_models_apply_the_masks_of_their_inputs_and_reload(
     states = [embedding(x) for x in inputs]
     states = [states] if listed else states
     assert LAYERS[name]()(*states).shape == (None, 5, WIDTH)
+    if not listed:
+        mask = keras.Input((5,), dtype="bool")
+        assert LAYERS[name]()(*states, states[1], mask).shape == (None, 5, WIDTH)
     layer = LAYERS[name](dropout=0.3, seed=7)
     outputs, scores = layer(*states, return_attention_scores=True)
     assert outputs.shape == (None, 5, WIDTH)

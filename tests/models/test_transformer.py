@@ -295,6 +295,10 @@ def test_any_kind_of_integer_is_an_id():
             {"num_heads": 0},
             "`num_heads` must be a positive integer. Received: num_heads=0",
         ),
+        (
+            {"num_decoder_layers": 0},
+            "`num_decoder_layers` must be a positive .* num_decoder_layers=0",
+        ),
         ({"num_heads": 3}, "`num_heads` must divide .* num_heads=3, hidden_dim=8"),
         ({"dropout": 1.5}, "`dropout` must be .* 0 to 1. Received: dropout=1.5"),
         ({"activation": "reluu"}, "activation function identifier: reluu"),

@@ -155,6 +155,11 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     assert num_pairs == [467, 934]
 
 
+def test_files_may_be_named_by_an_iterator(make, corpus):
+    sides = (path.parent.glob(path.name) for path in corpus)
+    assert len(make(*sides)) == len(make())
+
+
 def test_long_sentences_are_left_out_with_a_warning(
     make, pairs, source_tokenizer, target_tokenizer
 ):

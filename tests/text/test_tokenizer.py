@@ -138,7 +138,8 @@ def test_detokenizing_keeps_the_shape_of_hypotheses(tokenizer):
     found = tokenizer.detokenize(ids.numpy())
     assert found.shape == (2, 3)
     assert [[text.decode() for text in row] for row in found.numpy()] == texts
-    assert tokenizer.detokenize(ids[1, 2]).numpy() == b"to to"
+    for row in (ids[1, 2], ids[1, 2].numpy().tolist()):
+        assert tokenizer.detokenize(row).numpy() == b"to to"
 
 
 @pytest.mark.parametrize("ids", [[[1.5, 2.0]], np.ones((2, 3)), np.int32(7)])
@@ -326,6 +327,7 @@ def test_training_is_silent(capfd):
         ([], 31, "bpe", r"`files_or_lines` holds no text\. Pass at least one line"),
         ([" ", ""], 31, "bpe", r"`files_or_lines` holds no text"),
         ([b"ba"], 31, "bpe", r"`files_or_lines` must be .* a line that is bytes"),
+        ([None], 31, "bpe", r"`files_or_lines` must be .* a line that is NoneType"),
         (LINES, 31, "word", r"`model_type` must be .* model_type='word'"),
     ],
 )

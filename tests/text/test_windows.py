@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.models import LanguageModel
-from keras_transformer.text import language_dataset
+from keras_transformer.text import VocabularyTokenizer, language_dataset
 from keras_transformer.training import Perplexity, TokenCrossentropy
 
 START, END = 2, 3
@@ -104,6 +104,23 @@ def test_files_plain_and_gzipped_are_read_one_after_the_other(
     assert labels[labels != 0].tolist() == row[1:]
 
 
+def test_windows_are_filled_with_the_padding_of_the_tokenizer(
+    make, corpus, source_tokenizer
+):
+    # Every id falls by one; that of the padding, zero, becomes the last.
+    size = source_tokenizer.vocabulary_size
+    moved = np.roll(np.arange(size), 1)
+    pieces = source_tokenizer.pieces(range(size))
+    table = {pieces[i]: int(moved[i]) for i in range(size)}
+    tokenizer = VocabularyTokenizer(
+        source_tokenizer.model_proto, table, start="<s>", end="</s>"
+    )
+    assert tokenizer.pad_id == size - 1
+    options = {"length": 23, "batch_size": 5, "shuffle": False}
+    found = as_numpy(language_dataset(corpus[0], tokenizer, **options))
+    np.testing.assert_array_equal(found, moved[np.array(as_numpy(make(shuffle=False)))])
+
+
 def test_a_language_model_learns_from_it(make, source_tokenizer):
     keras.utils.set_random_seed(3)
     model = LanguageModel(source_tokenizer.vocabulary_size, 1, 32, 2, 64, dropout=0.0)
@@ -147,6 +164,11 @@ def test_faults_are_found_before_training(make, corpus, tmp_path, content, messa
 def test_bad_settings_are_refused(make, options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
+
+
+def test_what_is_no_tokenizer_is_refused(corpus):
+    with pytest.raises(ValueError, match="`tokenizer` must be a tokenizer"):
+        language_dataset(corpus[0], "source.model", length=23)
 
 
 def run(script, *arguments):

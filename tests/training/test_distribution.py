@@ -213,17 +213,18 @@ def test_rows_of_padding_count_for_nothing_in_the_metrics():
         np.testing.assert_allclose(two[name], one[name], 1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("settings", [{}, {"pad_id": 17}])
 @pytest.mark.parametrize(("rows", "filled"), [(1, 3), (5, 6), (6, 6), (7, 9)])
-def test_batches_are_filled_up_to_a_multiple_of_the_replicas(rows, filled):
+def test_batches_are_filled_up_to_a_multiple_of_the_replicas(rows, filled, settings):
     source = np.arange(1, 2 * rows + 1, dtype="int32").reshape(rows, 2)
     label = np.arange(1, rows + 1, dtype="int64")
     dataset = tf.data.Dataset.from_tensors(({"source_ids": source}, label))
-    [(inputs, labels)] = split_evenly(dataset, 3)
+    [(inputs, labels)] = split_evenly(dataset, 3, **settings)
     for found, expected in ((inputs["source_ids"], source), (labels, label)):
         assert found.dtype == expected.dtype
         assert found.shape[0] == filled
         np.testing.assert_array_equal(found[:rows], expected)
-        np.testing.assert_array_equal(found[rows:], 0)
+        np.testing.assert_array_equal(found[rows:], settings.get("pad_id", 0))
 
 
 def test_batches_for_one_replica_stay_as_they_are():

@@ -207,6 +207,17 @@ def test_smoothing_must_be_a_share(label_smoothing):
         TokenCrossentropy(label_smoothing)
 
 
+def test_lengths_may_be_unknown_in_a_graph():
+    import tensorflow as tf
+
+    loss = TokenCrossentropy()
+    labels = tf.TensorSpec([None, None], "int32")
+    logits = tf.TensorSpec([None, LENGTH, VOCABULARY])
+    compiled = tf.function(loss, input_signature=[labels, logits])
+    expected = loss(LABELS, LOGITS)
+    np.testing.assert_allclose(compiled(LABELS.astype("int32"), LOGITS), expected, 1e-6)
+
+
 def test_labels_of_another_length_are_refused():
     with pytest.raises(ValueError, match="`labels` must have the shape of `logits`"):
         TokenCrossentropy()(LABELS[:, :-1], LOGITS)

@@ -28,6 +28,8 @@ class _PositionalEncoding(keras.layers.Layer):
                 "given with it and only with it. "
                 f"Received: merge={merge!r}, encoding_dim={encoding_dim}."
             )
+        if encoding_dim is not None:
+            check_positive_integers(encoding_dim=encoding_dim)
         self.merge = merge
         self.encoding_dim = encoding_dim
         self.supports_masking = True
@@ -193,7 +195,10 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
             `embeddings_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
-        As in `SinusoidalPositionalEncoding`, as is what is returned.
+        As in `SinusoidalPositionalEncoding`.
+
+    Returns:
+        As in `SinusoidalPositionalEncoding`.
 
     Raises:
         ValueError: If the inputs are longer than `max_length`.

@@ -91,9 +91,9 @@ class YarnRotaryScaling(RotaryScaling):
 
     Frequencies of more than `beta_fast` rotations in the length of training stay, those
     of fewer than `beta_slow` are divided by the factor, and those between are
-    interpolated. As in the paper's code, and unlike in its equation 18, they are
-    interpolated by their column rather than by their number of rotations: so were the
-    published models trained. Rotated queries and keys are multiplied by
+    interpolated by their column, as in the paper's code, with which the published
+    models were trained, rather than by their number of rotations, as in its equation
+    18. Rotated queries and keys are multiplied by
     `0.1 * log(factor) + 1`.
 
     Args:

@@ -218,6 +218,11 @@ def test_learned_positions_end_at_max_length(length, start_index):
         ),
         (
             SinusoidalPositionalEncoding,
+            {"merge": "concatenate", "encoding_dim": 0},
+            "`encoding_dim` must be a positive integer. Received: encoding_dim=0",
+        ),
+        (
+            SinusoidalPositionalEncoding,
             {"max_wavelength": 1},
             "`max_wavelength` must be above 1. Received: max_wavelength=1",
         ),
