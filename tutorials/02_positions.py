@@ -254,8 +254,8 @@ networks["linear bias"] = train("linear bias", network(positions="linear_bias"))
 # Sinusoidal vectors exist for every position, but the network has never seen those
 # beyond 16, and it falls to the level of guessing. Rotary positions depend only on the
 # distance, which is three everywhere: all answers are correct. Linear biases continue
-# without a break, but this task does not suit them: 83% of the answers are correct up
-# to 16 symbols and 59% beyond. They favour near positions over far ones, which makes
+# without a break, but this task does not suit them: 84% of the answers are correct up
+# to 16 symbols and 60% beyond. They favour near positions over far ones, which makes
 # "exactly three before" hard to express. Their authors measure them on language, where
 # near words usually matter most.
 
