@@ -8,7 +8,9 @@ from typing import Any
 import keras
 
 
-def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
+def average_checkpoints(
+    paths: str | os.PathLike | Iterable[str | os.PathLike],
+) -> keras.Model:
     """Averages the weights of models saved during one training run.
 
     The mean of the last few epochs is nearer to the centre of the minimum than each of
@@ -38,7 +40,7 @@ def average_checkpoints(paths: Iterable[str | os.PathLike]) -> keras.Model:
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1
     """
-    paths = list(paths)
+    paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not paths:
         raise ValueError("`paths` must name at least one checkpoint. Received: [].")
     first_config = None

@@ -243,6 +243,8 @@ class Translator(SavedTranslator):
                 the model or the search, which the error names, or if `search` draws
                 without a seed or forces a different prefix for each text.
         """
+        if max_length is not None:
+            check_positive_integers(max_length=max_length)
         options = {"jit_compile": jit_compile, "quantization": quantization}
         search = search or self.search
         return export_as(format, self._merged(), path, search, max_length, **options)

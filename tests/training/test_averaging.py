@@ -32,9 +32,11 @@ def test_every_weight_is_the_mean_of_its_values(tmp_path):
 
 def test_the_average_of_one_is_itself(tmp_path):
     model = transformer()
-    average = average_checkpoints(save_all(tmp_path, [model]))
-    for found, expected in zip(average.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    (path,) = save_all(tmp_path, [model])
+    for paths in ([path], path, str(path)):
+        found = average_checkpoints(paths).get_weights()
+        for weight, expected in zip(found, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(weight, expected)
 
 
 def test_the_checkpoints_of_a_training_are_averaged(tmp_path):

@@ -261,6 +261,8 @@ def test_a_translator_carries_its_search(translator, tmp_path, monkeypatch):
     exporters = {"arguments": lambda *arguments: arguments}
     monkeypatch.setattr(formats, "_EXPORTERS", exporters)
     assert loaded.export(tmp_path / "export", format="arguments")[2] == search
+    with pytest.raises(ValueError, match=r"`max_length` must be .* max_length=0\."):
+        loaded.export(tmp_path / "export", max_length=0, format="arguments")
 
 
 def test_older_folders_hold_no_search(copied):
