@@ -74,6 +74,7 @@ class SearchRunner:
         self._max_length = max_length
         self._jit_compile = jit_compile
         self._hypotheses_so_far = 0.0
+        self._plans: set[Plan] = set()
         self._programs: dict[Hashable, Callable] = {}
 
     def __call__(self, inputs, tables, batch_size: int | None = None) -> Hypotheses:
@@ -121,9 +122,9 @@ class SearchRunner:
     def _plan(self, num_rows, batch_size):
         jit_compile = self._jit_compile_for(num_rows)
         if jit_compile is False and target.xla_would_compile_for_cpu():
-            # A batch that is filled up costs less than tracing another program.
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
-            return Plan(min(next_power(4, num_rows), batch_size), None, False, 1)
+            plan = Plan(min(next_power(4, num_rows), batch_size), None, False, 1)
+            return self._program_to_fill_up(plan) or plan
         in_halves = jit_compile is True and is_faster_in_halves(
             min(num_rows, batch_size), self._search.num_slots
         )
@@ -134,6 +135,22 @@ class SearchRunner:
         batch_size //= num_threads
         rows_per_call = max(ROWS_PER_CALL, batch_size)
         return Plan(rows_per_call, batch_size, jit_compile, num_threads)
+
+    def _program_to_fill_up(self, plan):
+        """Returns `plan` with the rows of a larger program, if it comes up first now.
+
+        To fill up a batch once costs less than tracing another program.
+        """
+        is_new = plan not in self._plans
+        self._plans.add(plan)
+        larger = [
+            program
+            for program in self._programs
+            if program[1:] == plan[1:3] and program[0] > plan.rows_per_call
+        ]
+        if is_new and larger:
+            return plan._replace(rows_per_call=min(larger)[0])
+        return None
 
     def _jit_compile_for(self, num_rows):
         """Returns whether XLA compiles the next search, or "auto": Keras decides."""

@@ -503,6 +503,6 @@ def test_one_saved_model_holds_two_tokenizers(
     assert ids[0] != ids[1]
     back = [
         str([text.encode() for text in texts])
-        for texts in (["kolu ba", "muri \u2047 "], texts)
+        for texts in (["kolu ba", "muri  \u2047 "], texts)
     ]
     assert run.stdout.splitlines() == [*ids, *back] * 2 + ids
