@@ -8,8 +8,8 @@
 #
 # The documents are on your disk already: the docstrings of Python, NumPy, Matplotlib
 # and Keras. The model has to tell which of the four a docstring belongs to. Numbers in
-# the text are from one run, which took five minutes on two busy cores; yours will differ
-# with the versions of these packages.
+# the text are from one run, which took five minutes on two busy cores. Yours will
+# differ with the versions of these packages.
 
 # %%
 import ast
