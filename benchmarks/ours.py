@@ -17,6 +17,7 @@ from peers.workloads import DROPOUT, LABEL_SMOOTHING, LEARNING_RATE, THREADS
 
 import keras_transformer as kt
 from keras_transformer.serving.saved_model import compile_search
+from keras_transformer.version import DISTRIBUTION
 
 
 def build(workload, dtype="float32"):
@@ -100,4 +101,4 @@ def exported(model, search, max_length, jit_compile):
 
 
 if __name__ == "__main__":
-    take_turns(prepare, ["tensorflow", "keras", "keras-transformer"])
+    take_turns(prepare, ["tensorflow", "keras", DISTRIBUTION])
