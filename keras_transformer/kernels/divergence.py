@@ -30,23 +30,30 @@ def softmax_divergence(logits, other_logits):
 
     @ops.custom_gradient
     def divergence(logits, other_logits):
-        log_p = ops.log_softmax(ops.cast(logits, "float32"))
-        log_q = ops.log_softmax(ops.cast(other_logits, "float32"))
-        p, difference = ops.exp(log_p), log_p - log_q
-        divergences = ops.sum(p * difference, axis=-1)
+        x, y = (ops.cast(each, "float32") for each in (logits, other_logits))
+        p, q = ops.softmax(x), ops.softmax(y)
+        # log(p) - log(q), but for a constant: the difference of the normalizers.
+        difference = x - y
+        mean = ops.sum(p * difference, axis=-1)
+        normalizer = _log_normalizer(x, p) - _log_normalizer(y, q)
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             upstream = upstream[..., None]
-            to_logits = upstream * p * (difference - divergences[..., None])
-            to_other_logits = upstream * (ops.exp(log_q) - p)
+            to_logits = upstream * p * (difference - mean[..., None])
+            to_other_logits = upstream * (q - p)
             return (
                 ops.cast(to_logits, logits.dtype),
                 ops.cast(to_other_logits, other_logits.dtype),
             )
 
-        return divergences, gradient
+        return mean - normalizer, gradient
 
     return divergence(
         ops.convert_to_tensor(logits), ops.convert_to_tensor(other_logits)
     )
+
+
+def _log_normalizer(logits, probabilities):
+    """Returns `logsumexp(logits)`, from the largest probability, never zero."""
+    return ops.max(logits, axis=-1) - ops.log(ops.max(probabilities, axis=-1))
