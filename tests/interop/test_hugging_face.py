@@ -191,6 +191,9 @@ def test_the_search_is_that_of_the_checkpoint(marian):
     search = kt.Translator.from_preset(marian).search
     assert isinstance(search, Sampling)
     assert (search.temperature, search.top_k, search.top_p) == (0.5, None, None)
+    assert search.end_ids is None
+    change(marian / "generation_config.json", eos_token_id=[0, 7])
+    assert kt.Translator.from_preset(marian).search.end_ids == (0, 7)
 
 
 def test_older_files_say_how_to_search_in_config_json(marian):
@@ -214,7 +217,7 @@ def test_older_files_say_how_to_search_in_config_json(marian):
         ("config.json", {"encoder_layers": 1}, "not understood: .'model.encoder.layer"),
         ("generation_config.json", {"penalty_alpha": 0.6}, "'penalty_alpha': 0.6"),
         ("generation_config.json", {"bad_words_ids": [[5, 7]]}, r"\[\[5, 7\]\]"),
-        ("generation_config.json", {"eos_token_id": 7}, "eos_token_id=7"),
+        ("generation_config.json", {"pad_token_id": 7}, "pad_token_id=7"),
         (
             "generation_config.json",
             {"do_sample": True},

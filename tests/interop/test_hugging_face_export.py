@@ -195,6 +195,14 @@ def test_transformers_translates_as_the_translator_does(name, exported):
             )
 
 
+def test_what_ends_a_translation_is_read_again(tmp_path):
+    for place, end_ids in enumerate([None, 5, [3, 5]]):
+        search = kt.decoding.GreedySearch(end_ids=end_ids)
+        folder = tmp_path / str(place)
+        make_translator().export(folder, search, format="hugging_face")
+        assert kt.Translator.from_preset(folder).search.end_ids == search.end_ids
+
+
 def test_what_the_families_lack_is_refused_by_name(tmp_path):
     def refuses(match, search=None, **settings):
         with pytest.raises(ValueError, match=match) as caught:

@@ -183,7 +183,7 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
     """
     pad_id, end_id = arguments["pad_id"], arguments["end_id"]
     generation.expect("pad_token_id", pad_id)
-    generation.expect("eos_token_id", end_id)
+    end_ids = generation.take("eos_token_id", end_id)
     generation.expect("decoder_start_token_id", arguments["start_id"])
     # transformers ends a cut translation with this token. Here it has no end token.
     generation.expect("forced_eos_token_id", end_id)
@@ -214,6 +214,10 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
         "top_k": generation.take("top_k", 50) or None,  # 0 is off
         "top_p": generation.take("top_p", None),
     }
+    ends = {
+        "processors": processors,
+        "end_ids": None if end_ids in (end_id, [end_id]) else end_ids,
+    }
     is_drawn = generation.take("do_sample", False)
     generation.check_all_used()
     if is_drawn:
@@ -222,7 +226,7 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
                 "Beam search cannot sample here. Received: do_sample=True, "
                 f"num_beams={width}."
             )
-        return Sampling(**settings, processors=processors)
+        return Sampling(**settings, **ends)
     if width > 1:
-        return BeamSearch(width, penalty, processors=processors)
-    return GreedySearch(processors=processors)
+        return BeamSearch(width, penalty, **ends)
+    return GreedySearch(**ends)
