@@ -56,7 +56,7 @@ def translation_attention(
         A `matplotlib.figure.Figure`, as `attention_map` returns it.
 
     Raises:
-        ValueError: If `text` is blank.
+        ValueError: If `text` is blank, or if processors forbid every token.
     """
     seen = translate_with_attention(translator, text, search, max_length)
     scores = seen.scores["cross"][-1].mean(axis=0)
@@ -79,7 +79,13 @@ def translate_with_attention(
     Returns:
         An `AttendedTranslation`.
     """
-    return translate_n_best_with_attention(translator, text, search, max_length)[0]
+    found = translate_n_best_with_attention(translator, text, search, max_length)
+    if not found:
+        raise ValueError(
+            "`search` must find a translation, but its processors forbid every token. "
+            f"Received: a {type(search or translator.search).__name__}."
+        )
+    return found[0]
 
 
 def translate_n_best_with_attention(

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from keras_transformer import plots
-from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.decoding import BannedIds, BeamSearch, GreedySearch
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
@@ -276,6 +276,13 @@ def test_a_translation_is_drawn_with_the_mean_over_the_heads_of_the_last_layer(
 def test_a_text_without_a_word_is_refused(translator, text):
     with pytest.raises(ValueError, match="`text` must be a str with a word. Received:"):
         plots.translation_attention(translator, text)
+
+
+def test_a_search_that_finds_nothing_is_told(translator):
+    every_token = range(translator.target_tokenizer.vocabulary_size)
+    search = GreedySearch([BannedIds(every_token)])
+    with pytest.raises(ValueError, match="processors forbid every token. Received: a G"):
+        plots.translation_attention(translator, "a dog rides", search)
 
 
 def test_a_text_that_is_cut_is_told(translator):
