@@ -281,7 +281,7 @@ def test_a_text_without_a_word_is_refused(translator, text):
 def test_a_search_that_finds_nothing_is_told(translator):
     every_token = range(translator.target_tokenizer.vocabulary_size)
     search = GreedySearch([BannedIds(every_token)])
-    with pytest.raises(ValueError, match="processors forbid every token. Received: a G"):
+    with pytest.raises(ValueError, match="forbid every token. Received: a Greedy"):
         plots.translation_attention(translator, "a dog rides", search)
 
 

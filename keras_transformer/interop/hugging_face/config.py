@@ -214,10 +214,8 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
         "top_k": generation.take("top_k", 50) or None,  # 0 is off
         "top_p": generation.take("top_p", None),
     }
-    ends = {
-        "processors": processors,
-        "end_ids": None if end_ids in (end_id, [end_id]) else end_ids,
-    }
+    if end_ids in (end_id, [end_id]):
+        end_ids = None
     is_drawn = generation.take("do_sample", False)
     generation.check_all_used()
     if is_drawn:
@@ -226,7 +224,7 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
                 "Beam search cannot sample here. Received: do_sample=True, "
                 f"num_beams={width}."
             )
-        return Sampling(**settings, **ends)
+        return Sampling(**settings, processors=processors, end_ids=end_ids)
     if width > 1:
-        return BeamSearch(width, penalty, **ends)
-    return GreedySearch(**ends)
+        return BeamSearch(width, penalty, processors=processors, end_ids=end_ids)
+    return GreedySearch(processors, end_ids)
