@@ -15,7 +15,11 @@ from keras_transformer.runs import Recipe
 def train(
     recipe: Annotated[
         str,
-        argument("RECIPE", "A YAML file, or `multi30k`, which comes with the package."),
+        argument(
+            "RECIPE",
+            "A YAML file, or `multi30k` or `multi30k-fast`, which come with the "
+            "package.",
+        ),
     ],
     run: Annotated[
         Path, option("Folder of the run: a new one, or one to resume.", metavar="DIR")
