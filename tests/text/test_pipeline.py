@@ -131,6 +131,10 @@ def test_the_epoch_may_be_set(make):
     assert flat(as_numpy(dataset)) == epochs[1]
 
 
+def test_nothing_tunes_the_reading_and_keeps_an_epoch_from_ending(make):
+    assert not make().options().autotune.enabled
+
+
 def test_an_interrupted_epoch_continues_with_the_same_batches(make):
     rest = as_numpy(make(initial_epoch=3).skip(5))
     assert flat(rest) == flat(as_numpy(make(initial_epoch=3))[5:])
