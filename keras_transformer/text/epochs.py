@@ -38,7 +38,7 @@ def numbered_epochs(
     batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
     options = tf.data.Options()
     options.deterministic = True
-    # With it, the end of an epoch can wait a minute for the thread that tunes: after
+    # With autotuning, the end of an epoch may wait a minute for its thread: after
     # almost every epoch on one core (TensorFlow 2.21).
     options.autotune.enabled = False
     # Workers split every batch between them, so many train on the batches of one.
