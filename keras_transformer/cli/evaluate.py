@@ -16,12 +16,13 @@ from keras_transformer.cli.decoding import (
     takes_decoding_options,
 )
 from keras_transformer.cli.evaluated_text import EvaluatedText, lines_of
-from keras_transformer.cli.loading import is_checkpoint, load_translator
+from keras_transformer.cli.loading import is_checkpoint, load_translator, reranked
 from keras_transformer.cli.options import (
     BatchSize,
     Data,
     MinimumBayesRisk,
     Model,
+    Rerank,
     option,
     output_file,
 )
@@ -82,6 +83,7 @@ def evaluate(
     ] = None,
     batch_size: BatchSize = None,
     mbr: MinimumBayesRisk = None,
+    rerank: Rerank = None,
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
@@ -114,14 +116,15 @@ def evaluate(
     elif against:
         other = load_translator(against)
     total = text.check(output, given)
+    reranking = reranked(translator, rerank)
     # Translations are on the disk, because memory may not hold all of them.
     with contextlib.ExitStack() as stack:
 
-        def translated(translator, open_file):
+        def translated(translator, open_file, reranking=None):
             """Returns a function that returns the lines of the translation."""
             file = open_file("w+", encoding="utf-8", newline="\n")
             stack.enter_context(file)
-            translations = translator.translate_stream(
+            translations = (reranking or translator).translate_stream(
                 lines_of(text.sources),
                 decoding.search(translator, mbr),
                 batch_size,
@@ -134,7 +137,7 @@ def evaluate(
 
         start = time.monotonic()
         open_file = tempfile.TemporaryFile if output is None else output.open
-        first = translated(translator, open_file)
+        first = translated(translator, open_file, reranking)
         seconds = time.monotonic() - start
         if other:
             second = translated(other, tempfile.TemporaryFile)

@@ -108,3 +108,12 @@ def _silent():
             sys.stderr.flush()
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+def reranked(translator, other: str | None):
+    """Returns a translator, or one that another of the other direction reranks."""
+    if other is None:
+        return translator
+    from keras_transformer.translator import RerankedTranslator
+
+    return RerankedTranslator(translator, load_translator(other))

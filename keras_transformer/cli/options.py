@@ -61,6 +61,14 @@ MinimumBayesRisk = Annotated[
         min=2,
     ),
 ]
+Rerank = Annotated[
+    str | None,
+    option(
+        "A translator of the other direction, as MODEL. Of the translations that the "
+        "beam finds, take the one from which it can best tell the sentence.",
+        metavar="OTHER",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     option(

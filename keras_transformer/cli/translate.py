@@ -1,6 +1,7 @@
 """`keras-transformer translate`."""
 
 import contextlib
+import functools
 import sys
 import warnings
 from pathlib import Path
@@ -13,11 +14,12 @@ from keras_transformer.cli.decoding import (
     choice,
     takes_decoding_options,
 )
-from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.loading import load_translator, reranked
 from keras_transformer.cli.options import (
     BatchSize,
     MinimumBayesRisk,
     Model,
+    Rerank,
     argument,
     option,
     output_file,
@@ -53,6 +55,7 @@ def translate(
     ] = None,
     batch_size: BatchSize = None,
     mbr: MinimumBayesRisk = None,
+    rerank: Rerank = None,
     jit_compile: Annotated[
         bool,
         option(
@@ -79,10 +82,11 @@ def translate(
             f'input: echo "{text}" | keras-transformer translate {model}'
         )
     if attention is not None:
-        if mbr:
-            raise typer.BadParameter(
-                "cannot be combined with --attention.", param_hint="--mbr"
-            )
+        for flag, value in {"--mbr": mbr, "--rerank": rerank}.items():
+            if value:
+                raise typer.BadParameter(
+                    "cannot be combined with --attention.", param_hint=flag
+                )
         check_picture(attention, page=True)
     translator = load_translator(model)
     if jit_compile:
@@ -96,8 +100,14 @@ def translate(
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
     chunk_size = 1 if line_by_line else _LINES_PER_CHUNK
     search = decoding.search(translator, mbr)
-    settings = search, batch_size, decoding.max_length, choice(mbr)
-    translated = _translated(translator, lines, name, chunk_size, *settings)
+    translate_texts = functools.partial(
+        reranked(translator, rerank).translate,
+        search=search,
+        batch_size=batch_size,
+        max_length=decoding.max_length,
+        choose=choice(mbr),
+    )
+    translated = _translated(translator, translate_texts, lines, name, chunk_size)
     # On one terminal, the bar and the translations would overwrite each other.
     shows_progress = output is not None or not sys.stdout.isatty()
     standard_output = contextlib.nullcontext(sys.stdout.buffer)
@@ -114,7 +124,7 @@ def translate(
                 write_attention(picture, translator, line, search, decoding.max_length)
 
 
-def _translated(translator, lines, name, chunk_size, *settings):
+def _translated(translator, translate_texts, lines, name, chunk_size):
     """Yields each line and its translation, and warns about lines that were cut."""
     from keras_transformer.translator.batching import chunks_of
 
@@ -128,5 +138,5 @@ def _translated(translator, lines, name, chunk_size, *settings):
                 "it.",
                 err=True,
             )
-        yield from zip(chunk, translator.translate(chunk, *settings), strict=True)
+        yield from zip(chunk, translate_texts(chunk), strict=True)
         number += len(chunk)

@@ -15,9 +15,9 @@ from keras_transformer.serving.request_batching import (
 from keras_transformer.serving.versions import next_version
 from keras_transformer.serving.warmup import write_warmup_requests
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.text.encoding import encode_head
 from keras_transformer.translator import Translator, batching, check_serves_any_text
 from keras_transformer.translator.formats import register_format
+from keras_transformer.translator.scoring import log_probabilities
 from keras_transformer.version import __version__
 
 
@@ -180,16 +180,9 @@ class ServedTranslator(tf.Module):
         check = tf.debugging.Assert(sizes[0] == sizes[1], [message, *sizes])
         with tf.control_dependencies([check]):
             source_ids, _ = self._translator.encode(text)
-        labels, _ = encode_head(target, self.target_tokenizer, self._max_target_length)
-        start_ids = tf.fill([sizes[1], 1], model.start_id)
-        target_ids = tf.concat([start_ids, labels], axis=1)[:, :-1]
-        logits = model({"source_ids": source_ids, "target_ids": target_ids})
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        is_token = labels != model.pad_id
-        return {
-            "log_probability": -tf.reduce_sum(tf.where(is_token, losses, 0), axis=1),
-            "tokens": tf.math.count_nonzero(is_token, axis=1, dtype=tf.int32),
-        }
+        labels = self._translator.encode_targets(target, self._max_target_length)
+        log_probability, tokens = log_probabilities(model, source_ids, labels)
+        return {"log_probability": log_probability, "tokens": tokens}
 
     def find(self, source_ids):
         """Searches the translations of subwords `(batch, length)`, group by group.

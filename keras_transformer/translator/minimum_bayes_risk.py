@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from keras_transformer.translator.translator import Translation
+from keras_transformer.translator.text_translator import Translation
 
 
 def sentence_chrf(hypothesis: str, reference: str) -> float:

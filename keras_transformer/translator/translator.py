@@ -1,12 +1,10 @@
 """Text in, text out, many texts at a time."""
 
-import operator
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,13 +13,8 @@ from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import encode_head
-from keras_transformer.translator.batching import (
-    BatchingPolicy,
-    chunks_of,
-    unpadded_lengths,
-)
+from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
 from keras_transformer.translator.checks import (
-    check_lines,
     check_max_source_length,
     check_serves_any_text,
     check_tokenizers_fit,
@@ -29,25 +22,15 @@ from keras_transformer.translator.checks import (
 )
 from keras_transformer.translator.formats import export_as
 from keras_transformer.translator.saving import SavedTranslator
+from keras_transformer.translator.scoring import Scorer, TargetScore
+from keras_transformer.translator.text_translator import TextTranslator, Translation
 
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
 BLANK = r"[\s\p{Z}]*"
 
 
-class Translation(NamedTuple):
-    """A translation and its score.
-
-    Attributes:
-        text: The translation.
-        score: Its score, as the search defines it.
-    """
-
-    text: str
-    score: float
-
-
-class Translator(SavedTranslator):
+class Translator(TextTranslator, SavedTranslator):
     """Translates text with a trained model.
 
     The translation of a text does not depend on the other texts of a call, and few
@@ -94,43 +77,7 @@ class Translator(SavedTranslator):
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
         self.search = search
-
-    def translate(
-        self,
-        texts: Sequence[str],
-        search: Search | None = None,
-        batch_size: int | None = None,
-        max_length: int | None = None,
-        choose: Callable[[list[Translation]], Translation] | None = None,
-    ) -> list[str]:
-        """Translates a list of texts of any length.
-
-        As one translation ends, the next text begins in its place. An empty text, or
-        one with only white space, has an empty translation. A translation that ends
-        with a stop string of the search, or with one of its end tokens, is returned
-        without it.
-
-        Args:
-            texts: What to translate, a list of str.
-            search: A search of `keras_transformer.decoding`; the translator's own
-                unless given.
-            batch_size: Number of texts that are translated at a time, which memory
-                limits; by default what is fastest.
-            max_length: The most subwords of a translation, end token included; by
-                default twice the padded length of its source.
-            choose: Function from the translations of a text, best first, to one of
-                them, such as `minimum_bayes_risk`; by default the first.
-
-        Returns:
-            The chosen translation of each text, in the order of the texts.
-
-        Raises:
-            ValueError: If `texts` is not a list of str, or if `search` forces a
-                different prefix for each text, since texts are sorted.
-        """
-        found = self.translate_n_best(texts, search, batch_size, max_length)
-        choose = choose or operator.itemgetter(0)
-        return [choose(translations).text for translations in found]
+        self._scorer: Scorer | None = None
 
     def translate_n_best(
         self,
@@ -152,9 +99,7 @@ class Translator(SavedTranslator):
         texts = list_of_texts(texts)
         if not texts:
             return []
-        # UTF-8 cannot encode a lone surrogate, which becomes a question mark.
-        encoded = [text.encode("utf-8", "replace") for text in texts]
-        source_ids, is_cut = self.encode(encoded)
+        source_ids, is_cut = self.encode(_as_bytes(texts))
         if (is_cut := is_cut.numpy()).any():
             warnings.warn(
                 f"{is_cut.sum()} of {len(texts)} texts are longer than "
@@ -174,32 +119,47 @@ class Translator(SavedTranslator):
                 ]
         return found
 
-    def translate_stream(
-        self,
-        lines: Iterable[str],
-        search: Search | None = None,
-        batch_size: int | None = None,
-        max_length: int | None = None,
-        chunk_size: int = 8192,
-        choose: Callable[[list[Translation]], Translation] | None = None,
-    ) -> Iterator[str]:
-        """Translates line by line, in memory that does not grow with the text.
+    def score(
+        self, texts: Sequence[str], translations: Sequence[str]
+    ) -> list[TargetScore]:
+        """Returns how likely the model finds given translations.
 
-        `lines` is any iterable of str, such as an open file. `chunk_size` of them are
-        read and translated at a time, and an eighth of that at first. The other
-        arguments are those of `translate`.
+        Args:
+            texts: What is translated, a list of str.
+            translations: A translation of each.
 
-        Yields:
-            The translations, in the order of the lines.
+        Returns:
+            A `TargetScore` for each text. Texts and translations that are too long are
+            cut, as the signature `score` of a SavedModel cuts them.
 
         Raises:
-            ValueError: If `lines` is a single text or a path, if `chunk_size` is not
-                positive, or as in `translate`.
+            ValueError: If one of them is not a list of str, or their lengths differ.
+
+        Example:
+            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+            >>> model = kt.models.Transformer(
+            ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+            ... )
+            >>> translator = kt.Translator(model, tokenizer)
+            >>> scores = translator.score(["a man", "a man"], ["a bike", "a dog rides"])
+            >>> [score.log_probability < 0 for score in scores]
+            [True, True]
         """
-        check_lines(lines)
-        check_positive_integers(chunk_size=chunk_size)
-        for chunk in chunks_of(lines, chunk_size):
-            yield from self.translate(chunk, search, batch_size, max_length, choose)
+        texts, translations = list_of_texts(texts), list_of_texts(translations)
+        if len(texts) != len(translations):
+            raise ValueError(
+                "`translations` must have one translation of each text. "
+                f"Received: {len(texts)} texts, {len(translations)} translations."
+            )
+        if not texts:
+            return []
+        if self._scorer is None:
+            longest = self.max_source_length
+            longest_target = self.batching_policy().target_length(longest)
+            self._scorer = Scorer(self.model, (longest, longest_target))
+        source_ids, _ = self.encode(_as_bytes(texts))
+        return self._scorer(source_ids, self.encode_targets(_as_bytes(translations)))
 
     def export(
         self,
@@ -273,6 +233,21 @@ class Translator(SavedTranslator):
         is_blank |= unpadded_lengths(ids, tokenizer) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
 
+    def encode_targets(self, texts, max_length: int | None = None):
+        """Returns translations as the model is to predict them, with TensorFlow ops.
+
+        Args:
+            texts: As in `encode`.
+            max_length: The most subwords of a translation, end token included; by
+                default twice `max_source_length`. Others are cut.
+
+        Returns:
+            Subwords, end tokens and padding, int32 of shape `(batch, length)`.
+        """
+        policy = self.batching_policy(max_length)
+        max_length = policy.target_length(self.max_source_length)
+        return encode_head(texts, self.target_tokenizer, max_length)[0]
+
     def decode(self, ids, search: Search):
         """Returns the texts that a search found, with TensorFlow ops only.
 
@@ -296,3 +271,8 @@ class Translator(SavedTranslator):
     def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
         """Returns how the sources of this translator are batched."""
         return BatchingPolicy(self.max_source_length, max_length, self.source_tokenizer)
+
+
+def _as_bytes(texts):
+    # UTF-8 cannot encode a lone surrogate, which becomes a question mark.
+    return [text.encode("utf-8", "replace") for text in texts]

@@ -26,7 +26,7 @@ from keras_transformer.decoding import (
     Sampling,
 )
 from keras_transformer.runs import Run
-from keras_transformer.translator import minimum_bayes_risk
+from keras_transformer.translator import RerankedTranslator, minimum_bayes_risk
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
@@ -197,6 +197,21 @@ def test_samples_give_the_one_that_agrees_most_with_the_others(run, loaded, tmp_
     wanted = [minimum_bayes_risk(samples).text for samples in found]
     assert wanted != [samples[0].text for samples in found]
     options = ["--mbr", 5, "--max-length", 11]
+    result = shell("translate", run, *options, stdin="\n".join(lines))
+    assert result.stdout.splitlines() == wanted
+    write_lines(tmp_path / "lines", lines)
+    files = ["--source-file", tmp_path / "lines", "--reference", tmp_path / "lines"]
+    result = shell("evaluate", run, *options, *files, "-o", tmp_path / "output")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "output").read_text().splitlines() == wanted
+
+
+def test_a_translator_of_the_other_direction_reranks(run, loaded, tmp_path):
+    lines, search = sentences(40, seed=5), BeamSearch(4, length_penalty=0.6)
+    reranked = RerankedTranslator(loaded, loaded)
+    wanted = reranked.translate(lines, search, max_length=11)
+    assert wanted != loaded.translate(lines, search, max_length=11)
+    options = ["--rerank", run, "--beam-width", 4, "--max-length", 11]
     result = shell("translate", run, *options, stdin="\n".join(lines))
     assert result.stdout.splitlines() == wanted
     write_lines(tmp_path / "lines", lines)
@@ -566,6 +581,7 @@ def test_debug_shows_where_an_error_arose(tmp_path):
         ["average", "run", "--best", "--last", "3"],
         ["translate", "run", "--mbr", "1"],
         ["translate", "run", "--mbr", "2", "--attention", "out.png"],
+        ["translate", "run", "--rerank", "other", "--attention", "out.png"],
         ["evaluate", "run", "--source-file", "text"],
         ["evaluate", "run", "--reference", "text"],
         ["evaluate", "run", "--source-file=a", "--reference=b", "--split=test"],
