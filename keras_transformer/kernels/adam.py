@@ -7,7 +7,7 @@ from keras_transformer.kernels import replicas, target
 from keras_transformer.kernels.keras_private import adam_moments
 
 
-def adam_update(optimizer, gradient, variable, learning_rate):
+def adam_update(optimizer, gradient, variable, learning_rate, numbers=None):
     """Updates a variable as `keras.optimizers.Adam.update_step` does.
 
     On TensorFlow one operation reads and writes the variable and its moments once,
@@ -20,33 +20,62 @@ def adam_update(optimizer, gradient, variable, learning_rate):
         gradient: The gradient, a tensor or `tf.IndexedSlices`.
         variable: The variable to update, as `update_step` receives it.
         learning_rate: The learning rate, a tensor of no dimensions.
+        numbers: The `StepNumbers` of this step, if other variables share them.
     """
     if target.is_tensorflow() and not (optimizer.amsgrad or _is_sparse(gradient)):
-        _update_in_one_pass(optimizer, gradient, variable, learning_rate)
+        numbers = numbers or StepNumbers(optimizer)
+        _update_in_one_pass(optimizer, gradient, variable, learning_rate, numbers)
         return
     keras.optimizers.Adam.update_step(optimizer, gradient, variable, learning_rate)
 
 
-def _update_in_one_pass(optimizer, gradient, variable, learning_rate):
+class StepNumbers:
+    """What the updates of all variables in one step have in common, on TensorFlow.
+
+    Computed for each variable anew, they would be a sixth of the operations of a
+    training step, and of the time that it takes to trace it.
+
+    Args:
+        optimizer: A `keras.optimizers.Adam`.
+    """
+
+    def __init__(self, optimizer):
+        self._optimizer = optimizer
+        self._by_dtype = {}
+
+    def of(self, dtype, learning_rate):
+        """The numbers as arguments of `tf.raw_ops.ResourceApplyAdam`."""
+        if dtype not in self._by_dtype:
+            self._by_dtype[dtype] = self._compute(dtype, learning_rate)
+        return self._by_dtype[dtype]
+
+    def _compute(self, dtype, learning_rate):
+        import tensorflow as tf
+
+        optimizer = self._optimizer
+        beta_1 = tf.cast(optimizer.beta_1, dtype)
+        beta_2 = tf.cast(optimizer.beta_2, dtype)
+        step = tf.cast(optimizer.iterations + 1, dtype)
+        return {
+            "beta1_power": beta_1**step,
+            "beta2_power": beta_2**step,
+            "lr": tf.cast(learning_rate, dtype),
+            "beta1": beta_1,
+            "beta2": beta_2,
+            "epsilon": tf.cast(optimizer.epsilon, dtype),
+        }
+
+
+def _update_in_one_pass(optimizer, gradient, variable, learning_rate, numbers):
     import tensorflow as tf
 
-    def as_number(value):
-        return tf.cast(value, variable.dtype)
-
     momentum, velocity = adam_moments(optimizer, variable)
-    beta_1, beta_2 = as_number(optimizer.beta_1), as_number(optimizer.beta_2)
-    step = as_number(optimizer.iterations + 1)
     tf.raw_ops.ResourceApplyAdam(
         var=variable.handle,
         m=momentum.value.handle,
         v=velocity.value.handle,
-        beta1_power=beta_1**step,
-        beta2_power=beta_2**step,
-        lr=as_number(learning_rate),
-        beta1=beta_1,
-        beta2=beta_2,
-        epsilon=as_number(optimizer.epsilon),
-        grad=as_number(gradient),
+        grad=tf.cast(gradient, variable.dtype),
+        **numbers.of(variable.dtype, learning_rate),
     )
 
 

@@ -127,8 +127,9 @@ class BatchSlicesMixin:
                 reduce_retracing=True,
                 experimental_attributes={"_noinline": True},
             )
+        # `end` is a tensor, since a function is traced again for every other integer.
         results = [
-            compute(end, slice_, weight / total)
+            compute(tf.convert_to_tensor(end), slice_, weight / total)
             for end, slice_, weight in zip(bounds[1:], slices, weights, strict=True)
         ]
         losses, gradients, values = zip(*results, strict=True)

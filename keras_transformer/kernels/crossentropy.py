@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_transformer.kernels import target
+from keras_transformer.kernels.gather import take_last
 
 
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
@@ -51,7 +52,7 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     def crossentropy(logits):
         logits = ops.cast(logits, "float32")
         probabilities = ops.softmax(logits)
-        label_logits = _at_labels(logits, labels)
+        label_logits = take_last(logits, labels)
         losses = _log_normalizer(logits, label_logits, probabilities, labels)
         losses = losses - (1 - label_smoothing) * label_logits
         if label_smoothing:
@@ -69,10 +70,6 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     return crossentropy(logits)
 
 
-def _at_labels(values, labels):
-    return ops.take_along_axis(values, labels[..., None], axis=-1)[..., 0]
-
-
 def _log_normalizer(logits, label_logits, probabilities, labels):
     """The logarithm of the softmax's denominator at every position.
 
@@ -80,7 +77,7 @@ def _log_normalizer(logits, label_logits, probabilities, labels):
     no pass over the vocabulary. Where the probability of the label underflows, those of
     the likeliest token are used.
     """
-    label_probabilities = _at_labels(probabilities, labels)
+    label_probabilities = take_last(probabilities, labels)
     is_normal = label_probabilities > 1e-30
     by_label = label_logits - ops.log(ops.where(is_normal, label_probabilities, 1.0))
 

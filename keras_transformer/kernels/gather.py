@@ -1,6 +1,8 @@
-"""`take_along_axis` for rows, in one flat gather."""
+"""`take_along_axis` for rows, in fewer operations."""
 
 from keras import ops
+
+from keras_transformer.kernels import target
 
 
 def take_rows(x, indices):
@@ -34,3 +36,24 @@ def take_one(x, indices):
         A tensor of shape `(rows, ...)`.
     """
     return ops.squeeze(take_rows(x, ops.expand_dims(indices, 1)), 1)
+
+
+def take_last(x, indices):
+    """Takes one entry of the last axis: `result[b, i] = x[b, i, indices[b, i]]`.
+
+    The indices may count from the end, as those of `ops.take_along_axis`, which takes
+    forty operations on TensorFlow where sizes are unknown.
+
+    Args:
+        x: Tensor of shape `(..., choices)`.
+        indices: Int32 tensor of the shape of `x` without its last axis.
+
+    Returns:
+        A tensor of the shape of `indices`.
+    """
+    if not target.is_tensorflow():
+        return ops.take_along_axis(x, indices[..., None], axis=-1)[..., 0]
+    import tensorflow as tf
+
+    indices = tf.where(indices < 0, indices + x.shape[-1], indices)
+    return tf.gather(x, indices, axis=-1, batch_dims=len(indices.shape))

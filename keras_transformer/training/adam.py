@@ -4,7 +4,12 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.adam import adam_update, dense_gradient, update_if
+from keras_transformer.kernels.adam import (
+    StepNumbers,
+    adam_update,
+    dense_gradient,
+    update_if,
+)
 from keras_transformer.kernels.keras_private import (
     trainable_variables,
     variable_index,
@@ -75,6 +80,7 @@ class Adam(keras.optimizers.Adam):
         check_positive_integers(gradient_accumulation_steps=steps)
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
         self.batches_per_update = steps
+        self._numbers = None
 
     def build(self, variables):
         if self.built:
@@ -103,9 +109,14 @@ class Adam(keras.optimizers.Adam):
         if self._sums_over_replicas:
             grads = sum_gradients(grads)
         if self.batches_per_update == 1 or not grads:
-            super().apply(grads, trainable_variables)
+            self._apply(grads, trainable_variables)
         else:
             self._apply_mean(grads, trainable_variables)
+
+    def _apply(self, gradients, variables):
+        self._numbers = StepNumbers(self)
+        super().apply(gradients, variables)
+        self._numbers = None
 
     @property
     def _sums_over_replicas(self):
@@ -124,7 +135,7 @@ class Adam(keras.optimizers.Adam):
         for gradient_sum, gradient in zip(sums, gradients, strict=True):
             if gradient_sum is not None:
                 self.assign_add(gradient_sum, gradient)
-        counter, apply = super().iterations, super().apply
+        counter = super().iterations
         batches = counter + 1
 
         def update():
@@ -135,7 +146,7 @@ class Adam(keras.optimizers.Adam):
                 else gradient_sum / self.batches_per_update
                 for gradient_sum, gradient in zip(sums, gradients, strict=True)
             ]
-            apply(means, variables)
+            self._apply(means, variables)
             for gradient_sum in sums:
                 if gradient_sum is not None:
                     zeros = ops.zeros(gradient_sum.shape, gradient_sum.dtype)
@@ -148,7 +159,7 @@ class Adam(keras.optimizers.Adam):
     def update_step(self, gradient, variable, learning_rate):
         if self._sums_over_replicas and (replicas := num_replicas_of_strategy()) > 1:
             gradient = ops.divide(gradient, replicas)
-        adam_update(self, gradient, variable, learning_rate)
+        adam_update(self, gradient, variable, learning_rate, self._numbers)
 
     def get_config(self):
         steps = self.batches_per_update

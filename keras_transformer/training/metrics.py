@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.kernels.crossentropy import smoothed_crossentropy
+from keras_transformer.kernels.gather import take_last
 from keras_transformer.training.losses import token_weights
 
 
@@ -50,8 +51,7 @@ class TokenAccuracy(_TokenMean):
 
     def values(self, y_true, y_pred):
         # Not `argmax`: the softmax of the loss computes the maximum already.
-        labels = ops.cast(y_true, "int32")[..., None]
-        label_logits = ops.take_along_axis(y_pred, labels, axis=-1)[..., 0]
+        label_logits = take_last(y_pred, ops.cast(y_true, "int32"))
         is_largest = ops.equal(label_logits, ops.max(y_pred, axis=-1))
         return ops.cast(is_largest, "float32")
 
