@@ -1,4 +1,4 @@
-"""Single-row matrix products under XLA on CPUs, and products of unknown lengths.
+"""Single-row matrix products under XLA on CPUs, and products of unknown sizes.
 
 The time of a product with a single row is that of reading the matrix once. XLA reads it
 with one thread, or copies it first. Plain forms: `layer(states)`, and
@@ -14,10 +14,11 @@ KERNEL_SLICES = 4  # measured: 2 and 8 were no faster
 
 
 def dense(layer, states):
-    """Calls a dense layer, faster for a single row and for states of unknown length.
+    """Calls a dense layer, faster for a single row and for states of unknown size.
 
-    TensorFlow takes some 35 operations to multiply states of unknown length, most of
-    them to compute shapes. So the states are reshaped to a matrix, and back.
+    TensorFlow takes some 35 operations to multiply states of an unknown number or
+    length, most of them to compute shapes. So the states are reshaped to a matrix, and
+    back.
 
     XLA computes a product of one row on one core, but spreads a batch of matrices
     over all cores. So the kernel is cut into a batch of slices, whose products are
@@ -27,14 +28,15 @@ def dense(layer, states):
         layer: A `keras.layers.Dense`.
         states: Float tensor of shape `(batch, length, width)`.
     """
-    is_unknown = len(states.shape) == 3 and states.shape[1] is None
+    sizes = states.shape[:-1]
+    is_unknown = len(sizes) == 2 and None in sizes and sizes[1] != 1
     if target.is_tensorflow() and is_unknown and not target.traces_portable_graph():
         batch, length, width = shape_of(states)
         outputs = layer(ops.reshape(states, (-1, width)))
         return ops.reshape(outputs, (batch, length, outputs.shape[-1]))
     rows, width = states.shape[0], states.shape[-1]
     if (
-        states.shape[1:-1] != (1,)
+        sizes[1:] != (1,)
         or rows not in (1, None)
         or width % KERNEL_SLICES
         or layer.quantization_mode

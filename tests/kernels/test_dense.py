@@ -54,14 +54,15 @@ def test_a_row_multiplied_by_slices_equals_the_layer(settings, dtype, called):
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("sizes", [(None, None), (None, 3), (2, None)], ids=str)
 @pytest.mark.parametrize("settings", [{"activation": "gelu"}, {"use_bias": False}])
-def test_states_of_unknown_lengths_are_multiplied_as_a_matrix(settings, called):
+def test_states_of_unknown_sizes_are_multiplied_as_a_matrix(settings, sizes, called):
     import tensorflow as tf
 
     layer = layer_of(**settings)
     states = np.random.default_rng(1).normal(size=(2, 3, 8)).astype("float32")
     traced = tf.function(
-        lambda x: dense(layer, x), input_signature=[tf.TensorSpec((None, None, 8))]
+        lambda x: dense(layer, x), input_signature=[tf.TensorSpec((*sizes, 8))]
     )
     outputs = traced(states)
     assert called == [(None, 8)]
