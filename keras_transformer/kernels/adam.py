@@ -43,13 +43,13 @@ class StepNumbers:
         self._optimizer = optimizer
         self._by_dtype = {}
 
-    def of(self, dtype, learning_rate):
+    def of(self, dtype):
         """The numbers as arguments of `tf.raw_ops.ResourceApplyAdam`."""
         if dtype not in self._by_dtype:
-            self._by_dtype[dtype] = self._compute(dtype, learning_rate)
+            self._by_dtype[dtype] = self._compute(dtype)
         return self._by_dtype[dtype]
 
-    def _compute(self, dtype, learning_rate):
+    def _compute(self, dtype):
         import tensorflow as tf
 
         optimizer = self._optimizer
@@ -59,7 +59,6 @@ class StepNumbers:
         return {
             "beta1_power": beta_1**step,
             "beta2_power": beta_2**step,
-            "lr": tf.cast(learning_rate, dtype),
             "beta1": beta_1,
             "beta2": beta_2,
             "epsilon": tf.cast(optimizer.epsilon, dtype),
@@ -74,8 +73,9 @@ def _update_in_one_pass(optimizer, gradient, variable, learning_rate, numbers):
         var=variable.handle,
         m=momentum.value.handle,
         v=velocity.value.handle,
+        lr=tf.cast(learning_rate, variable.dtype),
         grad=tf.cast(gradient, variable.dtype),
-        **numbers.of(variable.dtype, learning_rate),
+        **numbers.of(variable.dtype),
     )
 
 

@@ -321,3 +321,16 @@ def test_variables_share_the_powers_of_a_step_by_dtype():
         np.testing.assert_array_equal(
             keras.ops.cast(found, "float32"), keras.ops.cast(expected, "float32")
         )
+
+
+def test_a_subclass_may_give_each_variable_a_learning_rate():
+    class ByLayer(Adam):
+        def update_step(self, gradient, variable, learning_rate):
+            factor = 0.1 if variable.shape == (1,) else 1.0
+            super().update_step(gradient, variable, learning_rate * factor)
+
+    slow, fast = (keras.Variable([0.0] * size, dtype="float32") for size in (1, 2))
+    ByLayer(0.5).apply([keras.ops.ones((size,)) for size in (1, 2)], [slow, fast])
+    # The first update of Adam is as large as the learning rate.
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(fast), [-0.5] * 2, 1e-5)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(slow), [-0.05], 1e-5)
