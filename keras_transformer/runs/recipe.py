@@ -59,6 +59,9 @@ class Recipe:
     ) -> "Recipe":
         """Reads a recipe.
 
+        A file may begin with `extends: NAME`, another file beside it or a recipe that
+        comes with the package, and then holds only what it sets differently.
+
         Args:
             path: A YAML file, or the name of a recipe that comes with the package.
             overrides: Values that replace those of the file, by the dotted names of
@@ -70,7 +73,7 @@ class Recipe:
                 or of the wrong type. The message names the file and the setting.
         """
         path = _find(path)
-        values = _read_yaml(path)
+        values = _read_extended(path)
         values.pop("versions", None)  # only in the settings.yaml of a run
         for name, value in (overrides or {}).items():
             *sections, last = name.split(".")
@@ -119,6 +122,37 @@ def _find(path):
         f"{path} is not a recipe. {guess}Name a YAML file, or one of the recipes that "
         f"come with the package: {', '.join(shipped_recipes())}."
     )
+
+
+def _read_extended(path, extending=()):
+    """Returns the values of a file, and of what it extends where it has none."""
+    values = _read_yaml(path)
+    if "extends" not in values:
+        return values
+    name = values.pop("extends")
+    if not isinstance(name, str):
+        raise ValueError(
+            f"{path}: `extends` must be one file or recipe. Received: {name!r}."
+        )
+    extending = (*extending, path.resolve())
+    neighbour = path.parent / name
+    try:
+        base = neighbour if neighbour.is_file() else _find(name)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path}: `extends`: {error}") from None
+    if base.resolve() in extending:
+        raise ValueError(f"{path}: `extends` must not lead back to {base}.")
+    return _merged(_read_extended(base, extending), values)
+
+
+def _merged(values, overrides):
+    """Returns nested dictionaries with the values of others put in their place."""
+    merged = dict(values)
+    for key, value in overrides.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            value = _merged(merged[key], value)
+        merged[key] = value
+    return merged
 
 
 def _read_yaml(path):

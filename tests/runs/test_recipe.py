@@ -14,7 +14,9 @@ def path(tmp_path):
     return write_recipe(tmp_path / "small.yaml")
 
 
-@pytest.mark.parametrize("name", ["demo", "multi30k", "multi30k-fast"])
+@pytest.mark.parametrize(
+    "name", ["demo", "multi30k", "multi30k-fast", "multi30k-diverse"]
+)
 def test_recipes_come_with_the_package(name):
     assert name in shipped_recipes()
     assert Recipe.load(name).training.epochs > 1
@@ -43,6 +45,41 @@ def test_one_option_changes_the_language_of_every_file(path):
     for split, name in (("train", "train.cc"), ("validation", "val.cc")):
         assert [str(p) for p in data.paths(split, "target")] == [f"text/{name}"]
     assert str(data.paths("train", "source")[0]) == "text/train.aa"
+
+
+def test_a_recipe_may_extend_another(path):
+    path.with_name("second.yaml").write_text(
+        "extends: small.yaml\ntraining: {seed: 77}\ndata: {train: {source: other}}\n"
+    )
+    third = path.with_name("third.yaml")
+    third.write_text("extends: second.yaml\ndecoding: {average: 1}\n")
+    changes = {"training.seed": 77, "data.train.source": "other"}
+    assert Recipe.load(path.with_name("second.yaml")) == Recipe.load(path, changes)
+    changes["decoding.average"] = 1
+    assert Recipe.load(third) == Recipe.load(path, changes)
+    changes["training.seed"] = 3
+    assert Recipe.load(third, {"training.seed": 3}) == Recipe.load(path, changes)
+
+
+def test_a_recipe_may_extend_one_that_comes_with_the_package(tmp_path):
+    path = tmp_path / "demo.yaml"
+    path.write_text("extends: demo\ntraining: {epochs: 7}\n")
+    assert Recipe.load(path) == Recipe.load("demo", {"training.epochs": 7})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("small.yaml", "small.yaml: `extends` must not lead back to .*small.yaml"),
+        ("[demo]", r"small.yaml: `extends` must be one file.*Received: \['demo'\]"),
+        ("a.yaml", "small.yaml: .*a.yaml is not a recipe"),
+    ],
+)
+def test_what_cannot_be_extended_is_named(tmp_path, name, message):
+    path = tmp_path / "small.yaml"
+    path.write_text(f"extends: {name}\n")
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        Recipe.load(path)
 
 
 def test_a_side_may_be_in_several_files(path):
