@@ -109,12 +109,13 @@ def shipped_recipes() -> list[str]:
     return sorted(path.stem for path in _SHIPPED.glob("*.yaml"))
 
 
-def _find(path):
-    path = Path(path)
+def _find(name, folder=Path()):
+    """The file of a name that is relative to a folder, or of a shipped recipe."""
+    path = folder / name
     if path.is_file():
         return path
-    if str(path) in shipped_recipes():
-        return _SHIPPED / f"{path}.yaml"
+    if str(name) in shipped_recipes():
+        return _SHIPPED / f"{name}.yaml"
     known = [*shipped_recipes(), *map(str, path.parent.glob("*.y*ml"))]
     close = difflib.get_close_matches(str(path), known, n=1)
     guess = f"Did you mean {close[0]}? " if close else ""
@@ -135,9 +136,8 @@ def _read_extended(path, extending=()):
             f"{path}: `extends` must be one file or recipe. Received: {name!r}."
         )
     extending = (*extending, path.resolve())
-    neighbour = path.parent / name
     try:
-        base = neighbour if neighbour.is_file() else _find(name)
+        base = _find(name, path.parent)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: `extends`: {error}") from None
     if base.resolve() in extending:

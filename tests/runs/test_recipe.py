@@ -61,10 +61,15 @@ def test_a_recipe_may_extend_another(path):
     assert Recipe.load(third, {"training.seed": 3}) == Recipe.load(path, changes)
 
 
-def test_a_recipe_may_extend_one_that_comes_with_the_package(tmp_path):
-    path = tmp_path / "demo.yaml"
+def test_a_recipe_may_extend_one_that_comes_with_the_package(tmp_path, monkeypatch):
+    path = tmp_path / "recipes" / "demo.yaml"
+    path.parent.mkdir()
     path.write_text("extends: demo\ntraining: {epochs: 7}\n")
-    assert Recipe.load(path) == Recipe.load("demo", {"training.epochs": 7})
+    (tmp_path / "demo").write_text("not beside the recipe\n")
+    monkeypatch.chdir(tmp_path)
+    recipe = Recipe.load(path)
+    monkeypatch.chdir(path.parent)
+    assert recipe == Recipe.load("demo", {"training.epochs": 7})
 
 
 @pytest.mark.parametrize(
