@@ -127,8 +127,10 @@ def test_one_core_or_split_operations_take_the_whole_batch(
     assert model.train_on_batch(IDS, IDS) > 0
 
 
-@pytest.mark.parametrize("rows", [7, 8])
-def test_slices_of_a_batch_of_unknown_size_are_traced_once(rows):
+@pytest.mark.parametrize(
+    ("rows", "is_known"), [(7, False), (8, False), (9, False), (9, True)]
+)
+def test_slices_of_a_batch_are_traced_once(rows, is_known):
     import tensorflow as tf
 
     model, calls = bigrams(), []
@@ -136,7 +138,11 @@ def test_slices_of_a_batch_of_unknown_size_are_traced_once(rows):
     model.call = lambda *args, **kwargs: calls.append(1) or forward(*args, **kwargs)
     model.compile("sgd", TokenCrossentropy(), jit_compile=False, batch_slices=3)
     ids = np.ones((rows, 5), "int32")
-    pairs = tf.data.Dataset.from_tensors((ids, ids)).unbatch().batch(rows)
+    pairs = (
+        tf.data.Dataset.from_tensors((ids, ids))
+        .unbatch()
+        .batch(rows, drop_remainder=is_known)
+    )
     model.fit(pairs, shuffle=False, verbose=0)
     assert len(calls) == 1
 
