@@ -165,7 +165,8 @@ def _read_yaml(path):
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else path
         problem = getattr(error, "problem", None) or "it cannot be read"
-        raise ValueError(f"{place} is not valid YAML: {problem}.") from None
+        remedy = " Put names with braces in quotes." if "got '{'" in problem else ""
+        raise ValueError(f"{place} is not valid YAML: {problem}.{remedy}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold settings, such as `training: ...`.")
     return values

@@ -183,7 +183,9 @@ def test_a_setting_without_default_must_be_there(tmp_path):
     ("text", "message"),
     [
         (b"data: [\n", "small.yaml:2 is not valid YAML"),
-        (b"data: {a: b: c}\n", "small.yaml:1 is not valid YAML"),
+        (b"data: {a: b: c}\n", "small.yaml:1 is not valid YAML: .* got ':'.$"),
+        (b"data: {a: train.{source}}\n", "small.yaml:1 .* braces in quotes.$"),
+        (b"data: [\n raw/{source}]\n", "small.yaml:2 .* braces in quotes.$"),
         (b"\xff\xfe\xfa", "small.yaml is not UTF-8"),
         (b"", "small.yaml must hold settings"),
         (b"- a\n- b\n", "small.yaml must hold settings"),
