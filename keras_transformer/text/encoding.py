@@ -6,6 +6,7 @@ from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # SentencePiece's subwords have at most 16 characters of at most 4 bytes.
 _MAX_BYTES_PER_SUBWORD = 64
+WHITE_SPACE = r"[\s\p{Z}]*"
 
 
 def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
@@ -31,9 +32,13 @@ def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
     """Returns what `encode` does, in a time that does not grow with long texts.
 
     SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
-    a megabyte. Therefore it gets only as many bytes as `max_length` subwords can have.
+    a megabyte. Therefore it gets only as many bytes as `max_length` subwords can have,
+    from the first that is not white space on.
     """
     num_bytes = _MAX_BYTES_PER_SUBWORD * max_length
+    is_long = tf.strings.length(texts) > num_bytes
+    stripped = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}", "")
+    texts = tf.where(is_long, stripped, texts)
     head = tf.strings.substr(texts, 0, num_bytes)
     ids, is_cut = encode(head, tokenizer, max_length)
     return ids, is_cut | (tf.strings.length(texts) > num_bytes)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+BYTE_ORDER_MARK = "\ufeff"
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
 
 
@@ -39,8 +40,8 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, plain or gzipped, one at a time.
 
     As in `tf.data.TextLineDataset`, only a line feed ends a line, and both line feeds
-    and carriage returns are left out. The first bytes of the file, not its name, show
-    whether it is gzipped.
+    and carriage returns are left out, and so is a byte order mark. The first bytes of
+    the file, not its name, show whether it is gzipped.
 
     Args:
         path: Path of the file.
@@ -50,14 +51,19 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is a folder, if it is not UTF-8 (the message names the
-            line), or if its gzip data are damaged or cut short.
+        ValueError: If it is a folder or a pipe, if it is not UTF-8 (the message names
+            the line), or if its gzip data are damaged or cut short.
     """
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a text file. Pass a file's path.")
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Check the path.")
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is not a file but a pipe or a device, and text is read more than "
+            "once. Write it to a file first."
+        )
     number = 0
     with gzip.open(path) if is_gzipped(path) else open(path, "rb") as file:
         try:
@@ -75,7 +81,8 @@ def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
     """Yields the lines of an open file; errors give its name and the line."""
     for number, line in enumerate(file, start=1):
         try:
-            yield line.decode("utf-8").replace("\r", "").removesuffix("\n")
+            text = line.decode("utf-8").replace("\r", "").removesuffix("\n")
+            yield text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{name}:{number} is not UTF-8: {error.reason} at byte "
@@ -144,8 +151,8 @@ def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is a folder, empty, not UTF-8 or damaged, if a line is
-            empty, or if the sides differ in their numbers of files or lines. The
-            message names file and line.
+        ValueError: If a file is a folder, a pipe, empty, not UTF-8 or damaged, if a
+            line is empty, or if the sides differ in their numbers of files or lines.
+            The message names file and line.
     """
     return sum(1 for _ in read_pairs(source_files, target_files))

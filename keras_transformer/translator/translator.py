@@ -12,7 +12,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.text.encoding import encode_head
+from keras_transformer.text.encoding import WHITE_SPACE, encode_head
 from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
 from keras_transformer.translator.checks import (
     check_max_source_length,
@@ -27,7 +27,6 @@ from keras_transformer.translator.text_translator import TextTranslator, Transla
 
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
-BLANK = r"[\s\p{Z}]*"
 
 
 class Translator(TextTranslator, SavedTranslator):
@@ -229,7 +228,7 @@ class Translator(TextTranslator, SavedTranslator):
         texts = tf.convert_to_tensor(texts, tf.string)
         tokenizer = self.source_tokenizer
         ids, is_cut = encode_head(texts, tokenizer, self.max_source_length)
-        is_blank = tf.strings.regex_full_match(texts, BLANK)
+        is_blank = tf.strings.regex_full_match(texts, WHITE_SPACE)
         is_blank |= unpadded_lengths(ids, tokenizer) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
 

@@ -1,3 +1,4 @@
+import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +49,15 @@ def test_short_texts_are_encoded_whole(text, max_length):
     assert is_cut.numpy() == expected_is_cut.numpy()
 
 
-@given(st.text(min_size=1), st.integers(2, 5))
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\n"])
+def test_white_space_before_a_text_does_not_hide_it(blank):
+    found = encode_head([blank * 999 + "a man", blank * 999], TOKENIZER, 5)
+    expected = encode(["a man", ""], TOKENIZER, 5)
+    for x, y in zip(found, expected, strict=True):
+        assert x.numpy().tolist() == y.numpy().tolist()
+
+
+@given(st.text(min_size=1).filter(lambda x: not x[0].isspace()), st.integers(2, 5))
 def test_only_the_head_of_a_long_text_is_encoded(text, max_length):
     texts = [text.encode() * 999]
     ids, is_cut = encode_head(texts, TOKENIZER, max_length)

@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import pytest
 import tensorflow as tf
@@ -92,6 +93,17 @@ def test_a_missing_file_is_named(write, tmp_path):
 def test_a_folder_is_refused(write, tmp_path):
     with pytest.raises(ValueError, match="is a folder, not a text file"):
         check_parallel_files(write("good", GOOD), tmp_path)
+
+
+def test_a_pipe_is_refused_before_it_is_read(write, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe is not a file but a pipe"):
+        check_parallel_files(write("good", GOOD), tmp_path / "pipe")
+
+
+def test_a_byte_order_mark_is_no_text(write):
+    path = write("text", "\ufeffa\n\ufeffb\n".encode())
+    assert list(read_lines(path)) == ["a", "\ufeffb"]
 
 
 @pytest.mark.parametrize("sides", [(["a"], ["b", "c"]), ([], [])])
