@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import operator
 import os
 import types
 import typing
@@ -28,6 +29,9 @@ _TYPE_NAMES = {
     str: "text",
     tuple: "text or a list of texts",
 }
+
+
+_KEEPS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +83,11 @@ class Recipe:
             *sections, last = name.split(".")
             section = values
             for key in sections:
-                if section.get(key) is None:
-                    section[key] = {}
-                section = section[key]
-                if not isinstance(section, dict):
+                inner = {} if section.get(key) is None else section[key]
+                if not isinstance(inner, dict):
                     raise ValueError(f"{path}: there is no setting `{name}`.")
+                section[key] = dict(inner)  # YAML's aliases share one dictionary
+                section = section[key]
             section[last] = value
         return _parse_section(cls, values, "", path)
 
@@ -161,11 +165,12 @@ def _read_yaml(path):
     except UnicodeDecodeError:
         message = f"{path} is not UTF-8. Name a YAML file, or convert this one."
         raise ValueError(message) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # the latter: no such date
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else path
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        remedy = " Put names with braces in quotes." if "got '{'" in problem else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", error)
+        is_brace = "got '{'" in str(problem)
+        remedy = " Put names with braces in quotes." if is_brace else ""
         raise ValueError(f"{place} is not valid YAML: {problem}.{remedy}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold settings, such as `training: ...`.")
@@ -220,12 +225,12 @@ def _parse_value(hint, value, name, path, metadata):
     elif wanted is float and isinstance(value, (int, str)) and not is_bool:
         with contextlib.suppress(ValueError):
             value = float(value)  # also of "3e-3", which is text in YAML 1.1
-    least = metadata.get("least")
+    bounds = metadata.get("bounds", {})
     is_valid = isinstance(value, wanted) and is_bool == (wanted is bool)
     if is_valid and wanted is tuple:
         is_valid = all(isinstance(item, str) for item in value)
-    if not is_valid or (least is not None and not value >= least):
-        bound = "" if least is None else f", at least {least}"
+    if not is_valid or not all(_KEEPS[kind](value, x) for kind, x in bounds.items()):
+        bound = "".join(f", {kind} {limit}" for kind, limit in bounds.items())
         is_word = wanted is str and is_bool
         remedy = " YAML reads yes, no, on and off so: put it in quotes."
         raise ValueError(

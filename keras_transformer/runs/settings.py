@@ -10,12 +10,14 @@ from keras_transformer.storage import names_in
 SIDES = ("source", "target")
 
 
-def setting(default, least=None, fixed=True):
-    """A setting with a default and, if given, the smallest value allowed.
+def setting(default, least=None, most=None, above=None, fixed=True):
+    """A setting with a default and, if given, bounds of the values allowed.
 
     If it is `fixed`, a resumed run must keep the value that it began with.
     """
-    return field(default=default, metadata={"least": least, "fixed": fixed})
+    bounds = {"at least": least, "above": above, "at most": most}
+    bounds = {kind: bound for kind, bound in bounds.items() if bound is not None}
+    return field(default=default, metadata={"bounds": bounds, "fixed": fixed})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +112,9 @@ class TokenizerSettings:
     model_type: str = "bpe"
     shared: bool = True
     split_digits: bool = False
-    character_coverage: float = setting(1.0, least=0)
+    character_coverage: float = setting(1.0, above=0, most=1)
     byte_fallback: bool = False
-    sampling: float = setting(0.0, least=0)
+    sampling: float = setting(0.0, least=0, most=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +193,7 @@ class TrainingSettings:
     epochs: int = setting(30, least=1, fixed=False)
     tokens_per_batch: int = setting(4096, least=1)
     max_length: int = setting(64, least=2)
-    learning_rate: float = setting(1e-3, least=0)
+    learning_rate: float = setting(1e-3, above=0)
     warmup_steps: int = setting(4000, least=1)
     cooldown_epochs: int = setting(0, least=0, fixed=False)
     label_smoothing: float = setting(0.1, least=0)

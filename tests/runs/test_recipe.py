@@ -148,8 +148,10 @@ def test_options_are_passed_to_the_model(path, name, value):
         ("training.epochs", 2.5, "`training.epochs` must be an integer"),
         ("training.epochs", True, "`training.epochs` must be an integer"),
         ("training.epochs", 0, "at least 1. Received: 0"),
-        ("training.learning_rate", "fast", "must be a number, at least 0"),
-        ("training.learning_rate", float("nan"), "must be a number, at least 0"),
+        ("training.learning_rate", "fast", "must be a number, above 0"),
+        ("training.learning_rate", float("nan"), "must be a number, above 0"),
+        ("training.learning_rate", 0, "must be a number, above 0. Received: 0"),
+        ("tokenizer.sampling", 2, "a number, at least 0, at most 1. Received: 2"),
         ("model.attention_dropout", -0.1, "must be a number, at least 0"),
         ("model.seed", 1.5, "`model.seed` must be an integer"),
         ("training.jit_compile", 1, "`training.jit_compile` must be true or false"),
@@ -195,6 +197,22 @@ def test_invalid_yaml_is_reported_with_its_line(path, text, message):
     path.write_bytes(text)
     with pytest.raises(ValueError, match=message):
         Recipe.load(path)
+
+
+def test_a_date_that_does_not_exist_is_reported_with_the_file(path):
+    path.write_text("data: {folder: 2024-02-30}\n", "utf-8")
+    with pytest.raises(ValueError, match="small.yaml is not valid YAML: day is out of"):
+        Recipe.load(path)
+
+
+def test_a_setting_changes_alone_where_two_sections_are_one_in_yaml(path):
+    path.write_text(
+        "data: {source: aa, target: bb, train: &text {source: a, target: b}, "
+        "validation: *text}",
+        "utf-8",
+    )
+    data = Recipe.load(path, {"data.train.source": "x"}).data
+    assert (data.train.source, data.validation.source) == (("x",), ("a",))
 
 
 def test_an_unknown_recipe_is_reported_with_those_that_exist(tmp_path):
