@@ -62,6 +62,11 @@ def create_folder(path: str | os.PathLike) -> Iterator[Path]:
         _flush(path.parent)
 
 
+def is_unfinished(path: Path) -> bool:
+    """Returns whether this is what a killed process was writing."""
+    return path.name.startswith(_UNFINISHED)
+
+
 def remove_unfinished(folder: str | os.PathLike) -> None:
     """Removes what killed processes left in a folder; no other may be writing there."""
     for leftover in Path(folder).glob(f"{_UNFINISHED}*"):

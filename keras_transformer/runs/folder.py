@@ -113,6 +113,8 @@ class Run:
 
     def has_trained(self) -> bool:
         """Returns whether the folder holds a checkpoint or a translator."""
-        return self.settings_path.is_file() and bool(
-            self.checkpoints().paths() or self.translator_path.exists()
-        )
+        if not self.settings_path.is_file():
+            return False
+        checkpoints = self.checkpoints()
+        results = *checkpoints.paths(), checkpoints.best_path, self.translator_path
+        return any(path.exists() for path in results)

@@ -1,5 +1,6 @@
-"""The log of a run: the metrics of every epoch, in a CSV file."""
+"""The log of a run: the metrics of every epoch, in a CSV file and for TensorBoard."""
 
+import contextlib
 import csv
 import io
 import os
@@ -8,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import keras
+import tensorflow as tf
 
 from keras_transformer.storage import write_text
 
@@ -107,3 +109,26 @@ class WriteLog(keras.callbacks.Callback):
             )
         if self.log.has_stalled(self.patience):
             self.model.stop_training = True
+
+
+class WriteTensorBoard(keras.callbacks.TensorBoard):
+    """Writes what TensorBoard shows; if it cannot, warns, and training continues."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        with self._warned():
+            super().on_epoch_end(epoch, logs)
+
+    def on_train_end(self, logs=None):
+        with self._warned():
+            super().on_train_end(logs)
+
+    @contextlib.contextmanager
+    def _warned(self):
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = error.message.splitlines()[0].rpartition("}} ")[2]
+            warnings.warn(
+                f"{self.log_dir}: events are lost ({reason}). Free space on the disk.",
+                stacklevel=4,
+            )

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import tensorflow as tf
 import yaml
 
+from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import TRANSLATION_METRICS, VALIDATION_METRICS
 from keras_transformer.runs.pretrained import copy_pretrained
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES
-from keras_transformer.storage import write_text
+from keras_transformer.storage import is_unfinished, remove_unfinished, write_text
 from keras_transformer.text import SubwordTokenizer, parallel_dataset
 from keras_transformer.training import Workers
 from keras_transformer.version import __version__
@@ -43,7 +44,9 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
             "`model.pretrained`: weights that are not trained would stay random. "
             f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
         )
+    _check_preset(model)
     _check_best(recipe.training)
+    _check_consistency(recipe.training)
     if workers.is_chief:
         begin_run(recipe, run)
     workers.wait()
@@ -74,6 +77,8 @@ def begin_run(recipe: Recipe, run: Run) -> None:
             f"{run.folder} holds something other than a run. Name a new folder."
         )
     run.folder.mkdir(parents=True, exist_ok=True)
+    for folder in (run.folder, run.translator_path, run.pretrained_path):
+        remove_unfinished(folder)
     versions = {"keras-transformer": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     versions["training_text"] = checksum
@@ -98,6 +103,24 @@ def join_run(recipe: Recipe, run: Run) -> None:
             "must share the folder: name one on a disk that all of them can read."
         )
     _check_same(recipe, run, _text_checksum(recipe))
+
+
+def _check_preset(settings):
+    if settings.preset not in PRESETS:
+        raise ValueError(
+            f"`model.preset` must be one of {', '.join(PRESETS)}. Received: "
+            f"{settings.preset!r}. A translator to continue from is "
+            "`model.pretrained`, or --from in the shell."
+        )
+
+
+def _check_consistency(settings):
+    if settings.rdrop and settings.simcut:
+        raise ValueError(
+            "`training.rdrop` or `training.simcut` must be 0: a training has one "
+            f"consistency term. Received: rdrop={settings.rdrop}, "
+            f"simcut={settings.simcut}."
+        )
 
 
 def _check_best(settings):
@@ -141,7 +164,9 @@ def _dataset(recipe, tokenizers, split, **options):
 def _holds_something_else(run):
     if run.settings_path.is_file() or not run.folder.exists():
         return False
-    return not run.folder.is_dir() or any(run.folder.iterdir())
+    return not run.folder.is_dir() or not all(
+        is_unfinished(path) for path in run.folder.iterdir()
+    )
 
 
 def _check_same(recipe, run, checksum):

@@ -13,7 +13,7 @@ from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
 from keras_transformer.runs.folder import Run
-from keras_transformer.runs.log import WriteLog
+from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.prepare import prepare
 from keras_transformer.runs.pretrained import pretrained_model
 from keras_transformer.runs.recipe import Recipe
@@ -81,13 +81,11 @@ def save_average(run: Run, last: int) -> list[Path]:
     It averages `last` checkpoints, or all if there are fewer, and returns their paths.
     """
     checkpoints = run.checkpoints()
-    latest = checkpoints.latest()
-    if latest is None:
+    paths = checkpoints.newest(last)
+    if not paths:
         raise FileNotFoundError(
             f"{checkpoints.folder} holds no complete checkpoint. Train first."
         )
-    paths = checkpoints.paths()
-    paths = paths[: paths.index(latest) + 1][-last:]
     model = training.average_checkpoints(paths)
     run.translator_of(model).save(run.translator_path)
     return paths
@@ -97,7 +95,7 @@ def _find_checkpoint(run, workers):
     """Returns the last complete checkpoint, if there is any, and its epochs."""
     checkpoints = run.checkpoints()
     latest = checkpoints.latest()
-    if latest is None and checkpoints.paths():
+    if latest is None and run.has_trained():
         raise ValueError(
             f"{checkpoints.folder} holds no complete checkpoint to resume from. Name "
             "another run folder."
@@ -158,12 +156,6 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
 
 
 def _consistency(settings):
-    if settings.rdrop and settings.simcut:
-        raise ValueError(
-            "`training.rdrop` or `training.simcut` must be 0: a training has one "
-            f"consistency term. Received: rdrop={settings.rdrop}, "
-            f"simcut={settings.simcut}."
-        )
     if settings.simcut:
         return training.SimCut(settings.simcut, settings.cutoff)
     return training.RDrop(settings.rdrop) if settings.rdrop else None
@@ -176,9 +168,9 @@ def _schedule(settings, steps_per_epoch):
     )
     if not settings.cooldown_epochs:
         return schedule
-    steps = settings.cooldown_epochs * steps_per_epoch
-    start = max(settings.epochs * steps_per_epoch - steps, 0)
-    return training.Cooldown(schedule, start, steps)
+    cooldown_epochs = min(settings.cooldown_epochs, settings.epochs)
+    start = (settings.epochs - cooldown_epochs) * steps_per_epoch
+    return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
 def _fit(model, recipe, run, epochs_done, data, workers):
@@ -209,7 +201,7 @@ def _writers(recipe, run, model):
     settings = recipe.training
     writers = [
         WriteLog(run.log, settings.early_stopping),
-        keras.callbacks.TensorBoard(run.tensorboard_path),
+        WriteTensorBoard(run.tensorboard_path),
         training.SaveCheckpoints(run.checkpoints()),
     ]
     if settings.bleu_every is not None:

@@ -1,5 +1,6 @@
 """Checkpoints of whole models, safe from kills and full disks."""
 
+import itertools
 import json
 import math
 import os
@@ -102,7 +103,15 @@ class Checkpoints:
 
         Truncated and corrupt ones are skipped with a warning.
         """
-        return next(filter(_is_whole, reversed(self.paths())), None)
+        return next(iter(self.newest(1)), None)
+
+    def newest(self, count: int) -> list[Path]:
+        """Returns the newest `count` complete checkpoints, oldest epoch first.
+
+        Truncated and corrupt ones are skipped with a warning.
+        """
+        complete = filter(_is_whole, reversed(self.paths()))
+        return list(itertools.islice(complete, count))[::-1]
 
     def best(self) -> Path | None:
         """Returns the best complete checkpoint, None if none has the metric.

@@ -1,8 +1,11 @@
 import resource
 
+import keras
+import numpy as np
 import pytest
 
 from keras_transformer.runs import Log
+from keras_transformer.runs.log import WriteTensorBoard
 from keras_transformer.storage import write_text
 
 
@@ -67,3 +70,16 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, small_disk):
         write_text(path, "new" * 100)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_training_survives_a_disk_that_is_full_for_tensorboard(tmp_path, request):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    arrays = np.ones((5, 3)), np.ones((5, 2))
+    fill_disk = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda _: request.getfixturevalue("small_disk")
+    )
+    callbacks = [fill_disk, WriteTensorBoard(tmp_path / "board")]
+    with pytest.warns(UserWarning, match="board: events are lost .*File too large"):
+        history = model.fit(*arrays, epochs=3, verbose=0, callbacks=callbacks)
+    assert history.epoch == [0, 1, 2]

@@ -1,7 +1,7 @@
 import pytest
 from small_corpus import write_corpus, write_lines
 
-from keras_transformer.runs import Run
+from keras_transformer.runs import Run, train
 from keras_transformer.runs.prepare import begin_run, join_run
 
 
@@ -44,6 +44,19 @@ def test_a_folder_of_other_things_stays_as_it_is(tmp_path, load):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_run_begins_where_another_was_killed_as_it_began(tmp_path, load):
+    (tmp_path / ".unfinished-0").mkdir()
+    begin_run(load(), Run(tmp_path))
+    assert not (tmp_path / ".unfinished-0").exists()
+
+
+def test_what_a_killed_process_left_in_a_run_is_removed(copy, load):
+    leftover = copy.translator_path / ".unfinished-0"
+    leftover.mkdir()
+    begin_run(load(), copy)
+    assert not leftover.exists()
+
+
 def test_a_file_is_no_run(tmp_path, load):
     (tmp_path / "file").write_text("precious")
     with pytest.raises(ValueError, match="something other than a run"):
@@ -82,3 +95,21 @@ def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
         join_run(load(**{"training.seed": 7}), copy)
     with pytest.raises(FileNotFoundError, match="must share the folder"):
         join_run(load(), Run(tmp_path / "other"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"model.preset": "small"},
+            "`model.preset` must be one of tiny, base, big",
+        ),
+        ({"training.rdrop": 5, "training.simcut": 3}, "has one consistency term"),
+    ],
+)
+def test_settings_that_cannot_be_are_reported_before_anything_is_written(
+    load, tmp_path, settings, message
+):
+    with pytest.raises(ValueError, match=message):
+        train(load(**settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -134,6 +134,24 @@ def test_without_a_whole_checkpoint_nothing_is_overwritten(trained, copy, load):
     assert copy.log.rows() == trained.log.rows()
 
 
+@pytest.mark.parametrize("kept", [[], ["best.keras"]])
+def test_a_run_without_checkpoints_is_not_trained_anew(trained, copy, load, kept):
+    for path in (copy.folder / "checkpoints").iterdir():
+        if path.name not in kept:
+            path.unlink()
+    if kept:
+        shutil.rmtree(copy.translator_path)
+    with pytest.raises(ValueError, match="no complete checkpoint to resume from"):
+        train(load(**{"training.epochs": 3}), copy.folder)
+    assert copy.log.rows() == trained.log.rows()
+
+
+def test_a_cooldown_as_long_as_the_training_ends_at_zero(load, tmp_path):
+    settings = {"training.epochs": 1, "training.cooldown_epochs": 3}
+    (row,) = train(load(**settings), tmp_path / "run").log.rows()
+    assert float(row["learning_rate"]) == 0
+
+
 def test_two_vocabularies_and_a_training_that_ends_without_gain(load, tmp_path):
     recipe = load(
         **{
@@ -168,6 +186,13 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(copy):
     damaged.write_bytes(damaged.read_bytes()[:1000])
     with pytest.warns(UserWarning, match="epoch-0003.keras: skipped"):
         assert save_average(copy, 2) == whole
+
+
+def test_a_damaged_older_checkpoint_is_left_out_of_the_mean(copy):
+    first, damaged, last = copy.checkpoints().paths()
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    with pytest.warns(UserWarning, match="epoch-0002.keras: skipped"):
+        assert save_average(copy, 2) == [first, last]
 
 
 def test_without_a_checkpoint_there_is_nothing_to_average(copy):
