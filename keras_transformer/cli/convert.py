@@ -8,6 +8,7 @@ import typer
 
 from keras_transformer.cli.loading import load_translator
 from keras_transformer.cli.options import Model, argument, option
+from keras_transformer.storage import create_folder
 
 
 class Format(str, enum.Enum):
@@ -68,7 +69,8 @@ def convert(
         )
     translator = load_translator(model, source_language, target_language)
     if format == Format.KERAS:
-        translator.save(folder)
+        with create_folder(folder) as unfinished:
+            translator.save(unfinished)
     else:
         translator.export(folder, format=format.value, quantization=quantization)
     typer.echo(f"The translator is in {folder}.")

@@ -110,6 +110,11 @@ class DecodingOptions:
             )
         beam_width = self.beam_width or search.num_slots
         if beam_width == 1:
+            if self.length_penalty is not None:
+                raise typer.BadParameter(
+                    "needs a beam. Add --beam-width, such as 5.",
+                    param_hint="--length-penalty",
+                )
             return decoding.GreedySearch(**settings)
         penalty = getattr(search, "length_penalty", 0.6)
         if self.length_penalty is not None:
@@ -117,6 +122,14 @@ class DecodingOptions:
             kind = float if is_exponent else type(penalty)
             penalty = kind(self.length_penalty)
         return decoding.BeamSearch(beam_width, penalty, **settings)
+
+
+def check_one_choice(mbr: int | None, rerank: str | None):
+    """Checks that at most one way to choose among translations is given."""
+    if mbr is not None and rerank is not None:
+        raise typer.BadParameter(
+            "cannot be combined with --rerank.", param_hint="--mbr"
+        )
 
 
 def choice(num_samples: int | None):

@@ -40,8 +40,8 @@ def demo(
     """
     from keras_transformer.datasets import locale_phrases
 
-    data = run.with_name(f"{run.name}-data")
-    overrides = {"data.folder": str(data.resolve())} | parse_settings(settings)
+    data = run.resolve().with_name(f"{run.resolve().name}-data")
+    overrides = {"data.folder": str(data)} | parse_settings(settings)
     recipe = Recipe.load("demo", overrides)
     languages = recipe.data.source, recipe.data.target
     typer.echo(f"Writing phrases in two languages to {data}.")

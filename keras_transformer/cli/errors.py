@@ -1,6 +1,7 @@
 """Errors and warnings of the command line, each in one line."""
 
 import errno
+import os
 import sys
 import warnings
 
@@ -39,8 +40,11 @@ class OneLineErrors(typer.core.TyperGroup):
 
 def _in_one_line(error):
     """Returns the message of a user's mistake, or None for any other error."""
-    kind = type(error).__name__
-    if isinstance(error, MemoryError) or kind == "ResourceExhaustedError":
+    is_exhausted = type(error).__name__ == "ResourceExhaustedError"
+    full_disk = os.strerror(errno.ENOSPC)
+    if is_exhausted and full_disk in str(error):
+        return f"{full_disk}.{_REMEDIES[errno.ENOSPC]}"
+    if is_exhausted or isinstance(error, MemoryError):
         return (
             "The memory is too small for this. Translate fewer sentences at a time "
             "(--batch-size), or train on fewer tokens at a time (--tokens-per-batch)."

@@ -12,6 +12,7 @@ import typer
 
 from keras_transformer.cli.decoding import (
     DecodingOptions,
+    check_one_choice,
     choice,
     takes_decoding_options,
 )
@@ -103,6 +104,7 @@ def evaluate(
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
+    check_one_choice(mbr, rerank)
     if source_file or reference:
         text = EvaluatedText.of_files(
             source_file, reference, data=data, split=split, recipe=recipe
@@ -116,7 +118,8 @@ def evaluate(
     elif against:
         other = load_translator(against)
     total = text.check(output, given)
-    reranking = reranked(translator, rerank)
+    search = decoding.search(translator, mbr)
+    reranking = reranked(translator, rerank, search)
     # Translations are on the disk, because memory may not hold all of them.
     with contextlib.ExitStack() as stack:
 

@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import typer
+
 from keras_transformer.checks import needs_tensorflow
 
 
@@ -110,10 +112,16 @@ def _silent():
             os.close(stderr)
 
 
-def reranked(translator, other: str | None):
+def reranked(translator, other: str | None, search):
     """Returns a translator, or one that another of the other direction reranks."""
     if other is None:
         return translator
+    if search.num_slots == 1:
+        raise typer.BadParameter(
+            "chooses among the translations of a beam, and this search finds one. Add "
+            "--beam-width, such as 5.",
+            param_hint="--rerank",
+        )
     from keras_transformer.translator import RerankedTranslator
 
     return RerankedTranslator(translator, load_translator(other))

@@ -73,7 +73,7 @@ def train(
           train: {source: "train.{source}", target: "train.{target}"}
           validation: {source: "val.{source}", target: "val.{target}"}
     """
-    if pretrained and Path(pretrained).is_dir():
+    if pretrained and "://" not in pretrained:
         pretrained = str(Path(pretrained).resolve())
     options = {
         "model.pretrained": pretrained,
@@ -157,6 +157,6 @@ def parse_settings(settings: list[str] | None) -> dict[str, Any]:
             )
         try:
             values[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):  # the latter for a date such as 2024-02-30
             values[name] = value
     return values

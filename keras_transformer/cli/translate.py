@@ -11,6 +11,7 @@ import typer
 
 from keras_transformer.cli.decoding import (
     DecodingOptions,
+    check_one_choice,
     choice,
     takes_decoding_options,
 )
@@ -88,6 +89,7 @@ def translate(
                     "cannot be combined with --attention.", param_hint=flag
                 )
         check_picture(attention, page=True)
+    check_one_choice(mbr, rerank)
     translator = load_translator(model)
     if jit_compile:
         translator.model.compile(jit_compile=True)
@@ -101,7 +103,7 @@ def translate(
     chunk_size = 1 if line_by_line else _LINES_PER_CHUNK
     search = decoding.search(translator, mbr)
     translate_texts = functools.partial(
-        reranked(translator, rerank).translate,
+        reranked(translator, rerank, search).translate,
         search=search,
         batch_size=batch_size,
         max_length=decoding.max_length,

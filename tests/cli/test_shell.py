@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from small_corpus import sentences, write_corpus, write_lines, write_recipe
 from typer.testing import CliRunner
 
 from keras_transformer import Translator, datasets
 from keras_transformer.cli import app
+from keras_transformer.cli.errors import _in_one_line
 from keras_transformer.decoding import (
     BeamSearch,
     GreedySearch,
@@ -474,7 +476,7 @@ def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
         (["--tokens-per-batch", 13], "Received: tokens_per_batch=13, max_length=16"),
         (["--set", "tokenizer.vocabulary_size=5000"], "`vocabulary_size` must be at m"),
         (["--set", "model.hidden_dim=9"], "num_heads=2, hidden_dim=9"),
-        (["--set", "model.preset=small"], "`preset` must be one of"),
+        (["--set", "model.preset=small"], "`model.preset` must be one of"),
         (["--set", "model.activation=rellu"], "rellu"),
         (["--set", "training.precision=float7"], "float7"),
         (["--set", "training.strategy=hope"], "hope"),
@@ -557,6 +559,46 @@ def test_a_full_disk_is_reported_with_what_to_do(tmp_path):
 
 
 @pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--rerank", "among the translations of a beam"), ("--length-penalty", "a beam")],
+)
+def test_what_only_a_beam_can_use_needs_one(run, option, message):
+    value = 2 if option == "--length-penalty" else run
+    result = shell("translate", run, option, value, "--beam-width", 1, stdin="ba\n")
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert not result.stdout
+
+
+def test_a_pipe_is_refused_where_text_is_read_twice(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    result = shell("translate", run, tmp_path / "pipe")
+    assert result.exit_code == 1
+    assert "pipe is not a file but a pipe or a device" in in_one_line(result)
+
+
+def test_a_disk_that_is_full_is_not_taken_for_a_small_memory():
+    full = tf.errors.ResourceExhaustedError(None, None, "a/b; No space left on device")
+    assert _in_one_line(full).startswith("No space left on device. Free some space")
+    memory = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+    assert _in_one_line(memory).startswith("The memory is too small")
+
+
+def test_an_interrupted_training_continues_after_its_origin_has_moved(
+    run, small_text, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(run, "origin")
+    train = ("train", small_text / "small.yaml", "--data", small_text, "--run", "tuned")
+    result = shell(*train, "--from", "origin", "--epochs", 1)
+    assert result.exit_code == 0, result.stderr
+    shutil.rmtree("origin")
+    result = shell(*train, "--from", "origin", "--epochs", 2)
+    assert result.exit_code == 0, result.stderr
+    assert len(Run("tuned").log.rows()) == 2
+
+
 def test_a_text_is_not_overwritten_by_its_translation(run, tmp_path):
     write_lines(tmp_path / "text", ["ba"])
     result = shell("translate", run, tmp_path / "text", "-o", tmp_path / "text")
@@ -582,6 +624,8 @@ def test_debug_shows_where_an_error_arose(tmp_path):
         ["translate", "run", "--mbr", "1"],
         ["translate", "run", "--mbr", "2", "--attention", "out.png"],
         ["translate", "run", "--rerank", "other", "--attention", "out.png"],
+        ["translate", "run", "--rerank", "other", "--mbr", "2"],
+        ["evaluate", "run", "--rerank", "other", "--mbr", "2"],
         ["evaluate", "run", "--source-file", "text"],
         ["evaluate", "run", "--reference", "text"],
         ["evaluate", "run", "--source-file=a", "--reference=b", "--split=test"],

@@ -1,5 +1,6 @@
 """`keras-transformer convert` in both directions."""
 
+import resource
 import shutil
 
 import numpy as np
@@ -62,6 +63,19 @@ def test_a_translator_is_written_for_other_systems(options, written, tmp_path):
     done = run("convert", tmp_path / "mine", tmp_path / "theirs", *options)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "theirs" / written).is_file()
+
+
+def test_a_folder_that_could_not_be_written_is_not_there(tmp_path):
+    make_translator(epsilon=1e-5).save(tmp_path / "mine")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        done = run("convert", tmp_path / "mine", tmp_path / "x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.exit_code == 1, done.output
+    assert "File too large" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_what_cannot_be_converted_leaves_nothing(originals, tmp_path):
