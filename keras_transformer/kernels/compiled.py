@@ -1,6 +1,7 @@
 """A function of a model, compiled on any backend."""
 
 import contextlib
+import functools
 import logging
 
 import keras
@@ -33,6 +34,11 @@ class CompiledFunction(keras.Model):
     def run(self, *arguments):
         """Returns what the function returns, as NumPy arrays to be read."""
         with silence_retracing_warning():
+            if target.is_jax() and self.jit_compile:
+                values = [variable.value for variable in self.variables]
+                return keras.tree.map_structure(
+                    np.asarray, self._jitted(values, arguments)
+                )
             if not target.is_tensorflow():
                 return self.predict_on_batch(arguments)
             # `predict_on_batch` copies its outputs. For these copies malloc takes
@@ -42,6 +48,23 @@ class CompiledFunction(keras.Model):
 
     def call(self, arguments):
         return self.function(*arguments)
+
+    @functools.cached_property
+    def _jitted(self):
+        """The function for JAX, of the values of all variables and the arguments.
+
+        `predict_on_batch` takes longer to assign all variables anew than a small
+        model takes to decode.
+        """
+        import jax
+
+        variables = self.variables
+
+        def compute(values, arguments):
+            with keras.StatelessScope(zip(variables, values, strict=True)):
+                return self.function(*arguments)
+
+        return jax.jit(compute)
 
 
 @contextlib.contextmanager

@@ -26,11 +26,13 @@ BATCH, HEADS, QUERIES, KEYS, KEY_DIM, WIDTH = 2, 3, 13, 11, 4, 7
 BACKEND = keras.backend.backend()
 
 
-@pytest.fixture(params=["by blocks", "whole"])
+@pytest.fixture(params=["by blocks", "whole", *["fused"][: BACKEND == "jax"]])
 def reading(request, monkeypatch):
     """Small inputs are read as long ones are, then as they are."""
     if request.param == "by blocks":
         monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 3)
+    if request.param == "fused":
+        monkeypatch.setattr(attention, "MAX_UNFUSED_LENGTH", 0)
     monkeypatch.setattr(attention, "BLOCK_LENGTH", 5)
 
 
