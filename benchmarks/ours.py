@@ -2,22 +2,26 @@
 
 Run in `benchmarks/`: `echo 5 | python -m ours D1 --variant jit`. Variants: `graph` and
 `jit` are `compile(jit_compile=False | True)`. `slices` trains with one thread for
-each operation, and so, by default, in slices of the batch. `bfloat16` is `graph` with
-the policy `mixed_bfloat16`. `export` and `export-jit` decode with a search in a
-SavedModel instead of `model.generate`.
+each operation, and so, by default, in slices of the batch. `bfloat16` and
+`bfloat16-jit` have the policy `mixed_bfloat16`; `bfloat16-jit-fused` attends by Keras's
+fused kernel, to however few positions. `export` and `export-jit` decode with a search
+in a SavedModel instead of `model.generate`.
+
+The backend is that of `KERAS_BACKEND`; slices and exports need TensorFlow.
 """
 
 import tempfile
 
 import keras
 import numpy as np
-import tensorflow as tf
 from peers.turns import limit_tensorflow_threads, take_turns
 from peers.workloads import DROPOUT, LABEL_SMOOTHING, LEARNING_RATE, THREADS
 
 import keras_transformer as kt
-from keras_transformer.serving.saved_model import compile_search
+from keras_transformer.kernels import attention
 from keras_transformer.version import DISTRIBUTION
+
+BACKEND = keras.backend.backend()
 
 
 def build(workload, dtype="float32"):
@@ -36,8 +40,12 @@ def build(workload, dtype="float32"):
 
 
 def prepare(workload, variant):
-    limit_tensorflow_threads(intra=1 if variant == "slices" else THREADS)
-    model = build(workload, "mixed_bfloat16" if variant == "bfloat16" else "float32")
+    if BACKEND == "tensorflow":
+        limit_tensorflow_threads(intra=1 if variant == "slices" else THREADS)
+    if variant.endswith("fused"):
+        attention.MAX_UNFUSED_LENGTH = 0
+    is_mixed = variant.startswith("bfloat16")
+    model = build(workload, "mixed_bfloat16" if is_mixed else "float32")
     return (prepare_training if workload.trains else prepare_decoding)(
         workload, variant, model
     )
@@ -47,12 +55,15 @@ def prepare_training(workload, variant, model):
     model.compile(
         kt.training.Adam(LEARNING_RATE),
         kt.training.TokenCrossentropy(LABEL_SMOOTHING),
-        jit_compile=variant == "jit",
+        jit_compile="jit" in variant,
         batch_slices="auto" if variant == "slices" else 1,
     )
     source, target = workload.random_ids()
     inputs = {"source_ids": source, "target_ids": target[:, :-1]}
-    return lambda: model.train_on_batch(inputs, target[:, 1:])
+    if workload.steps == 1:
+        return lambda: model.train_on_batch(inputs, target[:, 1:])
+    settings = {"batch_size": workload.batch_size, "shuffle": False, "verbose": 0}
+    return lambda: model.fit(inputs, target[:, 1:], **settings)
 
 
 def prepare_decoding(workload, variant, model):
@@ -63,9 +74,9 @@ def prepare_decoding(workload, variant, model):
         if workload.beam_width > 1
         else kt.decoding.GreedySearch(never_end)
     )
-    model.compile(jit_compile=variant == "jit")
-    max_length = workload.target_length
-    settings = {"search": search, "max_length": max_length}
+    model.compile(jit_compile="jit" in variant)
+    max_length, batch_size = workload.target_length, workload.batch_size
+    settings = {"search": search, "max_length": max_length, "batch_size": batch_size}
     find = model.generate
     if variant.startswith("export"):
         settings = {}
@@ -81,6 +92,9 @@ def prepare_decoding(workload, variant, model):
 
 def exported(model, search, max_length, jit_compile):
     """Returns the search, saved as a SavedModel and loaded again."""
+    import tensorflow as tf
+
+    from keras_transformer.serving.saved_model import compile_search
 
     def find(ids):
         return search(model, ids, max_length)
@@ -101,4 +115,4 @@ def exported(model, search, max_length, jit_compile):
 
 
 if __name__ == "__main__":
-    take_turns(prepare, ["tensorflow", "keras", DISTRIBUTION])
+    take_turns(prepare, [BACKEND, "keras", DISTRIBUTION])

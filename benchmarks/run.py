@@ -2,6 +2,7 @@
 
     python benchmarks/run.py
     python benchmarks/run.py --only D1 --peers ctranslate2 --rounds 10
+    python benchmarks/run.py --only G0,G1,G2,G3 --peers pytorch --threads 16
 
 Makes a virtual environment for this library and one for each peer, which takes some
 minutes once. Then the systems take turns: each has its own process, and each round
@@ -15,15 +16,24 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from peers.workloads import DECODING, TRAINING, WORKLOADS
+from peers.workloads import (
+    DECODING,
+    GPU,
+    GPU_DECODING,
+    GPU_TRAINING,
+    TRAINING,
+    WORKLOADS,
+)
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
@@ -38,20 +48,28 @@ class System(NamedTuple):
     module: str
     variant: str
     workloads: dict
+    backend: str = "tensorflow"  # Keras's
 
     @property
     def environment(self):
         """The name of its environment and of its requirements."""
-        return self.module.rpartition(".")[2]
+        name = self.module.rpartition(".")[2]
+        return name if self.backend == "tensorflow" else f"{name}_{self.backend}"
 
 
+ON_CPU = DECODING | TRAINING
+ON_JAX = GPU_DECODING | GPU_TRAINING
 OURS = {
-    "kt": System("`kt`", "ours", "graph", WORKLOADS),
-    "kt-jit": System("`kt-jit`", "ours", "jit", WORKLOADS),
+    "kt": System("`kt`", "ours", "graph", ON_CPU),
+    "kt-jit": System("`kt-jit`", "ours", "jit", ON_CPU),
     "kt-slices": System("`kt-slices`", "ours", "slices", TRAINING),
-    "kt-bfloat16": System("`kt-bfloat16`", "ours", "bfloat16", WORKLOADS),
+    "kt-bfloat16": System("`kt-bfloat16`", "ours", "bfloat16", ON_CPU),
     "kt-export": System("`kt-export`", "ours", "export", DECODING),
     "kt-export-jit": System("`kt-export-jit`", "ours", "export-jit", DECODING),
+    "kt-jax": System("`kt-jax`", "ours", "bfloat16-jit", ON_JAX, "jax"),
+    "kt-jax-fused": System(
+        "`kt-jax-fused`", "ours", "bfloat16-jit-fused", ON_JAX, "jax"
+    ),
 }
 PEERS = {
     "ctranslate2": System("CTranslate2", "peers.ctranslate2", "float32", DECODING),
@@ -61,10 +79,13 @@ PEERS = {
     "ctranslate2-int8": System(
         "CTranslate2, int8", "peers.ctranslate2", "int8", DECODING
     ),
+    "pytorch": System("PyTorch", "peers.pytorch", "compile", GPU),
+    "pytorch-eager": System("PyTorch, eager", "peers.pytorch", "eager", GPU),
 }
 README_PEERS = "ctranslate2,keras_hub,keras"
-# What is fastest on CPUs.
+# What is fastest on CPUs; on a GPU, JAX.
 DEFAULT_OURS = {
+    **dict.fromkeys(GPU, "kt-jax"),
     **dict.fromkeys(TRAINING, "kt-slices"),
     **dict.fromkeys(DECODING, "kt-jit"),
 }
@@ -92,6 +113,11 @@ def make_environment(name, folder):
     return python
 
 
+def search_path():
+    """Returns the folders of PYTHONPATH."""
+    return filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+
+
 def last_line(text):
     return (text.strip().splitlines() or ["no message"])[-1]
 
@@ -108,10 +134,12 @@ class Contestant:
             env=os.environ
             | {
                 # This checkout, even if the environment was made by another.
-                "PYTHONPATH": str(ROOT),
-                "KERAS_BACKEND": "tensorflow",
+                "PYTHONPATH": os.pathsep.join([str(ROOT), *search_path()]),
+                "KERAS_BACKEND": system.backend,
                 "OMP_NUM_THREADS": str(threads),
                 "TF_CPP_MIN_LOG_LEVEL": "2",
+                # Other processes need memory of the same GPU.
+                "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -155,17 +183,25 @@ class Contestant:
 def measure(workload, systems, pythons, arguments):
     """Returns the times of each system in each round, all versions and all failures."""
     contestants, times, versions, failures = {}, {}, {}, []
+
+    def start(name):
+        print(f"{workload}: {name} starts", file=sys.stderr, flush=True)
+        system = systems[name]
+        python = pythons[system.environment]
+        try:
+            contestants[name] = Contestant(system, workload, python, arguments.threads)
+        except RuntimeError as error:
+            failures.append(f"{workload}, {system.title}: {error}")
+
     try:
-        for name, system in systems.items():
-            print(f"{workload}: {name} starts", file=sys.stderr, flush=True)
-            python = pythons[system.environment]
-            try:
-                contestant = Contestant(system, workload, python, arguments.threads)
-            except RuntimeError as error:
-                failures.append(f"{workload}, {system.title}: {error}")
-                continue
-            contestants[name], times[name] = contestant, []
+        with ThreadPoolExecutor() as pool:  # all compile at the same time
+            list(pool.map(start, systems))
+        contestants = {
+            name: contestants[name] for name in systems if name in contestants
+        }
+        for name, contestant in contestants.items():
             versions |= contestant.versions
+            times[name] = []
         for _ in range(arguments.rounds):
             for name, contestant in list(contestants.items()):
                 try:
@@ -206,21 +242,29 @@ def ratio_table(results, peers):
 
 def time_table(results):
     """Returns lines of Markdown with the time of each system."""
+    has_gpu_work = any(workload in GPU for workload in results)
     lines = [
         "| work | system | median ms | minimum ms | tokens/s |",
         "| --- | --- | --: | --: | --: |",
     ]
+    if has_gpu_work:
+        lines = [f"{lines[0]} TFLOP/s |", f"{lines[1]} --: |"]
     for workload, times in results.items():
         for name, own in times.items():
             title = (OURS | PEERS)[name].title
             middle, least = statistics.median(own), min(own)
             cells = f"{middle:.1f} | {least:.1f} | {speed(workload, own)}"
+            if has_gpu_work:
+                rate = WORKLOADS[workload].flops / middle / 1e9
+                cells += f" | {rate:,.1f}" if workload in GPU else " |"
             lines.append(f"| {workload} | {title} | {cells} |")
     return lines
 
 
 def speed(workload, milliseconds):
-    """Returns the tokens per second as text."""
+    """Returns the tokens per second as text; "" if there are no tokens."""
+    if not WORKLOADS[workload].tokens:
+        return ""
     rate = 1000 * WORKLOADS[workload].tokens / statistics.median(milliseconds)
     return f"{rate:,.0f}"
 
@@ -232,6 +276,15 @@ def processor():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def graphics_card():
+    """Returns the name of the GPU as text for the line of the machine, or ""."""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        return f", {found.stdout.splitlines()[0]}"
+    return ""
 
 
 def names_from(known):
@@ -252,7 +305,7 @@ def names_from(known):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--only", type=names_from(WORKLOADS), default=list(WORKLOADS), metavar="D1,T1"
+        "--only", type=names_from(WORKLOADS), default=list(ON_CPU), metavar="D1,T1"
     )
     parser.add_argument(
         "--peers",
@@ -265,7 +318,8 @@ def parse_arguments():
         "--ours",
         type=names_from(OURS),
         metavar="NAMES",
-        help=f"of {', '.join(OURS)}; default: kt-slices in training, else kt-jit",
+        help=f"of {', '.join(OURS)}; default: kt-jax on a GPU, else kt-slices in "
+        "training and kt-jit in decoding",
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=3, help="timed in each turn")
@@ -275,6 +329,12 @@ def parse_arguments():
         type=Path,
         default=CACHE / "keras-transformer-benchmarks",
         help="folder for virtual environments; those that are there are used again",
+    )
+    parser.add_argument(
+        "--python",
+        type=shutil.which,
+        help="interpreter of all systems, which has their packages: no virtual "
+        "environments are made",
     )
     parser.add_argument("--output", type=Path, help="JSON file for the times")
     return parser.parse_args()
@@ -306,7 +366,11 @@ def main():
             if workload in system.workloads
         }
     used = [system for contest in contests.values() for system in contest.values()]
-    pythons, failures = make_environments(used, arguments.environments)
+    if arguments.python:
+        pythons = {system.environment: arguments.python for system in used}
+        failures = []
+    else:
+        pythons, failures = make_environments(used, arguments.environments)
     results, versions = {}, {}
     for workload, contest in contests.items():
         installed = {
@@ -322,7 +386,7 @@ def main():
     peers = [
         name for name in arguments.peers if any(name in x for x in results.values())
     ]
-    machine = f"{arguments.threads} threads of {processor()}, Python "
+    machine = f"{arguments.threads} threads of {processor()}{graphics_card()}, Python "
     machine += ", ".join(
         [platform.python_version(), *(f"{name} {versions[name]}" for name in versions)]
     )

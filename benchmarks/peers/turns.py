@@ -30,7 +30,7 @@ def take_turns(prepare, packages):
     work = prepare(WORKLOADS[arguments.workload], arguments.variant)
     for _ in range(WARMUP):
         work()
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    versions = {name: version(name) for name in packages}
     print(json.dumps({"versions": versions}), flush=True)
     for line in sys.stdin:
         work()
@@ -40,6 +40,14 @@ def take_turns(prepare, packages):
             work()
             seconds.append(time.perf_counter() - start)
         print(json.dumps({"seconds": seconds}), flush=True)
+
+
+def version(package):
+    """Returns a package's version; "checkout" if it is only on the path."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "checkout"
 
 
 def limit_tensorflow_threads(intra=THREADS):
