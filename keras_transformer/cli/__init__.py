@@ -7,6 +7,7 @@ import typer
 
 from keras_transformer.cli.convert import convert
 from keras_transformer.cli.demo import demo
+from keras_transformer.cli.ensemble import ensemble
 from keras_transformer.cli.errors import OneLineErrors
 from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import export
@@ -25,7 +26,16 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, translate, evaluate, export, convert, average):
+for command in (
+    demo,
+    train,
+    translate,
+    evaluate,
+    export,
+    convert,
+    average,
+    ensemble,
+):
     app.command()(command)
 app.add_typer(plot, name="plot")
 

@@ -32,7 +32,11 @@ from keras_transformer.interop.expressible import (
     unique_pieces,
 )
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.translator import Translator, check_serves_any_text
+from keras_transformer.translator import (
+    Translator,
+    check_one_transformer,
+    check_serves_any_text,
+)
 from keras_transformer.translator.formats import register_format
 from keras_transformer.version import __version__
 
@@ -100,6 +104,7 @@ def export_ctranslate2(
         ValueError: If CTranslate2 cannot express the model or the search, or does not
             know the `quantization`.
     """
+    check_one_transformer(translator, "CTranslate2")
     path = check_is_new(path)
     check_serves_any_text(search)
     limits = limits_of(search, translator.model.pad_id, SYSTEM)

@@ -1,5 +1,6 @@
-"""Whole networks, each a functional Keras model."""
+"""Whole networks, each a Keras model."""
 
+from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.exports import export
 from keras_transformer.models.language_model import LanguageModel
 from keras_transformer.models.masked_language_model import MaskedLanguageModel
@@ -9,6 +10,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.vision_transformer import VisionTransformer
 
 __all__ = [
+    "Ensemble",
     "LanguageModel",
     "MaskedLanguageModel",
     "TextClassifier",

@@ -3,7 +3,11 @@
 import functools
 from typing import Any
 
-from keras_transformer.checks import check_positive_integers
+from keras_transformer.checks import (
+    check_ids,
+    check_positive_integers,
+    check_vocabulary,
+)
 from keras_transformer.decoding import GreedySearch, Hypotheses, Search
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.decoding.search import check_search
@@ -102,3 +106,50 @@ class GenerationMixin:
     def lengthen(self, cache, length: int):
         """Returns the cache with `length` positions."""
         return lengthen_cache(cache, length)
+
+
+class SourceGenerationMixin(GenerationMixin):
+    """Adds `generate` to models that read a source.
+
+    The model's settings hold its `source_vocabulary_size` as well.
+    """
+
+    def generate(
+        self,
+        source_ids,
+        search: Search | None = None,
+        max_length: int = 64,
+        batch_size: int | None = None,
+    ) -> Hypotheses:
+        """Decodes with a search, compiled once for each search and length.
+
+        Any number of sentences may be given: as one ends, the next begins in its
+        place; see `SearchRunner`. XLA compiles where it pays, unless the model was
+        compiled with another `jit_compile` than "auto".
+
+        Args:
+            source_ids: Integer array or tensor of shape
+                `(batch, source_length)`, padded with `pad_id`.
+            search: A search of `keras_transformer.decoding`; greedy unless given.
+            max_length: Most tokens to produce, the end token included.
+            batch_size: Sentences to search at a time, which memory limits; by default
+                what is fastest.
+
+        Returns:
+            `Hypotheses` of NumPy arrays, the best first: `ids` of shape `(batch,
+            hypotheses, max_length)` and `scores` of shape `(batch, hypotheses)`.
+
+        Raises:
+            ValueError: If `source_ids` are not integers of that shape, or the
+                model has too few positions for sources or targets.
+        """
+        check_ids(source_ids, "source_ids")
+        check_vocabulary(source_ids, self._settings["source_vocabulary_size"])
+        check_positive_integers(max_length=max_length)
+        # Checked here, since the compiled program does not know the length.
+        self.check_lengths(source_ids.shape[1], max_length)
+        return self.run_search(source_ids, search, max_length, batch_size)
+
+    def check_lengths(self, *lengths: int) -> None:
+        """Raises `ValueError` if the model has fewer positions than one of these."""
+        check_position_range(self.positions, max(lengths))

@@ -4,18 +4,13 @@ import functools
 
 import keras
 
-from keras_transformer.checks import (
-    check_ids,
-    check_positive_integers,
-    check_vocabulary,
-)
-from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
-from keras_transformer.models.generation import GenerationMixin
+from keras_transformer.models.generation import SourceGenerationMixin
 from keras_transformer.models.presets import PresetMixin
 from keras_transformer.models.settings import (
     SettingsModel,
@@ -30,7 +25,7 @@ from keras_transformer.models.stem import LogitBias, PlacedPositions, Stem
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(PresetMixin, GenerationMixin, SettingsModel):
+class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -185,42 +180,6 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             if isinstance(inputs, dict) and name in inputs:
                 check_called_with_ids(inputs[name], name)
         return super().call(inputs, training=training, mask=mask)
-
-    def generate(
-        self,
-        source_ids,
-        search: Search | None = None,
-        max_length: int = 64,
-        batch_size: int | None = None,
-    ) -> Hypotheses:
-        """Decodes with a search, compiled once for each search and length.
-
-        Any number of sentences may be given: as one ends, the next begins in its
-        place; see `SearchRunner`. XLA compiles where it pays, unless the model was
-        compiled with another `jit_compile` than "auto".
-
-        Args:
-            source_ids: Integer array or tensor of shape
-                `(batch, source_length)`, padded with `pad_id`.
-            search: A search of `keras_transformer.decoding`; greedy unless given.
-            max_length: Most tokens to produce, the end token included.
-            batch_size: Sentences to search at a time, which memory limits; by default
-                what is fastest.
-
-        Returns:
-            `Hypotheses` of NumPy arrays, the best first: `ids` of shape `(batch,
-            hypotheses, max_length)` and `scores` of shape `(batch, hypotheses)`.
-
-        Raises:
-            ValueError: If `source_ids` are not integers of that shape, or the
-                model has too few positions for sources or targets.
-        """
-        check_ids(source_ids, "source_ids")
-        check_vocabulary(source_ids, self.settings["source_vocabulary_size"])
-        check_positive_integers(max_length=max_length)
-        # Checked here, since the compiled program does not know the length.
-        check_position_range(self.positions, max(source_ids.shape[1], max_length))
-        return self.run_search(source_ids, search, max_length, batch_size)
 
     def logits_with_cutoff(self, inputs, kept):
         """Computes the logits in training with the embeddings of some tokens zero.

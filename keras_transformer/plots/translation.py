@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from keras_transformer.decoding import Search
 from keras_transformer.plots.attention import attention_map
-from keras_transformer.translator import Translator
+from keras_transformer.translator import Translator, check_one_transformer
 
 
 class AttendedTranslation(NamedTuple):
@@ -102,6 +102,7 @@ def translate_n_best_with_attention(
         A list of `AttendedTranslation`, best first, as long as the `num_hypotheses` of
         `search` or, where it found fewer, shorter.
     """
+    check_one_transformer(translator, "Attention")
     model = translator.model
     search = search or translator.search
     encoded = text.encode("utf-8", "replace") if isinstance(text, str) else b""

@@ -9,7 +9,7 @@ from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import ModelSettings, TokenizerSettings
-from keras_transformer.translator import Translator
+from keras_transformer.translator import Translator, check_one_transformer
 
 # What may differ from the pretrained model.
 _FREE = {"dropout", "attention_dropout", "activation_dropout", "seed"}
@@ -27,6 +27,7 @@ def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
         if source.settings_path.is_file()
         else Translator.from_preset(where)
     )
+    check_one_transformer(translator, "Training")
     _check_agreement(recipe, translator)
     translator.save(run.pretrained_path)
     for side in ("source", "target"):

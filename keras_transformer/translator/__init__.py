@@ -1,6 +1,10 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
-from keras_transformer.translator.checks import check_serves_any_text
+from keras_transformer.translator.checks import (
+    check_one_transformer,
+    check_serves_any_text,
+)
+from keras_transformer.translator.ensembles import ensemble
 from keras_transformer.translator.minimum_bayes_risk import minimum_bayes_risk
 from keras_transformer.translator.reranking import RerankedTranslator
 from keras_transformer.translator.scoring import TargetScore
@@ -13,6 +17,8 @@ __all__ = [
     "TargetScore",
     "Translation",
     "Translator",
+    "check_one_transformer",
     "check_serves_any_text",
+    "ensemble",
     "minimum_bayes_risk",
 ]

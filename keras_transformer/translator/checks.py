@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from keras_transformer.decoding import ForcedPrefix, Search
 from keras_transformer.decoding.search import check_search
-from keras_transformer.models import Transformer
+from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text.inputs import check_tokenizer
 
 
@@ -39,11 +39,12 @@ def check_max_source_length(max_source_length: int) -> None:
 
 def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
     """Raises `ValueError` unless a `Transformer` has the tokenizers' vocabularies."""
-    if not isinstance(model, Transformer):
+    if not isinstance(model, Transformer | Ensemble):
         raise ValueError(
-            f"`model` must be a Transformer. Received: a {type(model).__name__}."
+            "`model` must be a Transformer or an Ensemble. "
+            f"Received: a {type(model).__name__}."
         )
-    config = model.get_config()
+    config = model.settings
     source_size = config["source_vocabulary_size"]
     sizes = {"source": source_size, "target": config["target_vocabulary_size"]}
     tokenizers = {"source": source_tokenizer, "target": target_tokenizer}
@@ -63,6 +64,15 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
                 f"`model` must have the {name} of its tokenizers, {expected}. "
                 f"Received: {name}={received}."
             )
+
+
+def check_one_transformer(translator, what: str) -> None:
+    """Raises `ValueError` if the model of a translator is an ensemble."""
+    if not isinstance(translator.model, Transformer):
+        raise ValueError(
+            f"{what} needs a translator of one Transformer. Received: an ensemble of "
+            f"{len(translator.model.models)}. Name one that it was made of."
+        )
 
 
 def check_lines(lines) -> None:

@@ -558,6 +558,21 @@ def test_a_full_disk_is_reported_with_what_to_do(tmp_path):
     assert "No space left on device. Free some space" in in_one_line(result)
 
 
+def test_an_ensemble_translates_and_is_not_trained(run, small_text, tmp_path):
+    both, other = tmp_path / "both", shutil.copytree(run, tmp_path / "other")
+    result = shell("ensemble", run, other, "-o", both)
+    assert result.exit_code == 0, result.stderr
+    lines = "ba be\nda\n"
+    alone, together = (shell("translate", x, stdin=lines) for x in (run, both))
+    assert together.stdout == alone.stdout
+    recipe = small_text / "small.yaml"
+    train = ("train", recipe, "--data", small_text, "--run", tmp_path / "tuned")
+    result = shell(*train, "--from", both)
+    assert "Training needs a translator of one Transformer" in in_one_line(result)
+    result = shell("ensemble", run, "-o", both)
+    assert "exists already" in in_one_line(result)
+
+
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize(
     ("option", "message"),

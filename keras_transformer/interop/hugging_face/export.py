@@ -33,7 +33,11 @@ from keras_transformer.interop.expressible import (
 )
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.translator import Translator, check_serves_any_text
+from keras_transformer.translator import (
+    Translator,
+    check_one_transformer,
+    check_serves_any_text,
+)
 from keras_transformer.translator.formats import register_format
 
 _CLASSES = {
@@ -59,6 +63,7 @@ def export_hugging_face(
         ValueError: If neither Marian nor Pegasus can express the model, or
             transformers cannot express the search.
     """
+    check_one_transformer(translator, "A checkpoint of Hugging Face")
     path = check_is_new(path)
     check_serves_any_text(search)
     family = family_of(translator.model)

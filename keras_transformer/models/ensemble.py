@@ -1,0 +1,147 @@
+"""Several Transformers that decode together."""
+
+import math
+from collections.abc import Sequence
+
+import keras
+from keras import ops
+
+from keras_transformer.models.generation import SourceGenerationMixin
+from keras_transformer.models.transformer import Transformer
+
+_COMMON = (
+    "source_vocabulary_size",
+    "target_vocabulary_size",
+    "pad_id",
+    "start_id",
+    "end_id",
+)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Ensemble(SourceGenerationMixin, keras.Model):
+    """The mean of the probabilities that several Transformers give to each token.
+
+    Models of one task that differ in their seeds, or in their sizes, make different
+    mistakes. Together they translate better than each of them, and take as long as
+    all of them. It is called as a `Transformer` is, generates as one, and stands in
+    its place in a `Translator`. Train the models one by one.
+
+    Args:
+        models: Transformers of the same vocabularies and special ids.
+        name: Name of the model.
+
+    Call arguments:
+        inputs: `{"source_ids": (batch, source_length), "target_ids": (batch,
+            target_length)}`, integers.
+
+    Returns:
+        Float32 log-probabilities of shape `(batch, target_length, vocabulary)`: at
+        each position those of the token that comes next.
+
+    Raises:
+        ValueError: If there is no model, if one is not a `Transformer` or is there
+            twice, or if they differ in a vocabulary or a special id.
+
+    Example:
+        >>> settings = {"hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+        >>> models = [
+        ...     kt.models.Transformer(17, num_layers=n, **settings) for n in (1, 2)
+        ... ]
+        >>> ensemble = kt.models.Ensemble(models)
+        >>> ensemble.generate(np.array([[5, 7, 11, 3]]), max_length=5).ids.shape
+        (1, 1, 5)
+
+    Reference:
+        [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.6
+    """
+
+    positions = None  # those of the models are checked by `check_lengths`
+
+    def __init__(self, models: Sequence[Transformer], name: str | None = None):
+        models = list(models)
+        _check(models)
+        super().__init__(name=name, dtype="float32")
+        self.models = models
+        self._settings = {name: models[0].settings[name] for name in _COMMON}
+        self.built = True
+
+    @property
+    def settings(self) -> dict:
+        """The sizes of the vocabularies and the special ids of all models."""
+        return dict(self._settings)
+
+    def call(self, inputs, training=None):
+        return _log_mean([model(inputs, training=training) for model in self.models])
+
+    def check_lengths(self, *lengths: int) -> None:
+        for model in self.models:
+            model.check_lengths(*lengths)
+
+    def start(self, inputs, num_hypotheses: int, max_length: int):
+        """Encodes the source ids once; see `decoding.CachedModel`."""
+        started = [x.start(inputs, num_hypotheses, max_length) for x in self.models]
+        memory, cache = zip(*started, strict=True)
+        return memory, cache
+
+    def step(self, token_ids, memory, cache, index, visible, steps=None):
+        """Computes the next log-probabilities; see `decoding.CachedModel`.
+
+        `steps` are the steps of the models, see `prepared_step`.
+        """
+        steps = steps or [model.step for model in self.models]
+        stepped = [
+            step(token_ids, *states, index, visible)
+            for step, *states in zip(steps, memory, cache, strict=True)
+        ]
+        logits, cache = zip(*stepped, strict=True)
+        return _log_mean(logits), cache
+
+    def prepared_step(self):
+        """Returns `step` with what all steps share done once."""
+        steps = [model.prepared_step() for model in self.models]
+
+        def step(*arguments):
+            return self.step(*arguments, steps=steps)
+
+        return step
+
+    def merge_lora(self):
+        """Returns the ensemble with low-rank adaptations merged into the kernels."""
+        merged = [model.merge_lora() for model in self.models]
+        if all(x is y for x, y in zip(merged, self.models, strict=True)):
+            return self
+        return Ensemble(merged)
+
+    def get_config(self):
+        models = [keras.saving.serialize_keras_object(x) for x in self.models]
+        return {"models": models, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        models = map(keras.saving.deserialize_keras_object, config["models"])
+        return cls(**{**config, "models": list(models)})
+
+
+def _log_mean(logits):
+    """The logarithm of the mean of the probabilities of several logits."""
+    logs = [ops.log_softmax(ops.cast(x, "float32")) for x in logits]
+    return ops.logsumexp(ops.stack(logs), axis=0) - math.log(len(logs))
+
+
+def _check(models):
+    kinds = sorted({type(model).__name__ for model in models})
+    if kinds != ["Transformer"]:
+        raise ValueError(
+            "`models` must be one Transformer or more. "
+            f"Received: {', '.join(kinds) if kinds else 'no model'}."
+        )
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError("`models` must differ. Received: one model twice.")
+    for name in _COMMON:
+        values = [model.settings[name] for model in models]
+        if len(set(values)) > 1:
+            raise ValueError(
+                f"`models` must have the same {name}: train them with the same "
+                f"tokenizers. Received: {name}={values}."
+            )
