@@ -97,9 +97,10 @@ def _temporary_folder(parent):
     try:
         yield unfinished
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        is_own = str(error.filename).startswith(str(unfinished))
+        if error.errno is None or not (error.filename is None or is_own):
             raise
-        # Without a file name, as when the disk is full.
+        # Without a file name, as when the disk is full, or with one that nobody knows.
         raise type(error)(error.errno, error.strerror, str(parent)) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

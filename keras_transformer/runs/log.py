@@ -114,6 +114,10 @@ class WriteLog(keras.callbacks.Callback):
 class WriteTensorBoard(keras.callbacks.TensorBoard):
     """Writes what TensorBoard shows; if it cannot, warns, and training continues."""
 
+    def on_test_end(self, logs=None):
+        with self._warned():
+            super().on_test_end(logs)
+
     def on_epoch_end(self, epoch, logs=None):
         with self._warned():
             super().on_epoch_end(epoch, logs)

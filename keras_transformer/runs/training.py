@@ -201,7 +201,8 @@ def _writers(recipe, run, model):
     settings = recipe.training
     writers = [
         WriteLog(run.log, settings.early_stopping),
-        WriteTensorBoard(run.tensorboard_path),
+        # Keras has no graph to write of such a model, but writes at the start for it.
+        WriteTensorBoard(run.tensorboard_path, write_graph=False),
         training.SaveCheckpoints(run.checkpoints()),
     ]
     if settings.bleu_every is not None:

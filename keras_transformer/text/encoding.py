@@ -6,7 +6,7 @@ from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # SentencePiece's subwords have at most 16 characters of at most 4 bytes.
 _MAX_BYTES_PER_SUBWORD = 64
-WHITE_SPACE = r"[\s\p{Z}]*"
+WHITE_SPACE = r"[\s\v\p{Z}]*"
 
 
 def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
@@ -33,11 +33,11 @@ def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
 
     SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
     a megabyte. Therefore it gets only as many bytes as `max_length` subwords can have,
-    from the first that is not white space on.
+    without the white space around it.
     """
     num_bytes = _MAX_BYTES_PER_SUBWORD * max_length
     is_long = tf.strings.length(texts) > num_bytes
-    stripped = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}", "")
+    stripped = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}|{WHITE_SPACE}$", "")
     texts = tf.where(is_long, stripped, texts)
     head = tf.strings.substr(texts, 0, num_bytes)
     ids, is_cut = encode(head, tokenizer, max_length)

@@ -40,8 +40,8 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, plain or gzipped, one at a time.
 
     As in `tf.data.TextLineDataset`, only a line feed ends a line, and both line feeds
-    and carriage returns are left out, and so is a byte order mark. The first bytes of
-    the file, not its name, show whether it is gzipped.
+    and carriage returns are left out. So is a byte order mark. The first bytes of the
+    file, not its name, show whether it is gzipped.
 
     Args:
         path: Path of the file.

@@ -74,7 +74,7 @@ def test_a_folder_that_could_not_be_written_is_not_there(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert done.exit_code == 1, done.output
-    assert "File too large" in done.stderr
+    assert f"{tmp_path}: File too large" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -49,10 +49,11 @@ def test_short_texts_are_encoded_whole(text, max_length):
     assert is_cut.numpy() == expected_is_cut.numpy()
 
 
-@pytest.mark.parametrize("blank", [" ", "\u3000", "\n"])
-def test_white_space_before_a_text_does_not_hide_it(blank):
-    found = encode_head([blank * 999 + "a man", blank * 999], TOKENIZER, 5)
-    expected = encode(["a man", ""], TOKENIZER, 5)
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\n", "\v"])
+def test_white_space_around_a_text_does_not_hide_it(blank):
+    much = 999 * blank
+    found = encode_head([much + "a man" + much, much], TOKENIZER, 9)
+    expected = encode(["a man", ""], TOKENIZER, 9)
     for x, y in zip(found, expected, strict=True):
         assert x.numpy().tolist() == y.numpy().tolist()
 
