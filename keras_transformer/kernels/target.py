@@ -32,12 +32,6 @@ def require_tensorflow(what: str) -> None:
         )
 
 
-def has_gpu() -> bool:
-    """Tells whether TensorFlow or JAX computes on a GPU; PyTorch is not asked."""
-    devices = [] if is_torch() else keras.distribution.list_devices()
-    return any(device.startswith("gpu") for device in devices)
-
-
 def xla_would_compile_for_cpu() -> bool:
     """Tells whether functions with `jit_compile=True` would be compiled for CPUs.
 

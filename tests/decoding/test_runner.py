@@ -19,7 +19,7 @@ from keras_transformer.decoding import (
     StopStrings,
     runner,
 )
-from keras_transformer.decoding.runner import SearchRunner, default_batch_size
+from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.kernels import batch_halves, growing_cache, target
 from keras_transformer.layers import LearnedPositionalEncoding
 from keras_transformer.models import LanguageModel, Transformer
@@ -363,13 +363,3 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         assert traces == [traces[0]] * 4
     with pytest.raises(ValueError, match="2 sequences for 3 sentences"):
         model.generate(inputs, GreedySearch([ForcedPrefix([[1], [3]])]), 5)
-
-
-def test_batches_are_larger_on_a_gpu_and_smaller_for_beams(monkeypatch):
-    sizes = {}
-    for has_gpu in (False, True):
-        monkeypatch.setattr(target, "has_gpu", lambda has_gpu=has_gpu: has_gpu)
-        for search in (GreedySearch(), BeamSearch(4)):
-            sizes[has_gpu, search.num_slots] = default_batch_size(search)
-    assert sizes[False, 4] < sizes[True, 4] < sizes[True, 1]
-    assert sizes[False, 4] < sizes[False, 1] < sizes[True, 1]
