@@ -119,17 +119,18 @@ def evaluate(
         other = load_translator(against)
     total = text.check(output, given)
     search = decoding.search(translator, mbr)
+    other_search = decoding.search(other, mbr) if other else None
     reranking = reranked(translator, rerank, search)
     # Translations are on the disk, because memory may not hold all of them.
     with contextlib.ExitStack() as stack:
 
-        def translated(translator, open_file, reranking=None):
+        def translated(translator, search, open_file):
             """Returns a function that returns the lines of the translation."""
             file = open_file("w+", encoding="utf-8", newline="\n")
             stack.enter_context(file)
-            translations = (reranking or translator).translate_stream(
+            translations = translator.translate_stream(
                 lines_of(text.sources),
-                decoding.search(translator, mbr),
+                search,
                 batch_size,
                 decoding.max_length,
                 choose=choice(mbr),
@@ -140,10 +141,10 @@ def evaluate(
 
         start = time.monotonic()
         open_file = tempfile.TemporaryFile if output is None else output.open
-        first = translated(translator, open_file, reranking)
+        first = translated(reranking, search, open_file)
         seconds = time.monotonic() - start
         if other:
-            second = translated(other, tempfile.TemporaryFile)
+            second = translated(other, other_search, tempfile.TemporaryFile)
         else:
             second = functools.partial(lines_of, given)
         if against:

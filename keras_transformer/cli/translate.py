@@ -91,6 +91,10 @@ def translate(
         check_picture(attention, page=True)
     check_one_choice(mbr, rerank)
     translator = load_translator(model)
+    if attention is not None:
+        from keras_transformer.translator import check_one_transformer
+
+        check_one_transformer(translator, "--attention")
     if jit_compile:
         translator.model.compile(jit_compile=True)
     from keras_transformer.text.files import decode_lines, read_lines

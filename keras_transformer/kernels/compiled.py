@@ -51,17 +51,15 @@ class CompiledFunction(keras.Model):
 
     @functools.cached_property
     def _jitted(self):
-        """The function for JAX, of the values of all variables and the arguments.
+        """The function for JAX: it takes the values of all variables, and arguments.
 
         `predict_on_batch` takes longer to assign all variables anew than a small
         model takes to decode.
         """
         import jax
 
-        variables = self.variables
-
         def compute(values, arguments):
-            with keras.StatelessScope(zip(variables, values, strict=True)):
+            with keras.StatelessScope(zip(self.variables, values, strict=True)):
                 return self.function(*arguments)
 
         return jax.jit(compute)

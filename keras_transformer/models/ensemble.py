@@ -6,16 +6,9 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from keras_transformer.models.exports import export
 from keras_transformer.models.generation import SourceGenerationMixin
 from keras_transformer.models.transformer import Transformer
-
-_COMMON = (
-    "source_vocabulary_size",
-    "target_vocabulary_size",
-    "pad_id",
-    "start_id",
-    "end_id",
-)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -25,7 +18,8 @@ class Ensemble(SourceGenerationMixin, keras.Model):
     Models of one task that differ in their seeds, or in their sizes, make different
     mistakes. Together they translate better than each of them, and take as long as
     all of them. It is called as a `Transformer` is, generates as one, and stands in
-    its place in a `Translator`. Train the models one by one.
+    its place in a `Translator`. It cannot be trained, and has no attention scores of
+    its own: its `models` do.
 
     Args:
         models: Transformers of the same vocabularies and special ids.
@@ -59,11 +53,10 @@ class Ensemble(SourceGenerationMixin, keras.Model):
     positions = None  # those of the models are checked by `check_lengths`
 
     def __init__(self, models: Sequence[Transformer], name: str | None = None):
-        models = list(models)
-        _check(models)
+        models = _checked(models)
         super().__init__(name=name, dtype="float32")
         self.models = models
-        self._settings = {name: models[0].settings[name] for name in _COMMON}
+        self._settings = _common(models[0])
         self.built = True
 
     @property
@@ -113,8 +106,27 @@ class Ensemble(SourceGenerationMixin, keras.Model):
             return self
         return Ensemble(merged)
 
+    def enable_lora(self, *args, **kwargs):
+        """Raises `ValueError`: the models are adapted one by one, before."""
+        raise ValueError("An ensemble has no projections. Adapt its models, before.")
+
+    def make_train_function(self, force=False):
+        raise ValueError("An ensemble is not trained: train its models one by one.")
+
+    def quantize(self, *args, **kwargs):
+        """Quantises each of the models, as `keras.Model.quantize`."""
+        for model in self.models:
+            model.quantize(*args, **kwargs)
+
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
+        kwargs.setdefault("input_signature", [self.models[0].input])
+        export(self.merge_lora(), filepath, format, **kwargs)
+
     def get_config(self):
         models = [keras.saving.serialize_keras_object(x) for x in self.models]
+        for model in models:  # without optimizers
+            model.pop("compile_config", None)
         return {"models": models, "name": self.name}
 
     @classmethod
@@ -129,19 +141,34 @@ def _log_mean(logits):
     return ops.logsumexp(ops.stack(logs), axis=0) - math.log(len(logs))
 
 
-def _check(models):
-    kinds = sorted({type(model).__name__ for model in models})
-    if kinds != ["Transformer"]:
+def _common(model):
+    """The settings that all models have in common."""
+    settings = model.settings
+    source_size = settings["source_vocabulary_size"]
+    return {
+        "source_vocabulary_size": source_size,
+        "target_vocabulary_size": settings["target_vocabulary_size"] or source_size,
+        **{name: settings[name] for name in ("pad_id", "start_id", "end_id")},
+    }
+
+
+def _checked(models):
+    """Returns a list of models; raises `ValueError` unless they fit each other."""
+    models = [models] if isinstance(models, keras.Model) else list(models)
+    if not models or not all(isinstance(model, Transformer) for model in models):
+        kinds = sorted({type(model).__name__ for model in models})
         raise ValueError(
-            "`models` must be one Transformer or more. "
-            f"Received: {', '.join(kinds) if kinds else 'no model'}."
+            "`models` must be one Transformer or more; of an ensemble, name its "
+            f"models. Received: {', '.join(kinds) if kinds else 'no model'}."
         )
     if len({id(model) for model in models}) < len(models):
         raise ValueError("`models` must differ. Received: one model twice.")
-    for name in _COMMON:
-        values = [model.settings[name] for model in models]
+    common = [_common(model) for model in models]
+    for name in common[0]:
+        values = [settings[name] for settings in common]
         if len(set(values)) > 1:
             raise ValueError(
                 f"`models` must have the same {name}: train them with the same "
                 f"tokenizers. Received: {name}={values}."
             )
+    return models

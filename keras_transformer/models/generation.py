@@ -25,6 +25,7 @@ class GenerationMixin:
     """
 
     _settings: dict[str, Any]
+    variables: list[Any]
     positions: Any
 
     def __init__(self, *args, **kwargs):
@@ -33,6 +34,7 @@ class GenerationMixin:
         make_runner = functools.partial(SearchRunner, self)
         self._asked_jit_compile = "auto"
         self._runner = functools.lru_cache(MAX_RUNNERS)(make_runner)
+        self._variables_of_runners = None
 
     @property
     def pad_id(self) -> int:
@@ -57,14 +59,6 @@ class GenerationMixin:
             config["jit_compile"] = self._asked_jit_compile
         return config
 
-    def quantize(self, *args, **kwargs):
-        super().quantize(*args, **kwargs)
-        self._runner.cache_clear()  # Its programs read the old weights.
-
-    def enable_lora(self, *args, **kwargs):
-        super().enable_lora(*args, **kwargs)
-        self._runner.cache_clear()
-
     def run_search(
         self,
         inputs,
@@ -87,6 +81,11 @@ class GenerationMixin:
         tables = search.tables(inputs)
         # Settings of single sentences are inputs of the compiled program.
         search = search.with_tables(dict.fromkeys(tables))
+        # What was compiled reads the variables that the model had then.
+        variables = tuple((x.path, x.dtype) for x in self.variables)
+        if variables != self._variables_of_runners:
+            self._runner.cache_clear()
+            self._variables_of_runners = variables
         runner = self._runner(search, max_length, self._asked_jit_compile)
         return runner(inputs, tables, batch_size)
 

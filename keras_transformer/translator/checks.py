@@ -38,7 +38,7 @@ def check_max_source_length(max_source_length: int) -> None:
 
 
 def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
-    """Raises `ValueError` unless a `Transformer` has the tokenizers' vocabularies."""
+    """Raises `ValueError` unless a model has the tokenizers' vocabularies."""
     if not isinstance(model, Transformer | Ensemble):
         raise ValueError(
             "`model` must be a Transformer or an Ensemble. "

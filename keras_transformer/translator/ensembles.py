@@ -7,7 +7,7 @@ from keras_transformer.translator.translator import Translator
 
 
 def ensemble(translators: Sequence[Translator]) -> Translator:
-    """Returns a translator by the mean of the probabilities of several.
+    """Returns a translator that averages the probabilities of several.
 
     It is saved, loaded and exported to TensorFlow Serving as any other, and takes as
     long as all of them together. The search and the longest source are those of the

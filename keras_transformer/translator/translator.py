@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import BeamSearch, Search
-from keras_transformer.models import Transformer
+from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode_head
 from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
@@ -36,7 +36,7 @@ class Translator(TextTranslator, SavedTranslator):
     shapes are compiled, whatever the texts: see `BatchingPolicy`.
 
     Args:
-        model: A trained `Transformer`.
+        model: A trained `Transformer`, or an `Ensemble` of several.
         source_tokenizer: Tokenizer of the language to translate from.
         target_tokenizer: Tokenizer of the language to translate to; by default the
             same one.
@@ -62,7 +62,7 @@ class Translator(TextTranslator, SavedTranslator):
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | Ensemble,
         source_tokenizer: SubwordTokenizer,
         target_tokenizer: SubwordTokenizer | None = None,
         max_source_length: int = 128,

@@ -565,6 +565,11 @@ def test_an_ensemble_translates_and_is_not_trained(run, small_text, tmp_path):
     lines = "ba be\nda\n"
     alone, together = (shell("translate", x, stdin=lines) for x in (run, both))
     assert together.stdout == alone.stdout
+    (tmp_path / "output").write_text("precious")
+    output = ("-o", tmp_path / "output", "--attention", tmp_path / "picture.png")
+    result = shell("translate", both, *output, stdin=lines)
+    assert "--attention needs a translator of one Transformer" in in_one_line(result)
+    assert (tmp_path / "output").read_text() == "precious"
     recipe = small_text / "small.yaml"
     train = ("train", recipe, "--data", small_text, "--run", tmp_path / "tuned")
     result = shell(*train, "--from", both)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer import decoding, layers
+from keras_transformer import decoding, layers, training
 from keras_transformer.models import Ensemble, LanguageModel, Transformer
 
 SOURCE_IDS = np.array(
@@ -95,6 +95,42 @@ def test_more_positions_than_one_model_has_are_refused(models):
         ensemble.generate(SOURCE_IDS, max_length=9)
 
 
+@pytest.mark.parametrize("change", ["adapt", "quantize"])
+def test_a_model_that_changes_later_counts_as_it_is(change):
+    unchanged, changed = make(1), make(3)
+    ensemble = Ensemble([unchanged, changed])
+    before = ensemble.generate(SOURCE_IDS, max_length=5).scores
+    if change == "adapt":
+        changed.enable_lora(rank=2)
+        for weight in changed.trainable_weights:
+            weight.assign(np.ones(weight.shape))
+    else:
+        ensemble.quantize("int8")
+    expected = Ensemble([unchanged, changed]).generate(SOURCE_IDS, max_length=5)
+    found = ensemble.generate(SOURCE_IDS, max_length=5)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    assert not np.allclose(found.scores, before, rtol=1e-5)
+
+
+def test_optimizers_are_not_saved(tmp_path):
+    model = make(3)
+    model.compile("adam", training.TokenCrossentropy())
+    inputs = {"source_ids": SOURCE_IDS, "target_ids": SOURCE_IDS}
+    model.fit(inputs, SOURCE_IDS, verbose=0)
+    Ensemble([model]).save(tmp_path / "ensemble.keras")
+    loaded = keras.saving.load_model(tmp_path / "ensemble.keras")
+    assert not loaded.models[0].compiled
+
+
+def test_it_is_not_trained(ensemble):
+    ensemble.compile("adam", training.TokenCrossentropy())
+    inputs = {"source_ids": SOURCE_IDS, "target_ids": SOURCE_IDS}
+    with pytest.raises(ValueError, match="train its models one by one"):
+        ensemble.fit(inputs, SOURCE_IDS, verbose=0)
+    with pytest.raises(ValueError, match="Adapt its models"):
+        ensemble.enable_lora(rank=2)
+
+
 def test_one_model_twice_is_refused(models):
     with pytest.raises(ValueError, match="one model twice"):
         Ensemble([*models, models[0]])
@@ -103,11 +139,12 @@ def test_one_model_twice_is_refused(models):
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        ([], "one Transformer or more. Received: no model"),
+        ([], "one Transformer or more.*Received: no model"),
+        ([lambda: Ensemble([make(1)])], "Received: Ensemble"),
         ([lambda: LanguageModel(17, num_layers=1, **SIZES)], "Received: LanguageModel"),
         (
             [lambda: make(1), lambda: make(1, target_vocabulary_size=19)],
-            r"same target_vocabulary_size.*=\[None, 19\]",
+            r"same target_vocabulary_size.*=\[17, 19\]",
         ),
         ([lambda: make(1), lambda: make(1, end_id=7)], r"same end_id.*=\[3, 7\]"),
     ],
