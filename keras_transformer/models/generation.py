@@ -34,7 +34,7 @@ class GenerationMixin:
         make_runner = functools.partial(SearchRunner, self)
         self._asked_jit_compile = "auto"
         self._runner = functools.lru_cache(MAX_RUNNERS)(make_runner)
-        self._variables_of_runners = None
+        self._variables_of_runners = ""
 
     @property
     def pad_id(self) -> int:
@@ -82,7 +82,7 @@ class GenerationMixin:
         # Settings of single sentences are inputs of the compiled program.
         search = search.with_tables(dict.fromkeys(tables))
         # What was compiled reads the variables that the model had then.
-        variables = tuple((x.path, x.dtype) for x in self.variables)
+        variables = " ".join(f"{x.path} {x.dtype}" for x in self.variables)
         if variables != self._variables_of_runners:
             self._runner.cache_clear()
             self._variables_of_runners = variables
