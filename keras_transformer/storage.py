@@ -97,7 +97,7 @@ def _temporary_folder(parent):
     try:
         yield unfinished
     except OSError as error:
-        is_own = str(error.filename).startswith(str(unfinished))
+        is_own = error.filename2 is None and str(unfinished) in str(error.filename)
         if error.errno is None or not (error.filename is None or is_own):
             raise
         # Without a file name, as when the disk is full, or with one that nobody knows.

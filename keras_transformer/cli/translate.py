@@ -92,7 +92,7 @@ def translate(
     check_one_choice(mbr, rerank)
     translator = load_translator(model)
     if attention is not None:
-        from keras_transformer.translator import check_one_transformer
+        from keras_transformer.translator.checks import check_one_transformer
 
         check_one_transformer(translator, "--attention")
     if jit_compile:

@@ -1,7 +1,7 @@
 """Several Transformers that decode together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
@@ -77,7 +77,15 @@ class Ensemble(SourceGenerationMixin, keras.Model):
         memory, cache = zip(*started, strict=True)
         return memory, cache
 
-    def step(self, token_ids, memory, cache, index, visible, steps=None):
+    def step(
+        self,
+        token_ids,
+        memory,
+        cache,
+        index,
+        visible,
+        steps: Sequence[Callable] | None = None,
+    ):
         """Computes the next log-probabilities; see `decoding.CachedModel`.
 
         `steps` are the steps of the models, see `prepared_step`.

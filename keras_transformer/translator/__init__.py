@@ -1,9 +1,6 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
-from keras_transformer.translator.checks import (
-    check_one_transformer,
-    check_serves_any_text,
-)
+from keras_transformer.translator.checks import check_serves_any_text
 from keras_transformer.translator.ensembles import ensemble
 from keras_transformer.translator.minimum_bayes_risk import minimum_bayes_risk
 from keras_transformer.translator.reranking import RerankedTranslator
@@ -17,7 +14,6 @@ __all__ = [
     "TargetScore",
     "Translation",
     "Translator",
-    "check_one_transformer",
     "check_serves_any_text",
     "ensemble",
     "minimum_bayes_risk",

@@ -67,7 +67,15 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
 
 
 def check_one_transformer(translator, what: str) -> None:
-    """Raises `ValueError` if the model of a translator is an ensemble."""
+    """Refuses a translator whose model is an ensemble.
+
+    Args:
+        translator: A `Translator`.
+        what: What needs one Transformer, for the error.
+
+    Raises:
+        ValueError: If it is.
+    """
     if not isinstance(translator.model, Transformer):
         raise ValueError(
             f"{what} needs a translator of one Transformer. Received: an ensemble of "

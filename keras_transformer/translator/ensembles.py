@@ -9,13 +9,15 @@ from keras_transformer.translator.translator import Translator
 def ensemble(translators: Sequence[Translator]) -> Translator:
     """Returns a translator that averages the probabilities of several.
 
-    It is saved, loaded and exported to TensorFlow Serving as any other, and takes as
-    long as all of them together. The search and the longest source are those of the
-    first.
+    It takes as long as all of them together.
 
     Args:
         translators: Translators with the same tokenizers, such as those of runs that
             differ in their seeds.
+
+    Returns:
+        A `Translator` with the search and the longest source of the first. It is
+        saved, loaded and exported to TensorFlow Serving as any other.
 
     Raises:
         ValueError: If there is none, or if their tokenizers differ.

@@ -31,6 +31,8 @@ MAX_LENGTH = 13
 class Toy(ToyModel, GenerationMixin):
     """A toy that generates; notes how many sentences take each step, and in what."""
 
+    variables = ()
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         GenerationMixin.__init__(self)

@@ -33,11 +33,8 @@ from keras_transformer.interop.expressible import (
 )
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.translator import (
-    Translator,
-    check_one_transformer,
-    check_serves_any_text,
-)
+from keras_transformer.translator import Translator, check_serves_any_text
+from keras_transformer.translator.checks import check_one_transformer
 from keras_transformer.translator.formats import register_format
 
 _CLASSES = {
