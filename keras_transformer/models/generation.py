@@ -132,7 +132,7 @@ class SourceGenerationMixin(GenerationMixin):
             search: A search of `keras_transformer.decoding`; greedy unless given.
             max_length: Most tokens to produce, the end token included.
             batch_size: Sentences to search at a time, which memory limits; by default
-                what is fastest.
+                what is fastest on CPUs.
 
         Returns:
             `Hypotheses` of NumPy arrays, the best first: `ids` of shape `(batch,

@@ -136,7 +136,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 given.
             max_length: Most tokens to add, the end token included.
             batch_size: Texts to continue at a time, which memory limits; by default
-                what is fastest.
+                what is fastest on CPUs.
 
         Returns:
             `Hypotheses` of the tokens added to the prompts.

@@ -55,7 +55,7 @@ class TextTranslator:
             search: A search of `keras_transformer.decoding`; the translator's own
                 unless given.
             batch_size: Number of texts that are translated at a time, which memory
-                limits; by default what is fastest.
+                limits; by default what is fastest on CPUs.
             max_length: The most subwords of a translation, end token included; by
                 default twice the padded length of its source.
             choose: Function from the translations of a text, best first, to one of
