@@ -46,6 +46,7 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
         )
     _check_preset(model)
     _check_best(recipe.training)
+    _check_optimizer(recipe.training)
     _check_consistency(recipe.training)
     if workers.is_chief:
         begin_run(recipe, run)
@@ -111,6 +112,14 @@ def _check_preset(settings):
             f"`model.preset` must be one of {', '.join(PRESETS)}. Received: "
             f"{settings.preset!r}. A translator to continue from is "
             "`model.pretrained`, or --from in the shell."
+        )
+
+
+def _check_optimizer(settings):
+    if settings.optimizer not in ("adam", "muon"):
+        raise ValueError(
+            "`training.optimizer` must be adam or muon. Received: "
+            f"{settings.optimizer!r}."
         )
 
 

@@ -167,6 +167,10 @@ class TrainingSettings:
         learning_rate: Peak of the learning rate, reached after `warmup_steps`.
         warmup_steps: Steps of linear warm-up; then the rate falls as 1 / sqrt(step).
         cooldown_epochs: Last epochs, over which the learning rate is scaled down to 0.
+        optimizer: `"adam"`, or `"muon"`: `keras.optimizers.Muon` for matrices, Adam at
+            half the learning rate for embeddings, biases and normalization.
+        weight_decay: What a step subtracts of each weight, as a multiple of the
+            learning rate; with `"muon"` only of matrices.
         label_smoothing: Probability that each target spreads over the vocabulary.
         rdrop: Weight of `training.RDrop`, such as 5; 0 for none.
         simcut: Weight of `training.SimCut`, such as 3; 0 for none.
@@ -196,6 +200,8 @@ class TrainingSettings:
     learning_rate: float = setting(1e-3, above=0)
     warmup_steps: int = setting(4000, least=1)
     cooldown_epochs: int = setting(0, least=0, fixed=False)
+    optimizer: str = "adam"
+    weight_decay: float = setting(0.0, least=0)
     label_smoothing: float = setting(0.1, least=0)
     rdrop: float = setting(0.0, least=0)
     simcut: float = setting(0.0, least=0)

@@ -146,13 +146,28 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
         )
     pad_id = model.pad_id
     model.compile(
-        training.Adam(schedule),
+        _optimizer(settings, schedule),
         training.TokenCrossentropy(settings.label_smoothing, pad_id=pad_id),
         metrics=[training.TokenAccuracy(pad_id), training.Perplexity(pad_id)],
         consistency=_consistency(settings),
         **how,
     )
     return model
+
+
+def _optimizer(settings, schedule):
+    weight_decay = settings.weight_decay or None
+    if settings.optimizer == "muon":
+        # What is no matrix is trained as by `training.Adam`.
+        return keras.optimizers.Muon(
+            schedule,
+            adam_beta_2=0.98,
+            adam_lr_ratio=0.5,
+            adam_weight_decay=None,
+            epsilon=1e-9,
+            weight_decay=weight_decay,
+        )
+    return training.Adam(schedule, weight_decay=weight_decay)
 
 
 def _consistency(settings):

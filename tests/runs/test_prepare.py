@@ -104,6 +104,7 @@ def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
             {"model.preset": "small"},
             "`model.preset` must be one of tiny, base, big",
         ),
+        ({"training.optimizer": "sgd"}, "must be adam or muon. Received: 'sgd'"),
         ({"training.rdrop": 5, "training.simcut": 3}, "has one consistency term"),
     ],
 )

@@ -96,6 +96,30 @@ def test_how_steps_are_computed_is_up_to_the_recipe(copy, load, monkeypatch):
     assert how == (3, 2, False)
 
 
+@pytest.mark.parametrize("name", ["adam", "muon"])
+def test_the_weights_decay_of_muon_only_matrices(load, tmp_path, monkeypatch, name):
+    models = []
+    monkeypatch.setattr(
+        keras.Model, "fit", lambda model, *_, **__: models.append(model)
+    )
+    settings = {"training.optimizer": name, "training.weight_decay": 0.5}
+    with pytest.raises(FileNotFoundError, match="checkpoint"):  # nothing was trained
+        train(load(**settings), tmp_path / "run")
+    (model,) = models
+    optimizer, variables = model.optimizer, model.trainable_variables
+    optimizer.learning_rate = lambda: 0.1
+    for variable in variables:
+        variable.assign(tf.ones(variable.shape))
+    optimizer.apply([tf.zeros(x.shape) for x in variables], variables)
+    for variable in variables:
+        decays = name == "adam" or variable.path.endswith("/kernel")
+        np.testing.assert_allclose(variable, 0.95 if decays else 1.0, 1e-6)
+    if name == "muon":
+        velocities = zip(variables, optimizer.adam_velocities, strict=True)
+        by_muon = {x.path for x, velocity in velocities if velocity is None}
+        assert by_muon == {x.path for x in variables if x.path.endswith("/kernel")}
+
+
 def test_the_learning_rate_rises_while_warming_up(trained):
     rates = [float(row["learning_rate"]) for row in trained.log.rows()]
     assert 0 < rates[0] < rates[1] < rates[2] < 1e-3
