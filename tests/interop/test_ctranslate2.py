@@ -287,6 +287,7 @@ def test_what_ctranslate2_lacks_is_refused_by_name(tmp_path):
         refuses(f"cannot express .*{name}", search)
 
 
+@pytest.mark.usefixtures("few_objects_to_collect")
 def test_quantised_layers_are_refused(tmp_path):
     translator = make_translator()
     translator.model.target_embedding.quantize("int8")

@@ -86,7 +86,7 @@ def quantized():
     ],
     ids=["rows", "length", "axes", "odd_width", "quantized"],
 )
-@pytest.mark.usefixtures("as_under_xla")
+@pytest.mark.usefixtures("as_under_xla", "few_objects_to_collect")
 def test_all_other_inputs_are_left_to_the_layer(shape, make):
     layer, inputs = make(), np.ones(shape, "float32")
     expected = ops.convert_to_numpy(layer(inputs))

@@ -59,6 +59,7 @@ def test_joint_projections_equal_single_ones(
         np.testing.assert_allclose(ops.convert_to_numpy(heads), expected, 1e-5, 1e-6)
 
 
+@pytest.mark.usefixtures("few_objects_to_collect")
 def test_quantized_projections_are_called_as_layers():
     layers = [dense(4) for _ in range(3)]
     for layer in layers:

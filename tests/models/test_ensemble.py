@@ -95,6 +95,7 @@ def test_more_positions_than_one_model_has_are_refused(models):
         ensemble.generate(SOURCE_IDS, max_length=9)
 
 
+@pytest.mark.usefixtures("few_objects_to_collect")
 @pytest.mark.parametrize("change", ["adapt", "quantize"])
 def test_a_model_that_changes_later_counts_as_it_is(change):
     unchanged, changed = make(1), make(3)
