@@ -140,8 +140,8 @@ def train_recipe(recipe: Recipe, folder: Path):
     except KeyboardInterrupt:
         run = Run(folder)
         paths = run.checkpoints().paths() if run.has_trained() else []
-        saved = f"{paths[-1].name} is saved" if paths else "No epoch is saved yet"
-        typer.echo(f"Stopped. {saved}. Repeat the command to resume.", err=True)
+        saved = f" {paths[-1].name} is saved." if paths else ""
+        typer.echo(f"Stopped.{saved} Repeat the command to resume.", err=True)
         raise typer.Exit(130) from None
 
 

@@ -23,7 +23,9 @@ class Run:
     - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
-    - `pretrained/`: the translator that training continued from, if there was one.
+    - `pretrained/`: the translator that training continued from, if there was one;
+    - `diversification/`: the runs of models that translated the training text, if
+      there were any, such as `en-de-1/`, and their translations, `en-de-1.de`.
 
     Args:
         folder: Path of the folder, which may not exist yet; `runs.train` makes it.
@@ -34,6 +36,7 @@ class Run:
         self.settings_path = self.folder / "settings.yaml"
         self.translator_path = self.folder / "translator"
         self.pretrained_path = self.folder / "pretrained"
+        self.diversification_path = self.folder / "diversification"
         self.tokenizers_path = self.folder / "tokenizers"
         self.tensorboard_path = self.folder / "tensorboard"
         self.log = Log(self.folder / "log.csv")

@@ -71,12 +71,7 @@ def begin_run(recipe: Recipe, run: Run) -> None:
         recipe.data.check_files(split)
     checksum = _text_checksum(recipe)
     has_trained = run.has_trained()
-    if has_trained:
-        _check_same(recipe, run, checksum)
-    elif _holds_something_else(run):
-        raise ValueError(
-            f"{run.folder} holds something other than a run. Name a new folder."
-        )
+    check_folder(recipe, run, checksum)
     run.folder.mkdir(parents=True, exist_ok=True)
     for folder in (run.folder, run.translator_path, run.pretrained_path):
         remove_unfinished(folder)
@@ -94,6 +89,19 @@ def begin_run(recipe: Recipe, run: Run) -> None:
             copy_pretrained(recipe.model.pretrained, recipe, run)
         else:
             _train_tokenizers(recipe, run)
+
+
+def check_folder(recipe: Recipe, run: Run, checksum: str | None = None) -> None:
+    """Raises `ValueError` if the folder holds another model, or something else.
+
+    `checksum` is that of the training text, if it exists yet.
+    """
+    if run.has_trained():
+        _check_same(recipe, run, checksum)
+    elif _holds_something_else(run):
+        raise ValueError(
+            f"{run.folder} holds something other than a run. Name a new folder."
+        )
 
 
 def join_run(recipe: Recipe, run: Run) -> None:
@@ -174,7 +182,8 @@ def _holds_something_else(run):
     if run.settings_path.is_file() or not run.folder.exists():
         return False
     return not run.folder.is_dir() or not all(
-        is_unfinished(path) for path in run.folder.iterdir()
+        is_unfinished(path) or path == run.diversification_path
+        for path in run.folder.iterdir()
     )
 
 
@@ -182,7 +191,7 @@ def _check_same(recipe, run, checksum):
     differences = run.recipe().differences(recipe)
     settings = yaml.safe_load(run.settings_path.read_text("utf-8"))
     before = settings["versions"].get("training_text", checksum)
-    if before != checksum:
+    if checksum not in (None, before):
         differences.append(f"its training text was {before} and is {checksum}")
     if differences:
         raise ValueError(

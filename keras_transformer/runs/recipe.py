@@ -16,6 +16,7 @@ import yaml
 from keras_transformer.runs.settings import (
     DataSettings,
     DecodingSettings,
+    DiversificationSettings,
     ModelSettings,
     TokenizerSettings,
     TrainingSettings,
@@ -44,6 +45,8 @@ class Recipe:
         model: A preset, and what overrides it.
         training: How the model is trained.
         decoding: How the trained model translates.
+        diversification: How more training text is made by models of both directions,
+            if it is.
 
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
@@ -56,6 +59,7 @@ class Recipe:
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
+    diversification: DiversificationSettings | None = None
 
     @classmethod
     def load(

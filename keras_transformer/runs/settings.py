@@ -1,6 +1,7 @@
 """The settings that a recipe holds, section by section, with their defaults."""
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,18 @@ class DataSettings:
         names = [name.replace("{target}", self.target) for name in names]
         return [Path(self.folder, name) for name in names]
 
+    def reversed(self) -> "DataSettings":
+        """Returns the same files for translating from `target` into `source`.
+
+        `tokenized` stays, where its name depends on the target language.
+        """
+        splits = {
+            split: _reversed(getattr(self, split))
+            for split in ("train", "validation", "test")
+        }
+        languages = {"source": self.target, "target": self.source}
+        return dataclasses.replace(self, **languages, **splits)
+
     def check_files(self, split: str) -> None:
         """Raises `FileNotFoundError` if a file of a split is missing on any side."""
         for side in SIDES:
@@ -92,6 +105,24 @@ class DataSettings:
                     f"is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
+
+
+def _reversed(files):
+    """The files of both sides exchanged, of languages that are exchanged too."""
+    if files is None:
+        return None
+
+    def other(names):
+        swaps = {"{source}": "{target}", "{target}": "{source}"}
+        pattern = "|".join(map(re.escape, swaps))
+        return tuple(re.sub(pattern, lambda x: swaps[x[0]], name) for name in names)
+
+    tokenized = files.tokenized
+    if not all("{target}" in name for name in tokenized):
+        tokenized = ()
+    return TextFiles(
+        source=other(files.target), target=other(files.source), tokenized=tokenized
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,3 +272,34 @@ class DecodingSettings:
         if self.beam_width == 1:
             return GreedySearch()
         return BeamSearch(self.beam_width, self.length_penalty)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiversificationSettings:
+    """Data diversification: models of both directions translate the training text.
+
+    First, models of each direction are trained by the other settings of the recipe,
+    and translate the training text with the search of the recipe. Then the first model
+    of the direction that is wanted goes on from all of it: the text, the targets with
+    their back-translations, and the sources with their translations.
+
+    Attributes:
+        seeds: Number of models of each direction: with `training.seed`, the next
+            integer, and so on.
+        epochs: As `training.epochs`, over all of the text.
+        cooldown_epochs: As `training.cooldown_epochs`.
+        learning_rate: As `training.learning_rate`.
+        dropout: As `model.dropout`; the more text there is, the less is needed.
+        average: As `decoding.average`.
+
+    Reference:
+        [Nguyen et al., 2020](https://arxiv.org/abs/1911.01986), whose last model starts
+        anew
+    """
+
+    seeds: int = setting(1, least=1)
+    epochs: int = setting(10, least=1, fixed=False)
+    cooldown_epochs: int = setting(5, least=0, fixed=False)
+    learning_rate: float | None = setting(None, above=0)
+    dropout: float | None = setting(None, least=0)
+    average: int = setting(3, least=1, fixed=False)

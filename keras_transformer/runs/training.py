@@ -12,9 +12,10 @@ from keras_transformer.decoding import GreedySearch
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
+from keras_transformer.runs.diversification import diversified, teachers
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
-from keras_transformer.runs.prepare import prepare
+from keras_transformer.runs.prepare import check_folder, prepare
 from keras_transformer.runs.pretrained import pretrained_model
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES
@@ -23,6 +24,9 @@ from keras_transformer.text import read_lines
 
 def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
     """Trains a translator, or resumes a training that was interrupted.
+
+    With `recipe.diversification`, models of both directions are trained first, and
+    translate the training text; see `settings.DiversificationSettings`.
 
     Args:
         recipe: Files and settings.
@@ -41,7 +45,10 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         FloatingPointError: If the loss becomes NaN.
         ConnectionError: If another worker is lost.
     """
-    settings, run = recipe.training, Run(folder)
+    run = Run(folder)
+    if recipe.diversification is not None:
+        recipe = _diversify(recipe, run)
+    settings = recipe.training
     # Workers must connect before TensorFlow does anything else.
     workers = training.Workers(training.pick_strategy(settings.strategy))
     with workers.watched():
@@ -57,6 +64,23 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
             save_average(run, recipe.decoding.average)
         workers.wait()
     return run
+
+
+def _diversify(recipe, run):
+    """Trains the teachers, lets them translate, and returns the recipe to go on by."""
+    student = diversified(recipe, run)
+    check_folder(student, run)
+    for teacher in teachers(recipe, run):
+        if teacher.translations_path.exists():
+            continue
+        data, seed = teacher.recipe.data, teacher.recipe.training.seed
+        model = f"the model {data.source}-{data.target} with seed {seed}"
+        print(f"Training {model}.", flush=True)
+        train(teacher.recipe, teacher.run.folder)
+        print(f"Translating the training text by {model}.", flush=True)
+        teacher.translate()
+    print("Training with all translations.", flush=True)
+    return student
 
 
 def save_best(run: Run) -> Path:

@@ -1,0 +1,168 @@
+"""Training text that models of both directions have translated."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_transformer.runs import Run, train
+from keras_transformer.runs.diversification import diversified as diversified_recipe
+from keras_transformer.runs.diversification import teachers
+from keras_transformer.runs.settings import DataSettings, TextFiles
+
+# Models of one epoch write long sentences.
+pytestmark = pytest.mark.filterwarnings("ignore:.*longer than max_length")
+
+ONE_EPOCH = {
+    "training.epochs": 1,
+    "training.bleu_every": None,
+    "diversification": {"epochs": 1, "learning_rate": 1e-12, "dropout": 0.0},
+}
+
+
+def lines_of(path):
+    return path.read_text("utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def diversified(load, tmp_path_factory):
+    """A run that goes on from its teacher, but changes no weight."""
+    return train(load(**ONE_EPOCH), tmp_path_factory.mktemp("diversified") / "run")
+
+
+@pytest.fixture
+def nothing_trains(monkeypatch):
+    monkeypatch.setattr(
+        "keras_transformer.runs.training.prepare", lambda *_: pytest.fail("trained")
+    )
+
+
+def test_models_of_both_directions_translate_the_training_text(diversified, text):
+    folder = diversified.diversification_path
+    for name, source, target in (("aa-bb-1", "aa", "bb"), ("bb-aa-1", "bb", "aa")):
+        lines = lines_of(text / f"train.{source}")
+        translations = lines_of(folder / f"{name}.{target}")
+        teacher = Run(folder / name)
+        assert teacher.recipe().data.source == source
+        assert translations == teacher.translator().translate(lines)
+        assert len(translations) == len(lines)
+
+
+def test_the_text_is_that_of_both_and_of_the_recipe(diversified, text):
+    folder, data = diversified.diversification_path, diversified.recipe().data
+    source, target = text / "train.aa", text / "train.bb"
+    expected = [
+        (source, target),
+        (source, folder / "aa-bb-1.bb"),
+        (folder / "bb-aa-1.aa", target),
+    ]
+    paths = [data.paths("train", side) for side in ("source", "target")]
+    assert list(zip(*paths, strict=True)) == expected
+
+
+def test_training_goes_on_from_the_first_model_that_is_wanted(diversified):
+    teacher = Run(diversified.diversification_path / "aa-bb-1").translator()
+    translator = diversified.translator()
+    assert translator.model.get_config()["dropout"] == 0
+    assert translator.source_tokenizer.equals(teacher.source_tokenizer)
+    weights = (x.model.get_weights() for x in (translator, teacher))
+    for found, expected in zip(*weights, strict=True):
+        np.testing.assert_allclose(found, expected, 0, 1e-9)
+
+
+def test_every_seed_is_one_more_model_of_each_direction(load, tmp_path):
+    recipe = load(**ONE_EPOCH, **{"diversification.seeds": 2, "training.seed": 7})
+    run = Run(tmp_path / "run")
+    found = teachers(recipe, run)
+    seeds = [
+        (teacher.run.folder.name, teacher.recipe.training.seed) for teacher in found
+    ]
+    assert seeds == [("aa-bb-7", 7), ("aa-bb-8", 8), ("bb-aa-7", 7), ("bb-aa-8", 8)]
+    student = diversified_recipe(recipe, run)
+    assert student.model.pretrained == str(found[0].run.folder)
+    paths = [student.data.paths("train", side) for side in ("source", "target")]
+    sources, targets = ([path.name for path in side] for side in paths)
+    assert sources == ["train.aa"] * 3 + ["bb-aa-7.aa", "bb-aa-8.aa"]
+    assert targets == ["train.bb", "aa-bb-7.bb", "aa-bb-8.bb", "train.bb", "train.bb"]
+
+
+def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):
+    folder = tmp_path / "run" / "diversification"
+    shutil.copytree(diversified.diversification_path, folder)
+    (folder / "bb-aa-1.aa").unlink()
+    shutil.rmtree(folder / "bb-aa-1" / "translator")  # as if it had been killed
+    kept = folder / "aa-bb-1" / "settings.yaml", folder / "aa-bb-1.bb"
+    before = [path.stat().st_mtime_ns for path in kept]
+    run = train(load(**ONE_EPOCH), tmp_path / "run")
+    assert [path.stat().st_mtime_ns for path in kept] == before
+    assert len(lines_of(folder / "bb-aa-1.aa")) == len(lines_of(folder / "aa-bb-1.bb"))
+    assert len(run.log.rows()) == 1
+
+
+def test_a_finished_run_needs_its_teachers_no_more(diversified, load, nothing_trains):
+    folders = [x for x in diversified.diversification_path.iterdir() if x.is_dir()]
+    moved = [path.rename(path.with_name(f"moved-{path.name}")) for path in folders]
+    try:
+        with pytest.raises(pytest.fail.Exception, match="trained"):
+            train(load(**ONE_EPOCH), diversified.folder)
+    finally:
+        for path, original in zip(moved, folders, strict=True):
+            path.rename(original)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model.pretrained": "runs/x"}, r"`model.pretrained` must be left out with"),
+        ({"training.strategy": "slurm"}, r"`diversification` must be left out where"),
+    ],
+)
+def test_what_it_cannot_be_combined_with(
+    load, tmp_path, nothing_trains, settings, message
+):
+    with pytest.raises(ValueError, match=message):
+        train(load(**ONE_EPOCH, **settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_something_else_is_found_before_hours_are_lost(
+    copy, load, tmp_path, nothing_trains
+):
+    with pytest.raises(ValueError, match=r"holds another model: .*data\.train\.source"):
+        train(load(**ONE_EPOCH), copy.folder)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").touch()
+    with pytest.raises(ValueError, match="holds something other than a run"):
+        train(load(**ONE_EPOCH), tmp_path / "other")
+
+
+def test_the_files_of_the_other_direction():
+    data = DataSettings(
+        source="en",
+        target="de",
+        train=TextFiles(source=("{source}/{target}", "a"), target=("x.{target}", "b")),
+        validation=TextFiles(
+            source=("v.{source}",), target=("v.{target}",), tokenized=("t.{target}",)
+        ),
+        test=TextFiles(source=("s",), target=("t",), tokenized=("tokenized",)),
+        folder="data",
+    )
+    other = data.reversed()
+    assert (other.source, other.target) == ("de", "en")
+    for split in ("train", "validation", "test"):
+        assert other.paths(split, "source") == data.paths(split, "target")
+        assert other.paths(split, "target") == data.paths(split, "source")
+    assert [str(x) for x in other.paths("validation", "tokenized")] == ["data/t.en"]
+    assert other.test.tokenized == ()
+    assert other.reversed().train == data.train
+
+
+def test_settings_of_the_recipe_are_those_of_the_teachers(diversified, load):
+    teacher = Run(diversified.diversification_path / "bb-aa-1").recipe()
+    run, recipe = diversified.recipe(), load(**ONE_EPOCH)
+    assert teacher.model == recipe.model
+    assert teacher.training == recipe.training
+    assert teacher.decoding == recipe.decoding
+    assert run.training.learning_rate == 1e-12
+    assert run.decoding.average == 3
+    assert teacher.diversification is run.diversification is None
