@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import SIDES, TextFiles
@@ -28,10 +29,11 @@ class Teacher(NamedTuple):
         return folder.with_name(f"{folder.name}.{self.recipe.data.target}")
 
     def translate(self) -> None:
-        """Writes the translations of the training text, line by line."""
+        """Writes the translations of the training text, made greedily, line by line."""
         paths = self.recipe.data.paths("train", "source")
         lines = [line for path in paths for line in read_lines(path)]
-        translations = self.run.translator().translate(lines)
+        translator = self.run.translator()
+        translations = translator.translate(lines, GreedySearch())
         write_text(self.translations_path, "".join(f"{x}\n" for x in translations))
 
 

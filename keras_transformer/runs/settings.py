@@ -279,9 +279,9 @@ class DiversificationSettings:
     """Data diversification: models of both directions translate the training text.
 
     First, models of each direction are trained by the other settings of the recipe,
-    and translate the training text with the search of the recipe. Then the first model
-    of the direction that is wanted goes on from all of it: the text, the targets with
-    their back-translations, and the sources with their translations.
+    and translate the training text greedily. Then the first model of the direction that
+    is wanted goes on from all of it: the text, the targets with their
+    back-translations, and the sources with their translations.
 
     Attributes:
         seeds: Number of models of each direction: with `training.seed`, the next

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs import Run, train
 from keras_transformer.runs.diversification import diversified as diversified_recipe
 from keras_transformer.runs.diversification import teachers
@@ -44,7 +45,7 @@ def test_models_of_both_directions_translate_the_training_text(diversified, text
         translations = lines_of(folder / f"{name}.{target}")
         teacher = Run(folder / name)
         assert teacher.recipe().data.source == source
-        assert translations == teacher.translator().translate(lines)
+        assert translations == teacher.translator().translate(lines, GreedySearch())
         assert len(translations) == len(lines)
 
 
