@@ -11,8 +11,8 @@ from typing import NamedTuple
 from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.settings import SIDES, TextFiles
-from keras_transformer.storage import write_text
+from keras_transformer.runs.settings import TextFiles
+from keras_transformer.storage import replace_files
 from keras_transformer.text import read_lines
 
 
@@ -22,31 +22,46 @@ class Teacher(NamedTuple):
     recipe: Recipe
     run: Run
 
-    @property
-    def translations_path(self) -> Path:
-        """The file of the translations, beside the folder of the run."""
+    def text_path(self, language: str) -> Path:
+        """Returns the file of one side of what `translate` writes."""
         folder = self.run.folder
-        return folder.with_name(f"{folder.name}.{self.recipe.data.target}")
+        return folder.with_name(f"{folder.name}.{language}")
+
+    def has_translated(self) -> bool:
+        """Returns whether `translate` has written its files."""
+        data = self.recipe.data
+        return all(self.text_path(x).exists() for x in (data.source, data.target))
 
     def translate(self) -> None:
-        """Writes the translations of the training text, made greedily, line by line."""
-        paths = self.recipe.data.paths("train", "source")
+        """Writes the training text and its translations, made greedily.
+
+        Where a translation is empty, both lines are left out.
+        """
+        data, translator = self.recipe.data, self.run.translator()
+        paths = data.paths("train", "source")
         lines = [line for path in paths for line in read_lines(path)]
-        translator = self.run.translator()
         translations = translator.translate(lines, GreedySearch())
-        write_text(self.translations_path, "".join(f"{x}\n" for x in translations))
+        pairs = [x for x in zip(lines, translations, strict=True) if all(x)]
+        with replace_files(self.run.folder.parent) as unfinished:
+            for side, language in enumerate((data.source, data.target)):
+                path = unfinished / self.text_path(language).name
+                text = "".join(f"{pair[side]}\n" for pair in pairs)
+                path.write_text(text, encoding="utf-8", newline="")
 
 
 def teachers(recipe: Recipe, run: Run) -> list[Teacher]:
     """Returns the models that translate the training text, one or several each way.
 
     Args:
-        recipe: A recipe with `diversification`.
+        recipe: A recipe; without `diversification` there are none.
         run: The run that the recipe is for; theirs are in a folder of it.
 
     Raises:
         ValueError: If the recipe names a pretrained translator or several workers.
     """
+    settings = recipe.diversification
+    if settings is None:
+        return []
     if recipe.model.pretrained:
         raise ValueError(
             "`model.pretrained` must be left out with `diversification`, which trains "
@@ -61,7 +76,7 @@ def teachers(recipe: Recipe, run: Run) -> list[Teacher]:
         )
     found = []
     for data in (recipe.data, recipe.data.reversed()):
-        for number in range(recipe.diversification.seeds):
+        for number in range(settings.seeds):
             seed = recipe.training.seed + number
             teacher = dataclasses.replace(
                 recipe,
@@ -79,29 +94,37 @@ def diversified(recipe: Recipe, run: Run) -> Recipe:
 
     The arguments are those of `teachers`. The files need not exist yet.
     """
-    first, *_ = found = teachers(recipe, run)
-    text = {side: recipe.data.paths("train", side) for side in SIDES}
-    sources, targets = list(text["source"]), list(text["target"])
-    for teacher in found:
-        is_forward = teacher.recipe.data == recipe.data
-        sources += text["source"] if is_forward else [teacher.translations_path]
-        targets += [teacher.translations_path] if is_forward else text["target"]
     settings = recipe.diversification
-    training = {
-        "epochs": settings.epochs,
-        "cooldown_epochs": settings.cooldown_epochs,
-        "learning_rate": settings.learning_rate or recipe.training.learning_rate,
-    }
-    model = {"pretrained": str(first.run.folder.absolute())}
-    if settings.dropout is not None:
-        model["dropout"] = settings.dropout
-    files = (tuple(str(x.absolute()) for x in paths) for paths in (sources, targets))
-    train = TextFiles(**dict(zip(SIDES, files, strict=True)))
+    if settings is None:
+        return recipe
+    first, *_ = found = teachers(recipe, run)
+    data = recipe.data
+    sources, targets = (
+        [*data.paths("train", side), *(x.text_path(language) for x in found)]
+        for side, language in (("source", data.source), ("target", data.target))
+    )
+    model, training = recipe.model, recipe.training
+    dropout, learning_rate = settings.dropout, settings.learning_rate
     return dataclasses.replace(
         recipe,
-        data=dataclasses.replace(recipe.data, train=train),
-        model=dataclasses.replace(recipe.model, **model),
-        training=dataclasses.replace(recipe.training, **training),
+        data=dataclasses.replace(
+            data,
+            train=TextFiles(
+                source=tuple(str(path.absolute()) for path in sources),
+                target=tuple(str(path.absolute()) for path in targets),
+            ),
+        ),
+        model=dataclasses.replace(
+            model,
+            pretrained=str(first.run.folder.absolute()),
+            dropout=model.dropout if dropout is None else dropout,
+        ),
+        training=dataclasses.replace(
+            training,
+            epochs=settings.epochs,
+            cooldown_epochs=settings.cooldown_epochs,
+            learning_rate=learning_rate or training.learning_rate,
+        ),
         decoding=dataclasses.replace(recipe.decoding, average=settings.average),
         diversification=None,
     )

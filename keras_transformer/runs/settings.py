@@ -81,12 +81,14 @@ class DataSettings:
 
         `tokenized` stays, where its name depends on the target language.
         """
-        splits = {
-            split: _reversed(getattr(self, split))
-            for split in ("train", "validation", "test")
-        }
-        languages = {"source": self.target, "target": self.source}
-        return dataclasses.replace(self, **languages, **splits)
+        return dataclasses.replace(
+            self,
+            source=self.target,
+            target=self.source,
+            train=_reversed(self.train),
+            validation=_reversed(self.validation),
+            test=self.test and _reversed(self.test),
+        )
 
     def check_files(self, split: str) -> None:
         """Raises `FileNotFoundError` if a file of a split is missing on any side."""
@@ -109,12 +111,10 @@ class DataSettings:
 
 def _reversed(files):
     """The files of both sides exchanged, of languages that are exchanged too."""
-    if files is None:
-        return None
+    swaps = {"{source}": "{target}", "{target}": "{source}"}
+    pattern = "|".join(map(re.escape, swaps))
 
     def other(names):
-        swaps = {"{source}": "{target}", "{target}": "{source}"}
-        pattern = "|".join(map(re.escape, swaps))
         return tuple(re.sub(pattern, lambda x: swaps[x[0]], name) for name in names)
 
     tokenized = files.tokenized

@@ -71,7 +71,7 @@ def _diversify(recipe, run):
     student = diversified(recipe, run)
     check_folder(student, run)
     for teacher in teachers(recipe, run):
-        if teacher.translations_path.exists():
+        if teacher.has_translated():
             continue
         data, seed = teacher.recipe.data, teacher.recipe.training.seed
         model = f"the model {data.source}-{data.target} with seed {seed}"

@@ -7,8 +7,8 @@ import pytest
 
 from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs import Run, train
+from keras_transformer.runs.diversification import Teacher, teachers
 from keras_transformer.runs.diversification import diversified as diversified_recipe
-from keras_transformer.runs.diversification import teachers
 from keras_transformer.runs.settings import DataSettings, TextFiles
 
 # Models of one epoch write long sentences.
@@ -42,23 +42,34 @@ def test_models_of_both_directions_translate_the_training_text(diversified, text
     folder = diversified.diversification_path
     for name, source, target in (("aa-bb-1", "aa", "bb"), ("bb-aa-1", "bb", "aa")):
         lines = lines_of(text / f"train.{source}")
-        translations = lines_of(folder / f"{name}.{target}")
         teacher = Run(folder / name)
         assert teacher.recipe().data.source == source
-        assert translations == teacher.translator().translate(lines, GreedySearch())
-        assert len(translations) == len(lines)
+        translations = teacher.translator().translate(lines, GreedySearch())
+        expected = [pair for pair in zip(lines, translations, strict=True) if pair[1]]
+        sides = (lines_of(folder / f"{name}.{x}") for x in (source, target))
+        assert list(zip(*sides, strict=True)) == expected
+
+
+def test_lines_without_a_translation_are_left_out(trained, load, tmp_path):
+    (tmp_path / "train.aa").write_text("ba ko\n\nli\n", "utf-8")
+    recipe = load(**{"data.folder": str(tmp_path)})
+    run = Run(tmp_path / "aa-bb-1")
+    shutil.copytree(trained.folder, run.folder)
+    teacher = Teacher(recipe, run)
+    assert not teacher.has_translated()
+    teacher.translate()
+    assert teacher.has_translated()
+    assert lines_of(tmp_path / "aa-bb-1.aa") == ["ba ko", "li"]
+    expected = trained.translator().translate(["ba ko", "li"], GreedySearch())
+    assert lines_of(tmp_path / "aa-bb-1.bb") == expected
 
 
 def test_the_text_is_that_of_both_and_of_the_recipe(diversified, text):
     folder, data = diversified.diversification_path, diversified.recipe().data
-    source, target = text / "train.aa", text / "train.bb"
-    expected = [
-        (source, target),
-        (source, folder / "aa-bb-1.bb"),
-        (folder / "bb-aa-1.aa", target),
-    ]
-    paths = [data.paths("train", side) for side in ("source", "target")]
-    assert list(zip(*paths, strict=True)) == expected
+    names = folder / "aa-bb-1", folder / "bb-aa-1"
+    for side, language in (("source", "aa"), ("target", "bb")):
+        made = [name.with_name(f"{name.name}.{language}") for name in names]
+        assert data.paths("train", side) == [text / f"train.{language}", *made]
 
 
 def test_training_goes_on_from_the_first_model_that_is_wanted(diversified):
@@ -83,8 +94,9 @@ def test_every_seed_is_one_more_model_of_each_direction(load, tmp_path):
     assert student.model.pretrained == str(found[0].run.folder)
     paths = [student.data.paths("train", side) for side in ("source", "target")]
     sources, targets = ([path.name for path in side] for side in paths)
-    assert sources == ["train.aa"] * 3 + ["bb-aa-7.aa", "bb-aa-8.aa"]
-    assert targets == ["train.bb", "aa-bb-7.bb", "aa-bb-8.bb", "train.bb", "train.bb"]
+    names = "train", "aa-bb-7", "aa-bb-8", "bb-aa-7", "bb-aa-8"
+    assert sources == [f"{name}.aa" for name in names]
+    assert targets == [f"{name}.bb" for name in names]
 
 
 def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):
@@ -96,7 +108,7 @@ def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):
     before = [path.stat().st_mtime_ns for path in kept]
     run = train(load(**ONE_EPOCH), tmp_path / "run")
     assert [path.stat().st_mtime_ns for path in kept] == before
-    assert len(lines_of(folder / "bb-aa-1.aa")) == len(lines_of(folder / "aa-bb-1.bb"))
+    assert len(lines_of(folder / "bb-aa-1.aa")) == len(lines_of(folder / "bb-aa-1.bb"))
     assert len(run.log.rows()) == 1
 
 
