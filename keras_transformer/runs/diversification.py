@@ -11,7 +11,7 @@ from typing import NamedTuple
 from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.settings import TextFiles
+from keras_transformer.runs.text_files import TextFiles
 from keras_transformer.storage import replace_files
 from keras_transformer.text import read_lines
 

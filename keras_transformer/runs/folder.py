@@ -7,7 +7,8 @@ from keras_transformer.decoding import Search
 from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.settings import SIDES, DecodingSettings
+from keras_transformer.runs.settings import DecodingSettings
+from keras_transformer.runs.text_files import SIDES
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
 from keras_transformer.training import Checkpoints

@@ -15,7 +15,7 @@ from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import TRANSLATION_METRICS, VALIDATION_METRICS
 from keras_transformer.runs.pretrained import copy_pretrained
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.settings import SIDES
+from keras_transformer.runs.text_files import SIDES
 from keras_transformer.storage import is_unfinished, remove_unfinished, write_text
 from keras_transformer.text import SubwordTokenizer, parallel_dataset
 from keras_transformer.training import Workers

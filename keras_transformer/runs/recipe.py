@@ -14,13 +14,13 @@ from typing import Any
 import yaml
 
 from keras_transformer.runs.settings import (
-    DataSettings,
     DecodingSettings,
     DiversificationSettings,
     ModelSettings,
     TokenizerSettings,
     TrainingSettings,
 )
+from keras_transformer.runs.text_files import DataSettings
 
 _SHIPPED = Path(__file__).parent / "recipes"
 _TYPE_NAMES = {

@@ -18,7 +18,7 @@ from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.prepare import check_folder, prepare
 from keras_transformer.runs.pretrained import pretrained_model
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.settings import SIDES
+from keras_transformer.runs.text_files import SIDES
 from keras_transformer.text import read_lines
 
 

@@ -9,7 +9,7 @@ from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs import Run, train
 from keras_transformer.runs.diversification import Teacher, teachers
 from keras_transformer.runs.diversification import diversified as diversified_recipe
-from keras_transformer.runs.settings import DataSettings, TextFiles
+from keras_transformer.runs.text_files import DataSettings, TextFiles
 
 # Models of one epoch write long sentences.
 pytestmark = pytest.mark.filterwarnings("ignore:.*longer than max_length")
@@ -112,15 +112,20 @@ def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):
     assert len(run.log.rows()) == 1
 
 
-def test_a_finished_run_needs_its_teachers_no_more(diversified, load, nothing_trains):
-    folders = [x for x in diversified.diversification_path.iterdir() if x.is_dir()]
-    moved = [path.rename(path.with_name(f"moved-{path.name}")) for path in folders]
-    try:
-        with pytest.raises(pytest.fail.Exception, match="trained"):
-            train(load(**ONE_EPOCH), diversified.folder)
-    finally:
-        for path, original in zip(moved, folders, strict=True):
-            path.rename(original)
+def test_a_finished_run_needs_its_teachers_no_more(diversified, load, tmp_path):
+    run = Run(tmp_path / "run")
+    shutil.copytree(diversified.folder, run.folder)
+    # The settings of the copy name the files of the original.
+    text = run.settings_path.read_text("utf-8")
+    text = text.replace(str(diversified.folder), str(run.folder))
+    run.settings_path.write_text(text, "utf-8")
+    folders = [x for x in run.diversification_path.iterdir() if x.is_dir()]
+    assert len(folders) == 2
+    for folder in folders:
+        shutil.rmtree(folder)
+    train(load(**ONE_EPOCH), run.folder)
+    assert len(run.log.rows()) == 1
+    assert not any(folder.exists() for folder in folders)
 
 
 @pytest.mark.parametrize(
