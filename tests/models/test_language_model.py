@@ -345,9 +345,17 @@ def test_it_learns_to_tell_what_comes_next(trained):
     assert perplexity < alone / 5, (perplexity, alone)
 
 
-def test_it_completes_the_names_of_months(trained):
-    prompts = examples(["17. Dez", "2. Aug", "11. Okt"])[0]
+def test_it_completes_most_names_of_months(trained):
+    """Not all: each is in few lines, and rounding decides which are learnt."""
+    months = [
+        *("Januar", "Februar", "März", "April", "Mai", "Juni"),
+        *("Juli", "August", "September", "Oktober", "November", "Dezember"),
+    ]
+    prompts = examples([f"17. {month[:3]}" for month in months])[0]
     prompts[prompts == END] = PAD
-    ids = trained.generate(prompts, BeamSearch(2), max_length=5).ids[:, 0]
-    for found, rest in zip(ids, ("ember", "ust", "ober"), strict=True):
-        assert to_text(found).startswith(rest)
+    ids = trained.generate(prompts, BeamSearch(2), max_length=6).ids[:, 0]
+    found = [
+        f"{month[:3]}{to_text(rest)}".startswith(month)
+        for month, rest in zip(months, ids, strict=True)
+    ]
+    assert sum(found) > len(months) / 2, found
