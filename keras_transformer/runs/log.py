@@ -128,11 +128,30 @@ class WriteTensorBoard(keras.callbacks.TensorBoard):
 
     @contextlib.contextmanager
     def _warned(self):
-        try:
-            yield
-        except tf.errors.OpError as error:
-            reason = error.message.splitlines()[0].rpartition("}} ")[2]
-            warnings.warn(
-                f"{self.log_dir}: events are lost ({reason}). Free space on the disk.",
-                stacklevel=4,
-            )
+        none = _NoWriter()
+        with none.as_default():
+            try:
+                yield
+            except tf.errors.OpError as error:
+                # TensorFlow leaves a writer the default if it cannot flush it, and
+                # Keras writes to the default one in every batch.
+                none.set_as_default()
+                reason = error.message.splitlines()[0].rpartition("}} ")[2]
+                warnings.warn(
+                    f"{self.log_dir}: events are lost ({reason}). Free space on the "
+                    "disk.",
+                    stacklevel=4,
+                )
+
+
+class _NoWriter(tf.summary.SummaryWriter):
+    """Keeps the place of the default writer while another one is."""
+
+    def init(self):
+        pass
+
+    def flush(self):
+        pass
+
+    def close(self):
+        pass

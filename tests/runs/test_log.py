@@ -3,6 +3,7 @@ import resource
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.runs import Log
 from keras_transformer.runs.log import WriteTensorBoard
@@ -82,3 +83,4 @@ def test_a_training_survives_a_disk_that_is_full_for_tensorboard(tmp_path, small
             *arrays, epochs=3, verbose=0, callbacks=callbacks, validation_data=arrays
         )
     assert history.epoch == [0, 1, 2]
+    assert not tf.summary.scalar("loss", 1.0, step=0)  # there is no default writer
