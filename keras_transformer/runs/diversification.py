@@ -4,16 +4,20 @@ See `settings.DiversificationSettings`.
 """
 
 import dataclasses
+import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs.settings import TokenizerSettings
 from keras_transformer.runs.text_files import TextFiles
 from keras_transformer.storage import replace_files
 from keras_transformer.text import read_lines
+from keras_transformer.training.distribution import connects_workers
 
 
 class Teacher(NamedTuple):
@@ -35,21 +39,40 @@ class Teacher(NamedTuple):
     def translate(self) -> None:
         """Writes the training text and its translations, made greedily.
 
-        Where a translation is empty, both lines are left out.
+        Lines that are empty on either side are left out.
+
+        Raises:
+            ValueError: If no translation is left.
         """
         data, translator = self.recipe.data, self.run.translator()
-        paths = data.paths("train", "source")
-        lines = [line for path in paths for line in read_lines(path)]
-        translations = translator.translate(lines, GreedySearch())
-        pairs = [x for x in zip(lines, translations, strict=True) if all(x)]
+        paths = [self.text_path(x) for x in (data.source, data.target)]
+        translations = translator.translate_stream(self._lines(), GreedySearch())
+        count = 0
         with replace_files(self.run.folder.parent) as unfinished:
-            for side, language in enumerate((data.source, data.target)):
-                path = unfinished / self.text_path(language).name
-                text = "".join(f"{pair[side]}\n" for pair in pairs)
-                path.write_text(text, encoding="utf-8", newline="")
+            files = [unfinished / path.name for path in paths]
+            with (
+                open(files[0], "w", encoding="utf-8", newline="") as sources,
+                open(files[1], "w", encoding="utf-8", newline="") as targets,
+            ):
+                for line, translation in zip(self._lines(), translations, strict=True):
+                    # A line feed, which byte fallback can make, would begin a line.
+                    translation = " ".join(translation.split())
+                    if line.strip() and translation:
+                        sources.write(f"{line}\n")
+                        targets.write(f"{translation}\n")
+                        count += 1
+            if not count:
+                raise ValueError(
+                    f"All translations of the training text by {self.run.folder} are "
+                    "empty. Remove the run, and train with more epochs."
+                )
+
+    def _lines(self) -> Iterator[str]:
+        paths = self.recipe.data.paths("train", "source")
+        return itertools.chain.from_iterable(map(read_lines, paths))
 
 
-def teachers(recipe: Recipe, run: Run) -> list[Teacher]:
+def teachers_of(recipe: Recipe, run: Run) -> list[Teacher]:
     """Returns the models that translate the training text, one or several each way.
 
     Args:
@@ -57,9 +80,10 @@ def teachers(recipe: Recipe, run: Run) -> list[Teacher]:
         run: The run that the recipe is for; theirs are in a folder of it.
 
     Raises:
-        ValueError: If the recipe names a pretrained translator or several workers.
+        ValueError: If the recipe names a pretrained translator, several workers or one
+            language.
     """
-    settings = recipe.diversification
+    settings, data = recipe.diversification, recipe.data
     if settings is None:
         return []
     if recipe.model.pretrained:
@@ -69,10 +93,17 @@ def teachers(recipe: Recipe, run: Run) -> list[Teacher]:
             f"pretrained={recipe.model.pretrained!r}."
         )
     strategy = recipe.training.strategy
-    if "TF_CONFIG" in os.environ or strategy in ("multi_worker", "slurm"):
+    if connects_workers(strategy):
         raise ValueError(
             "`diversification` must be left out where several workers train one model. "
-            f"Received: training.strategy={strategy}. Train on one machine."
+            f"Received: training.strategy={strategy}, "
+            f"TF_CONFIG={os.environ.get('TF_CONFIG')}. Train on one machine."
+        )
+    if data.source == data.target:
+        raise ValueError(
+            "`data.source` and `data.target` must differ with `diversification`, whose "
+            f"files they name. Received: {data.source!r} twice. Give the sides two "
+            "names, such as en and en-simple."
         )
     found = []
     for data in (recipe.data, recipe.data.reversed()):
@@ -89,31 +120,32 @@ def teachers(recipe: Recipe, run: Run) -> list[Teacher]:
     return found
 
 
-def diversified(recipe: Recipe, run: Run) -> Recipe:
+def student_recipe(recipe: Recipe, run: Run) -> Recipe:
     """Returns the recipe that goes on from the first teacher, with all of the text.
 
-    The arguments are those of `teachers`. The files need not exist yet.
+    The arguments are those of `teachers_of`. The files need not exist yet.
     """
     settings = recipe.diversification
     if settings is None:
         return recipe
-    first, *_ = found = teachers(recipe, run)
-    data = recipe.data
+    first, *_ = teachers = teachers_of(recipe, run)
+    data, model, training = recipe.data, recipe.model, recipe.training
     sources, targets = (
-        [*data.paths("train", side), *(x.text_path(language) for x in found)]
-        for side, language in (("source", data.source), ("target", data.target))
+        [str(teacher.text_path(language).absolute()) for teacher in teachers]
+        for language in (data.source, data.target)
     )
-    model, training = recipe.model, recipe.training
     dropout, learning_rate = settings.dropout, settings.learning_rate
     return dataclasses.replace(
         recipe,
         data=dataclasses.replace(
             data,
             train=TextFiles(
-                source=tuple(str(path.absolute()) for path in sources),
-                target=tuple(str(path.absolute()) for path in targets),
+                source=(*data.train.source, *sources),
+                target=(*data.train.target, *targets),
             ),
         ),
+        # The tokenizers are those of the teacher.
+        tokenizer=TokenizerSettings(sampling=recipe.tokenizer.sampling),
         model=dataclasses.replace(
             model,
             pretrained=str(first.run.folder.absolute()),

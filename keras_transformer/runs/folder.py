@@ -26,8 +26,8 @@ class Run:
     - `translator/`: the trained translator;
     - `pretrained/`: the translator that training continued from, if there was one;
     - `diversification/`: the runs of models that translated the training text, if
-      there were any, such as `en-de-1/`, and what they made of it: `en-de-1.en` and
-      `en-de-1.de`.
+      there were any, such as `en-de-1/`, and the text with its translations:
+      `en-de-1.en` and `en-de-1.de`.
 
     Args:
         folder: Path of the folder, which may not exist yet; `runs.train` makes it.

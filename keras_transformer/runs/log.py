@@ -145,7 +145,7 @@ class WriteTensorBoard(keras.callbacks.TensorBoard):
 
 
 class _NoWriter(tf.summary.SummaryWriter):
-    """Keeps the place of the default writer while another one is."""
+    """A writer that writes nothing: the default one, where none else is."""
 
     def init(self):
         pass

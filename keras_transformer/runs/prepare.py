@@ -67,11 +67,8 @@ def begin_run(recipe: Recipe, run: Run) -> None:
     In a run that has trained, only some settings may change, such as
     `training.epochs`. A folder that holds something else stays as it is.
     """
-    for split in ("train", "validation"):
-        recipe.data.check_files(split)
-    checksum = _text_checksum(recipe)
+    checksum = check_run(recipe, run)
     has_trained = run.has_trained()
-    check_folder(recipe, run, checksum)
     run.folder.mkdir(parents=True, exist_ok=True)
     for folder in (run.folder, run.translator_path, run.pretrained_path):
         remove_unfinished(folder)
@@ -91,7 +88,21 @@ def begin_run(recipe: Recipe, run: Run) -> None:
             _train_tokenizers(recipe, run)
 
 
-def check_folder(recipe: Recipe, run: Run, checksum: str | None = None) -> None:
+def check_run(recipe: Recipe, run: Run) -> str:
+    """Checks the files of a recipe and the folder, and returns the text's checksum.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: As `check_settings`, or if the training text has changed.
+    """
+    for split in ("train", "validation"):
+        recipe.data.check_files(split)
+    checksum = _text_checksum(recipe)
+    check_settings(recipe, run, checksum)
+    return checksum
+
+
+def check_settings(recipe: Recipe, run: Run, checksum: str | None = None) -> None:
     """Raises `ValueError` if the folder holds another model, or something else.
 
     `checksum` is that of the training text, if it exists yet.

@@ -45,8 +45,8 @@ class Recipe:
         model: A preset, and what overrides it.
         training: How the model is trained.
         decoding: How the trained model translates.
-        diversification: How more training text is made by models of both directions,
-            if it is.
+        diversification: Data diversification, more training text by models of both
+            directions; None for none.
 
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})

@@ -176,20 +176,21 @@ class DiversificationSettings:
     Attributes:
         seeds: Number of models of each direction: with `training.seed`, the next
             integer, and so on.
-        epochs: As `training.epochs`, over all of the text.
-        cooldown_epochs: As `training.cooldown_epochs`.
-        learning_rate: As `training.learning_rate`.
-        dropout: As `model.dropout`; the more text there is, the less is needed.
-        average: As `decoding.average`.
+        epochs: Passes over all of the text, in place of `training.epochs`.
+        cooldown_epochs: In place of `training.cooldown_epochs`.
+        learning_rate: In place of `training.learning_rate`; null keeps it.
+        dropout: In place of `model.dropout`; null keeps it. The more text there is,
+            the less is needed.
+        average: In place of `decoding.average`.
 
     Reference:
-        [Nguyen et al., 2020](https://arxiv.org/abs/1911.01986), whose last model starts
-        anew
+        [Nguyen et al., 2020](https://arxiv.org/abs/1911.01986), who train the last
+        model from scratch
     """
 
     seeds: int = setting(1, least=1)
-    epochs: int = setting(10, least=1, fixed=False)
-    cooldown_epochs: int = setting(5, least=0, fixed=False)
+    epochs: int = setting(10, least=1)
+    cooldown_epochs: int = setting(5, least=0)
     learning_rate: float | None = setting(None, above=0)
     dropout: float | None = setting(None, least=0)
-    average: int = setting(3, least=1, fixed=False)
+    average: int = setting(3, least=1)

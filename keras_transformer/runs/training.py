@@ -12,10 +12,10 @@ from keras_transformer.decoding import GreedySearch
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
-from keras_transformer.runs.diversification import diversified, teachers
+from keras_transformer.runs.diversification import student_recipe, teachers_of
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
-from keras_transformer.runs.prepare import check_folder, prepare
+from keras_transformer.runs.prepare import check_run, check_settings, prepare
 from keras_transformer.runs.pretrained import pretrained_model
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.text_files import SIDES
@@ -68,9 +68,13 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
 
 def _diversify(recipe, run):
     """Trains the teachers, lets them translate, and returns the recipe to go on by."""
-    student = diversified(recipe, run)
-    check_folder(student, run)
-    for teacher in teachers(recipe, run):
+    student, teachers = student_recipe(recipe, run), teachers_of(recipe, run)
+    check_settings(student, run)
+    if run.has_trained():
+        return student
+    for teacher in teachers:  # before any of them is trained
+        check_run(teacher.recipe, teacher.run)
+    for teacher in teachers:
         if teacher.has_translated():
             continue
         data, seed = teacher.recipe.data, teacher.recipe.training.seed

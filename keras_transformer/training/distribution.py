@@ -36,7 +36,7 @@ def pick_strategy(name: str = "auto"):
     import tensorflow as tf
 
     if name == "auto":
-        if _workers_of_tf_config() > 1:
+        if connects_workers(name):
             name = "multi_worker"
         elif len(tf.config.list_logical_devices("GPU")) > 1:
             name = "mirrored"
@@ -61,6 +61,13 @@ def pick_strategy(name: str = "auto"):
             'name the strategy "auto".'
         )
     return MultiWorkerStrategy()
+
+
+def connects_workers(name: str) -> bool:
+    """Returns whether `pick_strategy` connects workers under this name."""
+    if name == "auto":
+        return _workers_of_tf_config() > 1
+    return name in ("multi_worker", "slurm")
 
 
 def _workers_of_tf_config():

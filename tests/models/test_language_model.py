@@ -348,8 +348,8 @@ def test_it_learns_to_tell_what_comes_next(trained):
 def test_it_completes_most_names_of_months(trained):
     """Not all: each is in few lines, and rounding decides which are learnt."""
     months = [
-        *("Januar", "Februar", "März", "April", "Mai", "Juni"),
-        *("Juli", "August", "September", "Oktober", "November", "Dezember"),
+        *("Januar", "Februar", "März", "April", "Juni", "Juli"),
+        *("August", "September", "Oktober", "November", "Dezember"),
     ]
     prompts = examples([f"17. {month[:3]}" for month in months])[0]
     prompts[prompts == END] = PAD

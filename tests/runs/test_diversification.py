@@ -1,5 +1,6 @@
 """Training text that models of both directions have translated."""
 
+import json
 import shutil
 
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 from keras_transformer.decoding import GreedySearch
 from keras_transformer.runs import Run, train
-from keras_transformer.runs.diversification import Teacher, teachers
-from keras_transformer.runs.diversification import diversified as diversified_recipe
+from keras_transformer.runs.diversification import (
+    Teacher,
+    student_recipe,
+    teachers_of,
+)
 from keras_transformer.runs.text_files import DataSettings, TextFiles
 
 # Models of one epoch write long sentences.
@@ -17,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*longer than max_length")
 ONE_EPOCH = {
     "training.epochs": 1,
     "training.bleu_every": None,
+    "tokenizer.split_digits": True,
     "diversification": {"epochs": 1, "learning_rate": 1e-12, "dropout": 0.0},
 }
 
@@ -45,13 +50,14 @@ def test_models_of_both_directions_translate_the_training_text(diversified, text
         teacher = Run(folder / name)
         assert teacher.recipe().data.source == source
         translations = teacher.translator().translate(lines, GreedySearch())
+        translations = [" ".join(x.split()) for x in translations]
         expected = [pair for pair in zip(lines, translations, strict=True) if pair[1]]
         sides = (lines_of(folder / f"{name}.{x}") for x in (source, target))
         assert list(zip(*sides, strict=True)) == expected
 
 
 def test_lines_without_a_translation_are_left_out(trained, load, tmp_path):
-    (tmp_path / "train.aa").write_text("ba ko\n\nli\n", "utf-8")
+    (tmp_path / "train.aa").write_text("ba ko\n\nli\n \n", "utf-8")
     recipe = load(**{"data.folder": str(tmp_path)})
     run = Run(tmp_path / "aa-bb-1")
     shutil.copytree(trained.folder, run.folder)
@@ -85,12 +91,12 @@ def test_training_goes_on_from_the_first_model_that_is_wanted(diversified):
 def test_every_seed_is_one_more_model_of_each_direction(load, tmp_path):
     recipe = load(**ONE_EPOCH, **{"diversification.seeds": 2, "training.seed": 7})
     run = Run(tmp_path / "run")
-    found = teachers(recipe, run)
+    found = teachers_of(recipe, run)
     seeds = [
         (teacher.run.folder.name, teacher.recipe.training.seed) for teacher in found
     ]
     assert seeds == [("aa-bb-7", 7), ("aa-bb-8", 8), ("bb-aa-7", 7), ("bb-aa-8", 8)]
-    student = diversified_recipe(recipe, run)
+    student = student_recipe(recipe, run)
     assert student.model.pretrained == str(found[0].run.folder)
     paths = [student.data.paths("train", side) for side in ("source", "target")]
     sources, targets = ([path.name for path in side] for side in paths)
@@ -104,7 +110,8 @@ def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):
     shutil.copytree(diversified.diversification_path, folder)
     (folder / "bb-aa-1.aa").unlink()
     shutil.rmtree(folder / "bb-aa-1" / "translator")  # as if it had been killed
-    kept = folder / "aa-bb-1" / "settings.yaml", folder / "aa-bb-1.bb"
+    kept = [folder / "aa-bb-1" / "settings.yaml", folder / "aa-bb-1.bb"]
+    kept += (folder / "bb-aa-1" / "checkpoints").iterdir()
     before = [path.stat().st_mtime_ns for path in kept]
     run = train(load(**ONE_EPOCH), tmp_path / "run")
     assert [path.stat().st_mtime_ns for path in kept] == before
@@ -125,7 +132,30 @@ def test_a_finished_run_needs_its_teachers_no_more(diversified, load, tmp_path):
         shutil.rmtree(folder)
     train(load(**ONE_EPOCH), run.folder)
     assert len(run.log.rows()) == 1
+    (run.diversification_path / "bb-aa-1.aa").unlink()
+    with pytest.raises(FileNotFoundError, match=r"bb-aa-1\.aa does not exist"):
+        train(load(**ONE_EPOCH), run.folder)
     assert not any(folder.exists() for folder in folders)
+
+
+@pytest.mark.parametrize("changes_text", [False, True])
+def test_a_teacher_of_something_else_is_found_before_hours_are_lost(
+    diversified, load, text, tmp_path, nothing_trains, changes_text
+):
+    name = "bb-aa-1"
+    folder = tmp_path / "run" / "diversification"
+    shutil.copytree(diversified.diversification_path / name, folder / name)
+    settings, difference = (
+        {"training.learning_rate": 0.5},
+        "learning_rate was .* is 0.5",
+    )
+    if changes_text:
+        shutil.copytree(text, tmp_path / "text")
+        (tmp_path / "text" / "train.aa").write_text("ba ko\n" * 53, "utf-8")
+        settings = {"data.folder": str(tmp_path / "text")}
+        difference = "its training text was crc32:"
+    with pytest.raises(ValueError, match=f"{name} holds another model: .*{difference}"):
+        train(load(**ONE_EPOCH, **settings), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -133,6 +163,7 @@ def test_a_finished_run_needs_its_teachers_no_more(diversified, load, tmp_path):
     [
         ({"model.pretrained": "runs/x"}, r"`model.pretrained` must be left out with"),
         ({"training.strategy": "slurm"}, r"`diversification` must be left out where"),
+        ({"data.target": "aa"}, r"must differ with `diversification`.*'aa' twice"),
     ],
 )
 def test_what_it_cannot_be_combined_with(
@@ -141,6 +172,24 @@ def test_what_it_cannot_be_combined_with(
     with pytest.raises(ValueError, match=message):
         train(load(**ONE_EPOCH, **settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_only_several_workers_are_too_many(load, tmp_path, monkeypatch):
+    recipe, run = load(**ONE_EPOCH), Run(tmp_path / "run")
+    for count in (1, 2):
+        workers = [f"localhost:{port}" for port in range(7001, 7001 + count)]
+        config = {
+            "cluster": {"worker": workers},
+            "task": {"type": "worker", "index": 0},
+        }
+        monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+        if count == 1:
+            assert len(teachers_of(recipe, run)) == 2
+            continue
+        with pytest.raises(
+            ValueError, match="strategy=auto, TF_CONFIG=.*localhost:7002"
+        ):
+            teachers_of(recipe, run)
 
 
 def test_a_folder_of_something_else_is_found_before_hours_are_lost(
