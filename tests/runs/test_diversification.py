@@ -145,10 +145,8 @@ def test_a_teacher_of_something_else_is_found_before_hours_are_lost(
     name = "bb-aa-1"
     folder = tmp_path / "run" / "diversification"
     shutil.copytree(diversified.diversification_path / name, folder / name)
-    settings, difference = (
-        {"training.learning_rate": 0.5},
-        "learning_rate was .* is 0.5",
-    )
+    settings = {"training.learning_rate": 0.5}
+    difference = "learning_rate was .* is 0.5"
     if changes_text:
         shutil.copytree(text, tmp_path / "text")
         (tmp_path / "text" / "train.aa").write_text("ba ko\n" * 53, "utf-8")
@@ -176,20 +174,17 @@ def test_what_it_cannot_be_combined_with(
 
 def test_only_several_workers_are_too_many(load, tmp_path, monkeypatch):
     recipe, run = load(**ONE_EPOCH), Run(tmp_path / "run")
-    for count in (1, 2):
-        workers = [f"localhost:{port}" for port in range(7001, 7001 + count)]
-        config = {
-            "cluster": {"worker": workers},
-            "task": {"type": "worker", "index": 0},
-        }
+
+    def set_workers(*workers):
+        task = {"type": "worker", "index": 0}
+        config = {"cluster": {"worker": workers}, "task": task}
         monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-        if count == 1:
-            assert len(teachers_of(recipe, run)) == 2
-            continue
-        with pytest.raises(
-            ValueError, match="strategy=auto, TF_CONFIG=.*localhost:7002"
-        ):
-            teachers_of(recipe, run)
+
+    set_workers("localhost:7001")
+    assert len(teachers_of(recipe, run)) == 2
+    set_workers("localhost:7001", "localhost:7002")
+    with pytest.raises(ValueError, match="=auto, TF_CONFIG=.*localhost:7002"):
+        teachers_of(recipe, run)
 
 
 def test_a_folder_of_something_else_is_found_before_hours_are_lost(
