@@ -17,8 +17,8 @@ def train(
         str,
         argument(
             "RECIPE",
-            "A YAML file, or `multi30k`, `multi30k-fast` or `multi30k-diverse`, which "
-            "come with the package.",
+            "A YAML file, or one that comes with the package: `multi30k` or "
+            "`multi30k-fast`.",
         ),
     ],
     run: Annotated[

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_transformer.decoding import GreedySearch
+from keras_transformer.decoding import GreedySearch, Sampling
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import TokenizerSettings
@@ -25,28 +25,39 @@ class Teacher(NamedTuple):
 
     recipe: Recipe
     run: Run
+    translations: int = 1
 
-    def text_path(self, language: str) -> Path:
-        """Returns the file of one side of what `translate` writes."""
+    def text_paths(self, language: str) -> list[Path]:
+        """Returns the files of one side of what `translate` writes."""
         folder = self.run.folder
-        return folder.with_name(f"{folder.name}.{language}")
+        names = [folder.name]
+        names += [f"{folder.name}-{n}" for n in range(2, self.translations + 1)]
+        return [folder.with_name(f"{name}.{language}") for name in names]
 
     def has_translated(self) -> bool:
         """Returns whether `translate` has written its files."""
         data = self.recipe.data
-        return all(self.text_path(x).exists() for x in (data.source, data.target))
+        languages = data.source, data.target
+        return all(path.exists() for x in languages for path in self.text_paths(x))
 
     def translate(self) -> None:
-        """Writes the training text and its translations, made greedily.
+        """Writes the training text and its translations: greedy, then sampled ones.
 
-        Lines that are empty on either side are left out.
+        Lines that are empty on either side are left out, and files that exist stay.
 
         Raises:
             ValueError: If no translation is left.
         """
         data, translator = self.recipe.data, self.run.translator()
-        paths = [self.text_path(x) for x in (data.source, data.target)]
-        translations = translator.translate_stream(self._lines(), GreedySearch())
+        paths = [self.text_paths(x) for x in (data.source, data.target)]
+        for number, pair in enumerate(zip(*paths, strict=True)):
+            if all(path.exists() for path in pair):
+                continue
+            search = Sampling(0.5, seed=number) if number else GreedySearch()
+            self._translate(translator, search, pair)
+
+    def _translate(self, translator, search, paths):
+        translations = translator.translate_stream(self._lines(), search)
         count = 0
         with replace_files(self.run.folder.parent) as unfinished:
             files = [unfinished / path.name for path in paths]
@@ -116,7 +127,8 @@ def teachers_of(recipe: Recipe, run: Run) -> list[Teacher]:
                 diversification=None,
             )
             name = f"{data.source}-{data.target}-{seed}"
-            found.append(Teacher(teacher, Run(run.diversification_path / name)))
+            folder = run.diversification_path / name
+            found.append(Teacher(teacher, Run(folder), settings.translations))
     return found
 
 
@@ -131,7 +143,11 @@ def student_recipe(recipe: Recipe, run: Run) -> Recipe:
     first, *_ = teachers = teachers_of(recipe, run)
     data, model, training = recipe.data, recipe.model, recipe.training
     sources, targets = (
-        [str(teacher.text_path(language).absolute()) for teacher in teachers]
+        [
+            str(path.absolute())
+            for teacher in teachers
+            for path in teacher.text_paths(language)
+        ]
         for language in (data.source, data.target)
     )
     dropout, learning_rate = settings.dropout, settings.learning_rate

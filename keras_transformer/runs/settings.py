@@ -169,13 +169,15 @@ class DiversificationSettings:
     """Data diversification: models of both directions translate the training text.
 
     First, models of each direction are trained by the other settings of the recipe,
-    and translate the training text greedily. Then the first model of the direction that
+    and translate the training text. Then the first model of the direction that
     is wanted goes on from all of it: the text, the targets with their
     back-translations, and the sources with their translations.
 
     Attributes:
         seeds: Number of models of each direction: with `training.seed`, the next
             integer, and so on.
+        translations: Number of translations of the text by each model. The first is
+            made greedily; the others are sampled, with a temperature of 0.5.
         epochs: Passes over all of the text, in place of `training.epochs`.
         cooldown_epochs: In place of `training.cooldown_epochs`.
         learning_rate: In place of `training.learning_rate`; null keeps it.
@@ -189,6 +191,7 @@ class DiversificationSettings:
     """
 
     seeds: int = setting(1, least=1)
+    translations: int = setting(1, least=1)
     epochs: int = setting(10, least=1)
     cooldown_epochs: int = setting(5, least=0)
     learning_rate: float | None = setting(None, above=0)

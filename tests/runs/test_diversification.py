@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_transformer.decoding import GreedySearch
+from keras_transformer.decoding import GreedySearch, Sampling
 from keras_transformer.runs import Run, train
 from keras_transformer.runs.diversification import (
     Teacher,
@@ -103,6 +103,38 @@ def test_every_seed_is_one_more_model_of_each_direction(load, tmp_path):
     names = "train", "aa-bb-7", "aa-bb-8", "bb-aa-7", "bb-aa-8"
     assert sources == [f"{name}.aa" for name in names]
     assert targets == [f"{name}.bb" for name in names]
+
+
+def test_further_translations_are_sampled(trained, load, tmp_path):
+    sources = [f"ba ko {x}" for x in ("li", "mu", "ta", "so", "ne", "pi")]
+    (tmp_path / "train.aa").write_text("\n".join(sources) + "\n", "utf-8")
+    recipe = load(**{"data.folder": str(tmp_path)})
+    run = Run(tmp_path / "aa-bb-1")
+    shutil.copytree(trained.folder, run.folder)
+    Teacher(recipe, run).translate()
+    teacher = Teacher(recipe, run, translations=3)
+    assert not teacher.has_translated()
+    greedy = tmp_path / "aa-bb-1.bb"
+    greedy.write_text(greedy.read_text("utf-8") + "kept\n", "utf-8")
+    teacher.translate()
+    assert teacher.has_translated()
+    assert lines_of(greedy)[-1] == "kept"
+    translator = trained.translator()
+    for number in (2, 3):
+        sampled = translator.translate(sources, Sampling(0.5, seed=number - 1))
+        sampled = [" ".join(x.split()) for x in sampled]
+        pairs = [pair for pair in zip(sources, sampled, strict=True) if pair[1]]
+        sides = (lines_of(tmp_path / f"aa-bb-1-{number}.{x}") for x in ("aa", "bb"))
+        assert list(zip(*sides, strict=True)) == pairs
+
+
+def test_every_translation_is_more_training_text(load, tmp_path):
+    recipe = load(**ONE_EPOCH, **{"diversification.translations": 2})
+    data = student_recipe(recipe, Run(tmp_path / "run")).data
+    names = "train", "aa-bb-1", "aa-bb-1-2", "bb-aa-1", "bb-aa-1-2"
+    for side, language in (("source", "aa"), ("target", "bb")):
+        found = [path.name for path in data.paths("train", side)]
+        assert found == [f"{name}.{language}" for name in names]
 
 
 def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):

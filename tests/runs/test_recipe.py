@@ -14,9 +14,7 @@ def path(tmp_path):
     return write_recipe(tmp_path / "small.yaml")
 
 
-@pytest.mark.parametrize(
-    "name", ["demo", "multi30k", "multi30k-fast", "multi30k-diverse"]
-)
+@pytest.mark.parametrize("name", ["demo", "multi30k", "multi30k-fast"])
 def test_recipes_come_with_the_package(name):
     assert name in shipped_recipes()
     assert Recipe.load(name).training.epochs > 1
