@@ -17,7 +17,12 @@ class _TokenMean(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights = token_weights(y_true, self.pad_id, sample_weight)
-        super().update_state(self.values(y_true, y_pred), sample_weight=weights)
+        # Of two dimensions, Keras would add up the means over the length, padding
+        # included: a token of a longer batch would count less.
+        values, weights = (
+            ops.reshape(x, (-1,)) for x in (self.values(y_true, y_pred), weights)
+        )
+        super().update_state(values, sample_weight=weights)
 
     def get_config(self):
         return {**super().get_config(), "pad_id": self.pad_id}
