@@ -17,8 +17,8 @@ class _TokenMean(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights = token_weights(y_true, self.pad_id, sample_weight)
-        # Of two dimensions, Keras would add up the means over the length, padding
-        # included: a token of a longer batch would count less.
+        # Keras would average two dimensions over the length first, padding included,
+        # and so count the tokens of longer batches less.
         values, weights = (
             ops.reshape(x, (-1,)) for x in (self.values(y_true, y_pred), weights)
         )
