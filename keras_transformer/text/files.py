@@ -16,10 +16,11 @@ Paths = str | os.PathLike | Iterable[str | os.PathLike]
 
 
 class SentencePair(NamedTuple):
-    """A sentence, its translation, and the location of the sentence."""
+    """A sentence, its translation, and where the sentence stands."""
 
     source: str
     target: str
+    file: int  # number of its file, from 0
     location: str  # "file:line"
 
 
@@ -111,7 +112,7 @@ def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePai
             "translation of its counterpart. "
             f"Received: {len(sources)} and {len(targets)} files."
         )
-    for paths in zip(sources, targets, strict=True):
+    for file, paths in enumerate(zip(sources, targets, strict=True)):
         lines = map(_sentences, paths)
         for number, pair in enumerate(itertools.zip_longest(*lines), start=1):
             if None in pair:
@@ -122,7 +123,7 @@ def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePai
                     "translation of the other."
                 )
             source, target = pair
-            yield SentencePair(source, target, f"{paths[0]}:{number}")
+            yield SentencePair(source, target, file, f"{paths[0]}:{number}")
 
 
 def _sentences(path: Path) -> Iterator[str]:

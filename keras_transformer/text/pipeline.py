@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,13 +14,14 @@ from keras_transformer.text.buckets import (
     check_buckets,
 )
 from keras_transformer.text.encoding import add_start_and_end
-from keras_transformer.text.epochs import numbered_epochs, shuffled
+from keras_transformer.text.epochs import mixed, numbered_epochs, shuffled
 from keras_transformer.text.files import Paths, as_paths, read_pairs, text_lines
 from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 _PAIRS_PER_CHUNK = 1024  # tokenized together
 _SHUFFLE_BUFFER_PAIRS = 1 << 16
+_OPEN_FILES = 64  # on each side
 
 
 def parallel_dataset(
@@ -58,7 +60,9 @@ def parallel_dataset(
             included. Longer pairs are left out, with a warning.
         buckets: Lengths to pad to, up to `max_length`; by default
             `bucket_lengths(max_length)`.
-        shuffle: Whether each epoch has its own order, from a buffer of 65,536 pairs.
+        shuffle: Whether each epoch has its own order. The files are then read at the
+            same time, each in proportion to its number of lines, and pairs are drawn
+            from a buffer of 65,536. Otherwise one file is read after the other.
         seed: Seed of the orders and of sampling.
         initial_epoch: Number of the first epoch. The batches of an epoch depend only
             on its number and `seed`.
@@ -84,12 +88,16 @@ def parallel_dataset(
         check_tokenizer(f"{side}_tokenizer", tokenizer)
     paths = as_paths(source_files), as_paths(target_files)
     pairs = read_pairs(*paths)
-    num_batches = _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling)
-    lines = tf.data.Dataset.zip(*map(text_lines, paths))
+    pairs_per_file, num_batches = _count(
+        pairs, tokenizers, buckets, tokens_per_batch, sampling
+    )
 
     def read_chunks(seed):
-        pairs = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed) if shuffle else lines
-        chunks = pairs.batch(_PAIRS_PER_CHUNK).enumerate()
+        lines = _read_lines(paths)
+        if shuffle:
+            lines = _read_lines_of_all(paths, pairs_per_file, seed)
+            lines = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed)
+        chunks = lines.batch(_PAIRS_PER_CHUNK).enumerate()
         return chunks.map(lambda i, texts: (texts, seed * 1_000_003 + i))
 
     def make_examples(texts, seed):
@@ -110,24 +118,48 @@ def parallel_dataset(
     )
 
 
-def _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling):
-    """Reads a corpus once; returns its number of batches, warns of long sentences."""
-    total, num_long, first_long, max_length = 0, 0, None, buckets[-1]
+def _read_lines(paths):
+    """Returns the pairs of lines of all files, one file after the other."""
+    return tf.data.Dataset.zip(*map(text_lines, paths))
+
+
+def _read_lines_of_all(paths, pairs_per_file, seed):
+    """Returns the pairs of lines of all files, those of different files mixed.
+
+    Otherwise an epoch would end with the last file, as far as the buffer that shuffles
+    holds less than the text.
+    """
+    num_files = len(pairs_per_file)
+    groups = [range(i, num_files, _OPEN_FILES) for i in range(num_files)][:_OPEN_FILES]
+    datasets = [_read_lines([[side[i] for i in g] for side in paths]) for g in groups]
+    sizes = [sum(pairs_per_file[i] for i in group) for group in groups]
+    return mixed(datasets, sizes, seed)
+
+
+def _count(pairs, tokenizers, buckets, tokens_per_batch, sampling):
+    """Reads a corpus once; warns of long sentences.
+
+    Returns the number of pairs of each file, and the number of batches.
+    """
+    num_long, first_long, max_length = 0, None, buckets[-1]
     counts = np.zeros(len(buckets), dtype=np.int64)
+    pairs_per_file: Counter[int] = Counter()
     while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
-        *texts, locations = zip(*chunk, strict=True)
+        *texts, files, locations = zip(*chunk, strict=True)
         lengths = _pair_lengths(*_tokenize(tokenizers, texts)).numpy()
         is_long = lengths > max_length
         if num_long == 0 and is_long.any():
             index = is_long.argmax()
             first_long = f"{locations[index]}, {lengths[index]} long"
         if sampling:
-            sampled = _tokenize(tokenizers, texts, max_length, sampling, total)
+            seed = pairs_per_file.total()
+            sampled = _tokenize(tokenizers, texts, max_length, sampling, seed)
             lengths = _pair_lengths(*sampled).numpy()
         bucket_of_pair = np.searchsorted(buckets, lengths[~is_long])
         counts += np.bincount(bucket_of_pair, minlength=len(counts))
         num_long += is_long.sum()
-        total += len(chunk)
+        pairs_per_file.update(files)
+    total = pairs_per_file.total()
     if num_long == total:
         raise ValueError(
             f"All {total} sentence pairs are longer than max_length={max_length}. "
@@ -140,7 +172,7 @@ def _count_batches(pairs, tokenizers, buckets, tokens_per_batch, sampling):
             stacklevel=3,
         )
     rows_per_batch = tokens_per_batch // np.array(buckets)
-    return int(sum(-(-counts // rows_per_batch)))
+    return pairs_per_file, int(sum(-(-counts // rows_per_batch)))
 
 
 def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):

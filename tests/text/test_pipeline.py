@@ -9,7 +9,7 @@ from forked import run_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.text import SubwordTokenizer, parallel_dataset
+from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
 
 WORDS = st.text(
     st.characters(exclude_categories=["C", "Z"]) | st.just(" "),
@@ -159,6 +159,34 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     assert num_pairs == [467, 934]
 
 
+@pytest.mark.parametrize("open_files", [1 << 6, 2])
+def test_every_part_of_an_epoch_holds_text_of_all_files(
+    make, tmp_path, source_tokenizer, target_tokenizer, monkeypatch, open_files
+):
+    # Buffers smaller than the text, and files of different lengths: an epoch must not
+    # end with the last or the longest one.
+    monkeypatch.setattr(pipeline, "_SHUFFLE_BUFFER_PAIRS", 7)
+    monkeypatch.setattr(pipeline, "_OPEN_FILES", open_files)
+    lengths = {"one": 140, "ten": 70, "net": 210}
+    paths = [tmp_path / word for word in lengths]
+    for path, (word, length) in zip(paths, lengths.items(), strict=True):
+        path.write_text("".join(f"{word} {i}\n" for i in range(length)))
+    dataset = make(paths, paths, buckets=[97])
+    tokenizers = source_tokenizer, target_tokenizer
+    passes = [texts(as_numpy(dataset), *tokenizers) for _ in range(2)]
+    for pairs in passes:
+        expected = [f"{word} {i}" for word, n in lengths.items() for i in range(n)]
+        assert sorted(source for source, _ in pairs) == sorted(expected)
+        half = len(pairs) // 2
+        first_half = collections.Counter(s.split()[0] for s, _ in pairs[:half])
+        if open_files > len(lengths):
+            for word, length in lengths.items():
+                assert abs(first_half[word] - length / 2) < length / 4
+        else:  # "one" and "net" are read one after the other, beside "ten"
+            assert abs(first_half["ten"] - 35) < 18
+    assert passes[0] != passes[1]
+
+
 def test_files_may_be_named_by_an_iterator(make, corpus):
     sides = (path.parent.glob(path.name) for path in corpus)
     assert len(make(*sides)) == len(make())
@@ -239,7 +267,7 @@ def test_sampling_depends_only_on_seed_and_epoch(make):
 
 SECOND_EPOCH = """
 import sys
-from keras_transformer.text import SubwordTokenizer, parallel_dataset
+from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
 
 *files, source, target = sys.argv[1:]
 dataset = parallel_dataset(
@@ -305,7 +333,7 @@ def run(script, *arguments):
 TWO_REPLICAS = """
 import sys
 import tensorflow as tf
-from keras_transformer.text import SubwordTokenizer, parallel_dataset
+from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
 
 cpu, = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(
@@ -334,7 +362,7 @@ def test_two_replicas_share_the_batches_of_one(corpus, source_tokenizer, tmp_pat
 MEMORY = """
 import resource
 import sys
-from keras_transformer.text import SubwordTokenizer, parallel_dataset
+from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
 
 *files, model = sys.argv[1:]
 tokenizer = SubwordTokenizer.load(model)
