@@ -95,7 +95,7 @@ def parallel_dataset(
     def read_chunks(seed):
         lines = _read_lines(paths)
         if shuffle:
-            lines = _read_lines_of_all(paths, pairs_per_file, seed)
+            lines = _read_mixed_lines(paths, pairs_per_file, seed)
             lines = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed)
         chunks = lines.batch(_PAIRS_PER_CHUNK).enumerate()
         return chunks.map(lambda i, texts: (texts, seed * 1_000_003 + i))
@@ -123,11 +123,11 @@ def _read_lines(paths):
     return tf.data.Dataset.zip(*map(text_lines, paths))
 
 
-def _read_lines_of_all(paths, pairs_per_file, seed):
+def _read_mixed_lines(paths, pairs_per_file, seed):
     """Returns the pairs of lines of all files, those of different files mixed.
 
-    Otherwise an epoch would end with the last file, as far as the buffer that shuffles
-    holds less than the text.
+    The buffer that shuffles may hold less than the text. If files were read one after
+    the other, an epoch would then end with the last one.
     """
     num_files = len(pairs_per_file)
     groups = [range(i, num_files, _OPEN_FILES) for i in range(num_files)][:_OPEN_FILES]

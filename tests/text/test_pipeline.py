@@ -185,6 +185,9 @@ def test_every_part_of_an_epoch_holds_text_of_all_files(
         else:  # "one" and "net" are read one after the other, beside "ten"
             assert abs(first_half["ten"] - 35) < 18
     assert passes[0] != passes[1]
+    keras.utils.set_random_seed(11)
+    resumed = make(paths, paths, buckets=[97], initial_epoch=1)
+    assert texts(as_numpy(resumed), *tokenizers) == passes[1]
 
 
 def test_files_may_be_named_by_an_iterator(make, corpus):
