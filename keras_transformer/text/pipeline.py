@@ -93,10 +93,11 @@ def parallel_dataset(
     )
 
     def read_chunks(seed):
-        lines = _read_lines(paths)
         if shuffle:
             lines = _read_mixed_lines(paths, pairs_per_file, seed)
             lines = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed)
+        else:
+            lines = _read_lines(paths)
         chunks = lines.batch(_PAIRS_PER_CHUNK).enumerate()
         return chunks.map(lambda i, texts: (texts, seed * 1_000_003 + i))
 

@@ -270,7 +270,7 @@ def test_sampling_depends_only_on_seed_and_epoch(make):
 
 SECOND_EPOCH = """
 import sys
-from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
+from keras_transformer.text import SubwordTokenizer, parallel_dataset
 
 *files, source, target = sys.argv[1:]
 dataset = parallel_dataset(
@@ -336,7 +336,7 @@ def run(script, *arguments):
 TWO_REPLICAS = """
 import sys
 import tensorflow as tf
-from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
+from keras_transformer.text import SubwordTokenizer, parallel_dataset
 
 cpu, = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(
@@ -365,7 +365,7 @@ def test_two_replicas_share_the_batches_of_one(corpus, source_tokenizer, tmp_pat
 MEMORY = """
 import resource
 import sys
-from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
+from keras_transformer.text import SubwordTokenizer, parallel_dataset
 
 *files, model = sys.argv[1:]
 tokenizer = SubwordTokenizer.load(model)
