@@ -1,9 +1,10 @@
-"""Label-smoothed cross-entropy whose gradient takes few passes over the logits."""
+"""Cross-entropies whose gradients take few passes over the logits."""
 
 from keras import ops
 
 from keras_transformer.kernels import target
 from keras_transformer.kernels.gather import take_last
+from keras_transformer.kernels.log_normalizer import normalizer_of_softmax
 
 
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
@@ -68,6 +69,42 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
         return losses, gradient
 
     return crossentropy(logits)
+
+
+def distribution_crossentropy(targets, logits):
+    """Cross-entropy at every position with a distribution over the vocabulary, in nats.
+
+    It is `logsumexp(logits) - sum(targets * logits)`. The gradient is `softmax(logits)
+    - targets` and flows into the logits alone.
+
+    Args:
+        targets: Float32 tensor of shape `(batch, length, vocabulary)`: probabilities.
+        logits: Float tensor of the same shape.
+
+    Returns:
+        A float32 tensor of shape `(batch, length)`.
+
+    Example:
+        >>> targets = np.array([[[0.5, 0.25, 0.25]]], "float32")
+        >>> round(float(distribution_crossentropy(targets, np.log(targets))[0, 0]), 4)
+        1.0397
+    """
+
+    @ops.custom_gradient
+    def crossentropy(logits):
+        dtype = logits.dtype
+        logits = ops.cast(logits, "float32")
+        probabilities = ops.softmax(logits)
+        losses = normalizer_of_softmax(logits, probabilities)
+        losses = losses - ops.sum(targets * logits, axis=-1)
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            return ops.cast((probabilities - targets) * upstream[..., None], dtype)
+
+        return losses, gradient
+
+    return crossentropy(ops.convert_to_tensor(logits))
 
 
 def _log_normalizer(logits, label_logits, probabilities, labels):

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_transformer.kernels.log_normalizer import normalizer_of_softmax
+
 
 def softmax_divergence(logits, other_logits):
     """The divergence of `softmax(other_logits)` from `softmax(logits)`, in float32.
@@ -35,7 +37,7 @@ def softmax_divergence(logits, other_logits):
         # log(p) - log(q), but for a constant: the difference of the normalizers.
         difference = x - y
         mean = ops.sum(p * difference, axis=-1)
-        normalizer = _log_normalizer(x, p) - _log_normalizer(y, q)
+        normalizer = normalizer_of_softmax(x, p) - normalizer_of_softmax(y, q)
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
@@ -52,8 +54,3 @@ def softmax_divergence(logits, other_logits):
     return divergence(
         ops.convert_to_tensor(logits), ops.convert_to_tensor(other_logits)
     )
-
-
-def _log_normalizer(logits, probabilities):
-    """Returns `logsumexp(logits)`, from the largest probability, never zero."""
-    return ops.max(logits, axis=-1) - ops.log(ops.max(probabilities, axis=-1))

@@ -21,3 +21,16 @@ def log_normalizer(logits, largest_logit, largest_id):
     """
     largest_probability = take_one(ops.softmax(logits), largest_id)
     return largest_logit - ops.log(largest_probability)
+
+
+def normalizer_of_softmax(logits, probabilities):
+    """Computes `ops.logsumexp` of the last axis, given its softmax.
+
+    Args:
+        logits: Float32 tensor of shape `(..., vocabulary)`.
+        probabilities: `ops.softmax(logits)`.
+
+    Returns:
+        A float32 tensor of shape `(...)`.
+    """
+    return ops.max(logits, axis=-1) - ops.log(ops.max(probabilities, axis=-1))

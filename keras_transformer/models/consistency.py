@@ -1,4 +1,4 @@
-"""Models whose `compile` takes a consistency term for the training loss."""
+"""Models whose `compile` takes a further term for the training loss."""
 
 import keras
 
@@ -17,8 +17,9 @@ class ConsistencyMixin:
 
         Args:
             *args: Arguments of `keras.Model.compile`.
-            consistency: `kt.training.RDrop` or `kt.training.SimCut`. It needs a loss
-                with a method `weights(y_true, sample_weight)`, such as
+            consistency: `kt.training.RDrop`, `kt.training.SimCut` or
+                `kt.training.Distillation`. It needs a loss with a method
+                `weights(y_true, sample_weight)`, such as
                 `kt.training.TokenCrossentropy`. None: one forward pass a step.
             **kwargs: Further arguments of `compile`.
 
@@ -39,7 +40,8 @@ class ConsistencyMixin:
 
     def get_compile_config(self):
         config = super().get_compile_config()
-        if config and self.consistency is not None:
+        # A `Distillation` has no config: its teacher is not saved with the model.
+        if config and hasattr(self.consistency, "get_config"):
             consistency = keras.saving.serialize_keras_object(self.consistency)
             config["consistency"] = consistency
         return config

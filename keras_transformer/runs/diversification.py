@@ -103,6 +103,12 @@ def teachers_of(recipe: Recipe, run: Run) -> list[Teacher]:
             "models of both directions. Received: "
             f"pretrained={recipe.model.pretrained!r}."
         )
+    if recipe.training.teachers:
+        raise ValueError(
+            "`training.teachers` must be left out with `diversification`, whose models "
+            "are the teachers: set `diversification.distillation`. Received: "
+            f"teachers={list(recipe.training.teachers)}."
+        )
     strategy = recipe.training.strategy
     if connects_workers(strategy):
         raise ValueError(
@@ -133,9 +139,10 @@ def teachers_of(recipe: Recipe, run: Run) -> list[Teacher]:
 
 
 def student_recipe(recipe: Recipe, run: Run) -> Recipe:
-    """Returns the recipe that goes on from the first teacher, with all of the text.
+    """Returns the recipe of the last model, with all of the text.
 
-    The arguments are those of `teachers_of`. The files need not exist yet.
+    It goes on from the first teacher, unless it has another size. The arguments are
+    those of `teachers_of`. The files need not exist yet.
     """
     settings = recipe.diversification
     if settings is None:
@@ -151,6 +158,13 @@ def student_recipe(recipe: Recipe, run: Run) -> Recipe:
         for language in (data.source, data.target)
     )
     dropout, learning_rate = settings.dropout, settings.learning_rate
+    sizes = {
+        name: getattr(settings, name)
+        for name in ("hidden_dim", "intermediate_dim")
+        if getattr(settings, name) is not None
+    }
+    pretrained = None if sizes else str(first.run.folder.absolute())
+    wanted = teachers[: settings.seeds] if settings.distillation else []
     return dataclasses.replace(
         recipe,
         data=dataclasses.replace(
@@ -161,17 +175,24 @@ def student_recipe(recipe: Recipe, run: Run) -> Recipe:
             ),
         ),
         # The tokenizers are those of the teacher.
-        tokenizer=TokenizerSettings(sampling=recipe.tokenizer.sampling),
+        tokenizer=(
+            TokenizerSettings(sampling=recipe.tokenizer.sampling)
+            if pretrained
+            else recipe.tokenizer
+        ),
         model=dataclasses.replace(
             model,
-            pretrained=str(first.run.folder.absolute()),
+            pretrained=pretrained,
             dropout=model.dropout if dropout is None else dropout,
+            **sizes,
         ),
         training=dataclasses.replace(
             training,
             epochs=settings.epochs,
             cooldown_epochs=settings.cooldown_epochs,
             learning_rate=learning_rate or training.learning_rate,
+            teachers=tuple(str(x.run.folder.absolute()) for x in wanted),
+            distillation=settings.distillation or training.distillation,
         ),
         decoding=dataclasses.replace(recipe.decoding, average=settings.average),
         diversification=None,

@@ -11,6 +11,7 @@ import tensorflow as tf
 import yaml
 
 from keras_transformer.models.presets import PRESETS
+from keras_transformer.runs.distillation import copy_tokenizers
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import TRANSLATION_METRICS, VALIDATION_METRICS
 from keras_transformer.runs.pretrained import copy_pretrained
@@ -84,6 +85,8 @@ def begin_run(recipe: Recipe, run: Run) -> None:
         shutil.rmtree(run.tokenizers_path, ignore_errors=True)
         if recipe.model.pretrained:
             copy_pretrained(recipe.model.pretrained, recipe, run)
+        elif recipe.training.teachers:
+            copy_tokenizers(recipe, run)
         else:
             _train_tokenizers(recipe, run)
 
@@ -143,11 +146,11 @@ def _check_optimizer(settings):
 
 
 def _check_consistency(settings):
-    if settings.rdrop and settings.simcut:
+    if sum(map(bool, (settings.rdrop, settings.simcut, settings.teachers))) > 1:
         raise ValueError(
-            "`training.rdrop` or `training.simcut` must be 0: a training has one "
-            f"consistency term. Received: rdrop={settings.rdrop}, "
-            f"simcut={settings.simcut}."
+            "Only one of `training.rdrop`, `training.simcut` and `training.teachers` "
+            f"must be set. Received: rdrop={settings.rdrop}, simcut={settings.simcut}, "
+            f"teachers={list(settings.teachers)}."
         )
 
 

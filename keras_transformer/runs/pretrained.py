@@ -16,18 +16,21 @@ from keras_transformer.translator.checks import check_one_transformer
 _FREE = {"dropout", "attention_dropout", "activation_dropout", "seed"}
 
 
+def read_translator(where: str) -> Translator:
+    """Returns the translator of a run, or what `Translator.from_preset` reads."""
+    run = Run(where)
+    if run.settings_path.is_file():
+        return run.translator()
+    return Translator.from_preset(where)
+
+
 def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
     """Writes the translator that training continues from, and its tokenizers, to a run.
 
     Raises:
         ValueError: If the recipe has settings that do not agree with the translator.
     """
-    source = Run(where)
-    translator = (
-        source.translator()
-        if source.settings_path.is_file()
-        else Translator.from_preset(where)
-    )
+    translator = read_translator(where)
     check_one_transformer(translator, "Training")
     _check_agreement(recipe, translator)
     translator.save(run.pretrained_path)

@@ -96,6 +96,10 @@ class TrainingSettings:
         rdrop: Weight of `training.RDrop`, such as 5; 0 for none.
         simcut: Weight of `training.SimCut`, such as 3; 0 for none.
         cutoff: Fraction of the tokens that `simcut` cuts.
+        teachers: Translators whose probabilities the model learns, by
+            `training.Distillation` from all of them together: runs, or what
+            `Translator.from_preset` reads. The tokenizers are theirs.
+        distillation: Weight of that term.
         seed: Seed of the weights, dropout and the order of the sentences.
         jit_compile: Whether XLA compiles the training step, if there is one device; by
             default where that is a GPU. It compiles one for every length of sentences.
@@ -127,6 +131,8 @@ class TrainingSettings:
     rdrop: float = setting(0.0, least=0)
     simcut: float = setting(0.0, least=0)
     cutoff: float = setting(0.05, least=0)
+    teachers: tuple[str, ...] = ()
+    distillation: float = setting(4.0, above=0)
     seed: int = setting(1, least=0)
     jit_compile: bool | None = setting(None, fixed=False)
     batch_slices: int | None = setting(None, least=1, fixed=False)
@@ -184,10 +190,16 @@ class DiversificationSettings:
         dropout: In place of `model.dropout`; null keeps it. The more text there is,
             the less is needed.
         average: In place of `decoding.average`.
+        distillation: Weight of `training.Distillation` from all models of the direction
+            that is wanted, such as 4; 0 for none.
+        hidden_dim: In place of `model.hidden_dim`; null keeps it. A model of another
+            size begins from random weights, not from the first model.
+        intermediate_dim: In place of `model.intermediate_dim`, likewise.
 
     Reference:
         [Nguyen et al., 2020](https://arxiv.org/abs/1911.01986), who train the last
-        model from scratch
+        model from scratch; distillation: [Kim and Rush,
+        2016](https://arxiv.org/abs/1606.07947)
     """
 
     seeds: int = setting(1, least=1)
@@ -197,3 +209,6 @@ class DiversificationSettings:
     learning_rate: float | None = setting(None, above=0)
     dropout: float | None = setting(None, least=0)
     average: int = setting(3, least=1)
+    distillation: float = setting(0.0, least=0)
+    hidden_dim: int | None = setting(None, least=1)
+    intermediate_dim: int | None = setting(None, least=1)

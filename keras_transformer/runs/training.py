@@ -12,6 +12,7 @@ from keras_transformer.decoding import GreedySearch
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
+from keras_transformer.runs.distillation import read_teacher
 from keras_transformer.runs.diversification import student_recipe, teachers_of
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
@@ -59,6 +60,12 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
             model = _build_or_restore(recipe, run, checkpoint, data, workers)
         has_stalled = run.log.has_stalled(settings.early_stopping)
         if epochs_done < settings.epochs and not has_stalled:
+            if settings.teachers:
+                with workers.strategy.scope():
+                    teacher = read_teacher(recipe, data.tokenizers)
+                model.consistency = training.Distillation(
+                    teacher, settings.distillation
+                )
             _fit(model, recipe, run, epochs_done, data, workers)
         if workers.is_chief:
             save_average(run, recipe.decoding.average)

@@ -5,6 +5,7 @@ from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.callbacks import BleuCallback, StopAtNaN
 from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
 from keras_transformer.training.consistency import RDrop, SimCut
+from keras_transformer.training.distillation import Distillation
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
@@ -20,6 +21,7 @@ __all__ = [
     "BleuCallback",
     "Checkpoints",
     "Cooldown",
+    "Distillation",
     "InverseSquareRootSchedule",
     "Perplexity",
     "RDrop",

@@ -12,10 +12,7 @@ class _Consistency:
     """Base of what `compile(consistency=...)` takes; `weight` multiplies its term."""
 
     def __init__(self, weight: float):
-        if not weight >= 0:
-            raise ValueError(
-                f"`weight` must be zero or positive. Received: weight={weight}."
-            )
+        check_weight(weight)
         self.weight = weight
 
     def get_config(self):
@@ -58,7 +55,7 @@ class RDrop(_Consistency):
         second = model(x, training=True)
         there = softmax_divergence(logits, second)
         back = softmax_divergence(second, logits)
-        divergence = _mean(model, (there + back) / 2, y, sample_weight)
+        divergence = mean_over_tokens(model, (there + back) / 2, y, sample_weight)
         return model.loss(y, second, sample_weight) + self.weight * divergence
 
 
@@ -106,7 +103,7 @@ class SimCut(_Consistency):
         kept = tree.map_structure(lambda ids: self.kept(model, ids), x)
         second = model.logits_with_cutoff(x, kept)
         divergence = softmax_divergence(logits, second)
-        return self.weight * _mean(model, divergence, y, sample_weight)
+        return self.weight * mean_over_tokens(model, divergence, y, sample_weight)
 
     def kept(self, model, ids):
         """Draws the tokens that are not cut, a boolean tensor of the shape of `ids`."""
@@ -118,6 +115,15 @@ class SimCut(_Consistency):
         return {**super().get_config(), "cutoff": self.cutoff}
 
 
-def _mean(model, values, y, sample_weight):
+def check_weight(weight: float) -> None:
+    """Raises `ValueError` if the weight of a term is negative."""
+    if not weight >= 0:
+        raise ValueError(
+            f"`weight` must be zero or positive. Received: weight={weight}."
+        )
+
+
+def mean_over_tokens(model, values, y, sample_weight=None):
+    """Averages the values of positions as the model's loss does."""
     weights = model.loss.weights(y, sample_weight)
     return global_mean(ops.sum(values * weights), ops.sum(weights))

@@ -4,7 +4,10 @@ import pytest
 from gradients import gradients
 from keras import ops
 
-from keras_transformer.kernels.crossentropy import smoothed_crossentropy
+from keras_transformer.kernels.crossentropy import (
+    distribution_crossentropy,
+    smoothed_crossentropy,
+)
 
 RANDOM = np.random.default_rng(5)
 LABELS = RANDOM.integers(0, 11, (3, 5))
@@ -51,3 +54,31 @@ def test_half_precision_has_a_gradient_of_its_own_dtype(dtype):
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, 1e-2, 1e-2)
     assert keras.backend.standardize_dtype(found[0].dtype) == "float32"
+
+
+def crossentropy_with_distribution(targets, logits):
+    """The reference: the definition, and the backend's gradient."""
+    return -ops.sum(targets * ops.log_softmax(ops.cast(logits, "float32")), axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)]
+)
+@pytest.mark.parametrize("largest", [0.0, 80.0, -200.0], ids=["usual", "sure", "none"])
+def test_a_distribution_has_the_crossentropy_of_the_definition(
+    dtype, tolerance, largest
+):
+    logits = LOGITS.copy()
+    logits[0, 1, LABELS[0, 1]] += largest
+    logits = ops.cast(logits, dtype)
+    targets = ops.softmax(RANDOM.normal(size=LOGITS.shape).astype("float32"))
+    results = []
+    for function in (distribution_crossentropy, crossentropy_with_distribution):
+        values = ops.convert_to_numpy(function(targets, logits))
+        [gradient] = gradients(
+            lambda x, function=function: ops.sum(function(targets, x) * WEIGHTS),
+            [logits],
+        )
+        results.append((values, gradient))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, tolerance, tolerance)

@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.log_normalizer import log_normalizer
+from keras_transformer.kernels.log_normalizer import (
+    log_normalizer,
+    normalizer_of_softmax,
+)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e3])
@@ -13,3 +16,12 @@ def test_it_is_the_logsumexp(scale):
     expected = ops.logsumexp(ops.convert_to_tensor(logits), axis=-1)
     found = log_normalizer(*tensors)
     np.testing.assert_allclose(found, ops.convert_to_numpy(expected), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e3])
+def test_the_softmax_gives_the_logsumexp(scale):
+    logits = np.random.default_rng(5).normal(size=(3, 5, 101)) * scale
+    logits = ops.convert_to_tensor(logits.astype("float32"))
+    found = normalizer_of_softmax(logits, ops.softmax(logits))
+    expected = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1))
+    np.testing.assert_allclose(ops.convert_to_numpy(found), expected, 1e-5, 1e-5)

@@ -105,6 +105,38 @@ def test_every_seed_is_one_more_model_of_each_direction(load, tmp_path):
     assert targets == [f"{name}.bb" for name in names]
 
 
+def test_the_models_that_are_wanted_teach_the_last_one(load, tmp_path):
+    settings = {"diversification.seeds": 2, "diversification.distillation": 3.0}
+    recipe, run = load(**ONE_EPOCH, **settings), Run(tmp_path / "run")
+    student = student_recipe(recipe, run)
+    teachers = [x.run.folder for x in teachers_of(recipe, run)[:2]]
+    assert [x.name for x in teachers] == ["aa-bb-1", "aa-bb-2"]
+    assert student.training.teachers == tuple(map(str, teachers))
+    assert student.training.distillation == 3.0
+    assert student.model.pretrained == str(teachers[0])
+    assert student_recipe(load(**ONE_EPOCH), run).training.teachers == ()
+
+
+def test_a_last_model_of_another_size_begins_anew(diversified, load, tmp_path):
+    folder = tmp_path / "run" / "diversification"
+    shutil.copytree(diversified.diversification_path, folder)
+    settings = {
+        "diversification.hidden_dim": 12,
+        "diversification.intermediate_dim": 13,
+        "diversification.distillation": 4.0,
+    }
+    run = train(load(**ONE_EPOCH, **settings), tmp_path / "run")
+    config = run.translator().model.get_config()
+    assert (config["hidden_dim"], config["intermediate_dim"]) == (12, 13)
+    assert not run.pretrained_path.exists()
+    teacher = Run(folder / "aa-bb-1")
+    assert teacher.translator().model.get_config()["hidden_dim"] == 8
+    assert run.tokenizers()[0].equals(teacher.tokenizers()[0])
+    [row] = run.log.rows()
+    [plain] = diversified.log.rows()
+    assert float(row["loss"]) > 2 * float(plain["loss"])
+
+
 def test_further_translations_are_sampled(trained, load, tmp_path):
     sources = [f"ba ko {x}" for x in ("li", "mu", "ta", "so", "ne", "pi")]
     (tmp_path / "train.aa").write_text("\n".join(sources) + "\n", "utf-8")
@@ -192,6 +224,7 @@ def test_a_teacher_of_something_else_is_found_before_hours_are_lost(
     ("settings", "message"),
     [
         ({"model.pretrained": "runs/x"}, r"`model.pretrained` must be left out with"),
+        ({"training.teachers": "runs/x"}, r"set `diversification.distillation`"),
         ({"training.strategy": "slurm"}, r"`diversification` must be left out where"),
         ({"data.target": "aa"}, r"must differ with `diversification`.*'aa' twice"),
     ],

@@ -41,7 +41,8 @@ import numpy as np
 import tensorflow as tf
 from keras_transformer.models import Transformer
 from keras_transformer.training import (
-    Adam, Perplexity, SimCut, TokenAccuracy, TokenCrossentropy, split_evenly
+    Adam, Distillation, Perplexity, SimCut, TokenAccuracy, TokenCrossentropy,
+    split_evenly,
 )
 
 cpu, = tf.config.list_physical_devices("CPU")
@@ -125,6 +126,7 @@ class CutEven(SimCut):
 MODELS = {
     "transformer": transformer,
     "consistent": transformer,
+    "distilled": transformer,
     "bigrams": bigrams,
     "half": half,
     "half bigrams": half_bigrams,
@@ -133,8 +135,12 @@ MODELS = {
 
 def train(strategy, model, optimizer, rows):
     keras.utils.set_random_seed(7)
-    options = {"consistency": CutEven(2.0)} if model == "consistent" else {}
+    options = {}
     with strategy.scope():
+        if model == "consistent":
+            options["consistency"] = CutEven(2.0)
+        if model == "distilled":
+            options["consistency"] = Distillation(transformer(), 2.0)
         model = MODELS[model]()
         model.compile(
             OPTIMIZERS[optimizer](),
@@ -163,6 +169,7 @@ CASES = [
     ("bigrams", "clipping", 6),
     ("bigrams", "accumulating options", 6),
     ("consistent", "accumulating", 6),
+    ("distilled", "accumulating", 6),
 ]
 # With Keras's scaling of the loss; sums over float16 are rounded as they are split.
 HALF = [
