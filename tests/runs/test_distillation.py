@@ -65,7 +65,8 @@ def test_what_does_not_agree_is_refused(trained, distilled, load, text, tmp_path
         distilled(**{"tokenizer.vocabulary_size": 31})
     with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
         distilled("nowhere")
-    other = train(load(**{"data.target": "cc", **ONE_EPOCH}), tmp_path / "cc")
+    capitals = {"data.target": "cc", "tokenizer.vocabulary_size": 41}
+    other = train(load(**capitals, **ONE_EPOCH), tmp_path / "cc")
     settings = {"model.pretrained": str(trained.folder)}
     with pytest.raises(ValueError, match="must have the tokenizers of the run. .*cc"):
         distilled(other.folder, tmp_path / "run", **settings)
