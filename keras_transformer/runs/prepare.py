@@ -149,7 +149,7 @@ def _check_consistency(settings):
     if sum(map(bool, (settings.rdrop, settings.simcut, settings.teachers))) > 1:
         raise ValueError(
             "Only one of `training.rdrop`, `training.simcut` and `training.teachers` "
-            f"must be set. Received: rdrop={settings.rdrop}, simcut={settings.simcut}, "
+            f"may be set. Received: rdrop={settings.rdrop}, simcut={settings.simcut}, "
             f"teachers={list(settings.teachers)}."
         )
 

@@ -1,5 +1,6 @@
 """Training on the probabilities of another model beside the labels."""
 
+import keras
 from keras import ops
 
 from keras_transformer.kernels.crossentropy import distribution_crossentropy
@@ -39,7 +40,7 @@ class Distillation:
         [Kim and Rush, 2016](https://arxiv.org/abs/1606.07947), section 3.1
     """
 
-    def __init__(self, teacher, weight: float = 4.0):
+    def __init__(self, teacher: keras.Model, weight: float = 4.0):
         check_weight(weight)
         self.teacher = teacher
         self.weight = weight

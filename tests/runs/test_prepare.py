@@ -105,7 +105,7 @@ def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
             "`model.preset` must be one of tiny, base, big",
         ),
         ({"training.optimizer": "sgd"}, "must be adam or muon. Received: 'sgd'"),
-        ({"training.rdrop": 5, "training.simcut": 3}, "Only one of .* must be set"),
+        ({"training.rdrop": 5, "training.simcut": 3}, "Only one of .* may be set"),
         ({"training.rdrop": 5, "training.teachers": "a"}, r"teachers=\['a'\]"),
     ],
 )

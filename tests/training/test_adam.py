@@ -38,7 +38,8 @@ def kernel(model):
 def test_it_makes_the_updates_of_keras(rate, jit_compile):
     ours = fit(Adam(rate), ROWS, jit_compile=jit_compile)
     theirs = fit(keras.optimizers.Adam(rate, **PAPER), ROWS)
-    np.testing.assert_allclose(kernel(ours), kernel(theirs), rtol=1e-5)
+    # Processors round differently, by up to 2e-7 for weights near 0.01.
+    np.testing.assert_allclose(kernel(ours), kernel(theirs), 1e-5, 1e-6)
 
 
 def embedding_rows(optimizer):
