@@ -14,8 +14,8 @@ class Distillation:
     probabilities that the teacher gives to every next token, without dropout, and those
     of the model, averaged over the real tokens like the loss. Evaluation is unchanged.
 
-    `keras.distillation.Distiller` averages over padded positions too, and does not
-    compute a batch in slices; this does neither.
+    Unlike `keras.distillation.Distiller`, it leaves out padded positions, and works
+    with `batch_slices`.
 
     A saved model does not hold its teacher: after loading it, compile it again to train
     on.

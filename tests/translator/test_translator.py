@@ -1,4 +1,3 @@
-import itertools
 import json
 import random
 import resource
@@ -251,13 +250,12 @@ def test_a_translator_reloads_as_it_was(translator, saved):
 def test_a_translator_carries_its_search(translator, tmp_path, monkeypatch):
     penalty = kt.decoding.PowerLengthPenalty(0.3)
     search = kt.decoding.BeamSearch(3, penalty, num_hypotheses=2)
+    # With another length, batches have other shapes, and sums may round differently.
     parts = translator.source_tokenizer, translator.target_tokenizer
-    mine = kt.Translator(translator.model, *parts, search=search)
-    both = mine.translate_n_best(TEXTS), translator.translate_n_best(TEXTS, search)
-    found, expected = (list(itertools.chain.from_iterable(each)) for each in both)
-    assert [x.text for x in found] == [x.text for x in expected]
-    # The search is compiled for each translator: scores may round differently.
-    assert [x.score for x in found] == pytest.approx([x.score for x in expected], 1e-5)
+    length = translator.max_source_length
+    mine = kt.Translator(translator.model, *parts, length, search)
+    expected = translator.translate_n_best(TEXTS, search)
+    assert mine.translate_n_best(TEXTS) == expected
     assert mine.translate(TEXTS, GREEDY) == translator.translate(TEXTS, GREEDY)
     mine.save(tmp_path / "translator")
     loaded = kt.Translator.load(tmp_path / "translator")
