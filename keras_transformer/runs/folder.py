@@ -29,6 +29,8 @@ class Run:
       there were any, such as `en-de-1/`, and the text with its translations:
       `en-de-1.en` and `en-de-1.de`.
 
+    It may be moved: in settings.yaml, `{run}` stands for the folder.
+
     Args:
         folder: Path of the folder, which may not exist yet; `runs.train` makes it.
     """

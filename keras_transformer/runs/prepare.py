@@ -76,7 +76,7 @@ def begin_run(recipe: Recipe, run: Run) -> None:
     versions = {"keras-transformer": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     versions["training_text"] = checksum
-    settings = {"versions": versions, **recipe.to_dict()}
+    settings = {"versions": versions, **recipe.to_dict_of_run(run.folder)}
     settings["data"]["folder"] = str(Path(recipe.data.folder).resolve())
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     write_text(run.settings_path, text)

@@ -81,7 +81,7 @@ class Recipe:
                 or of the wrong type. The message names the file and the setting.
         """
         path = _find(path)
-        values = _read_extended(path)
+        values = _moved(_read_extended(path), "{run}/", f"{path.parent.absolute()}/")
         values.pop("versions", None)  # only in the settings.yaml of a run
         for name, value in (overrides or {}).items():
             *sections, last = name.split(".")
@@ -98,6 +98,14 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings as nested dictionaries that YAML can hold."""
         return _plain(dataclasses.asdict(self))
+
+    def to_dict_of_run(self, folder: Path) -> dict[str, Any]:
+        """Returns the settings for the settings.yaml of a run, which may be moved.
+
+        Names of files in the folder of the run begin with `{run}`, for which `load`
+        puts the folder of the file that it reads.
+        """
+        return _moved(self.to_dict(), f"{folder.absolute()}/", "{run}/")
 
     def differences(self, other: "Recipe") -> list[str]:
         """Returns the differences that keep `other` from resuming a run of this recipe.
@@ -161,6 +169,17 @@ def _merged(values, overrides):
             value = _merged(merged[key], value)
         merged[key] = value
     return merged
+
+
+def _moved(value, old, new):
+    """Returns nested settings with the beginning `old` of any text replaced."""
+    if isinstance(value, dict):
+        return {key: _moved(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_moved(item, old, new) for item in value]
+    if isinstance(value, str) and value.startswith(old):
+        return new + value.removeprefix(old)
+    return value
 
 
 def _read_yaml(path):

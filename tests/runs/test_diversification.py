@@ -186,10 +186,6 @@ def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):
 def test_a_finished_run_needs_its_teachers_no_more(diversified, load, tmp_path):
     run = Run(tmp_path / "run")
     shutil.copytree(diversified.folder, run.folder)
-    # The settings of the copy name the files of the original.
-    text = run.settings_path.read_text("utf-8")
-    text = text.replace(str(diversified.folder), str(run.folder))
-    run.settings_path.write_text(text, "utf-8")
     folders = [x for x in run.diversification_path.iterdir() if x.is_dir()]
     assert len(folders) == 2
     for folder in folders:
@@ -200,6 +196,16 @@ def test_a_finished_run_needs_its_teachers_no_more(diversified, load, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"bb-aa-1\.aa does not exist"):
         train(load(**ONE_EPOCH), run.folder)
     assert not any(folder.exists() for folder in folders)
+
+
+def test_a_run_may_be_moved(diversified, load, tmp_path):
+    moved = Run(tmp_path / "moved")
+    shutil.copytree(diversified.folder, moved.folder)
+    recipe = moved.recipe()
+    *_, last = recipe.data.paths("train", "target")
+    assert last == moved.diversification_path / "bb-aa-1.bb"
+    assert recipe.model.pretrained == str(moved.diversification_path / "aa-bb-1")
+    assert recipe.differences(student_recipe(load(**ONE_EPOCH), moved)) == []
 
 
 @pytest.mark.parametrize("changes_text", [False, True])
