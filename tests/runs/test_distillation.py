@@ -4,7 +4,8 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.runs import Run, train
-from keras_transformer.runs.distillation import read_teacher
+from keras_transformer.runs.distillation import copy_tokenizers, read_teacher
+from keras_transformer.text import SubwordTokenizer
 
 ONE_EPOCH = {"training.epochs": 1, "training.bleu_every": None}
 
@@ -20,6 +21,18 @@ def distilled(trained, load, tmp_path):
     return distill
 
 
+@pytest.fixture
+def of_two_tokenizers(text, tmp_path):
+    """Folder of a translator, not trained, with a tokenizer for each language."""
+    tokenizers = [
+        SubwordTokenizer.train(text / f"train.{language}", vocabulary_size=size)
+        for language, size in (("aa", 23), ("cc", 25))
+    ]
+    model = kt.models.Transformer.from_preset("tiny", 23, target_vocabulary_size=25)
+    kt.Translator(model, *tokenizers).save(tmp_path / "teacher")
+    return tmp_path / "teacher"
+
+
 def test_a_model_of_another_size_has_the_tokenizers_of_its_teacher(trained, distilled):
     run = distilled(**{"model.hidden_dim": 12})
     teacher, translator = trained.translator(), run.translator()
@@ -28,8 +41,8 @@ def test_a_model_of_another_size_has_the_tokenizers_of_its_teacher(trained, dist
     assert (run.tokenizer_path("shared")).is_file()
 
 
-def test_the_teacher_is_learnt_from(distilled, load, tmp_path):
-    """The loss that is shown has the term, times its weight."""
+def test_the_teacher_is_learnt_from(distilled, tmp_path):
+    """The loss that is shown has the term, times its weight, and that of the labels."""
     settings = {"training.learning_rate": 1e-12, "model.dropout": 0.0}
     settings["tokenizer.sampling"] = 0.0
     losses = []
@@ -37,10 +50,9 @@ def test_the_teacher_is_learnt_from(distilled, load, tmp_path):
         more = {"training.distillation": weight}
         run = distilled(folder=tmp_path / str(weight), **settings, **more)
         losses.append(float(run.log.rows()[0]["loss"]))
-    plain = train(load(**ONE_EPOCH, **settings), tmp_path / "plain")
-    loss = float(plain.log.rows()[0]["loss"])
-    assert losses[0] - loss > 1.0
-    assert losses[1] - loss == pytest.approx(3 * (losses[0] - loss), rel=1e-3)
+    term = (losses[1] - losses[0]) / 2
+    assert term > 1.0
+    assert losses[0] - term > 1.0
 
 
 @pytest.mark.slow
@@ -67,23 +79,26 @@ def test_several_teachers_and_ensembles_teach_together(
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_what_does_not_agree_is_refused(trained, distilled, load, text, tmp_path):
+def test_what_does_not_agree_is_refused(
+    trained, distilled, of_two_tokenizers, tmp_path
+):
     with pytest.raises(ValueError, match="that of the teachers, 29, or be left out"):
         distilled(**{"tokenizer.vocabulary_size": 31})
     with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
         distilled("nowhere")
-    capitals = {"data.target": "cc", "tokenizer.vocabulary_size": 41}
-    other = train(load(**capitals, **ONE_EPOCH), tmp_path / "cc")
-    settings = {"model.pretrained": str(trained.folder)}
-    with pytest.raises(ValueError, match="must have the tokenizers of the run. .*cc"):
-        distilled(other.folder, tmp_path / "run", **settings)
-
-
-def test_tokenizers_of_each_language_are_copied_too(load, distilled, tmp_path):
-    own = {"tokenizer.shared": False, "tokenizer.vocabulary_size": 23}
-    teacher = train(load(**own, **ONE_EPOCH), tmp_path / "teacher")
     with pytest.raises(ValueError, match="`tokenizer.shared` must be false"):
-        distilled(teacher.folder, **{"tokenizer.vocabulary_size": 23})
-    run = distilled(teacher.folder, tmp_path / "run", **own)
-    found = zip(Run(run.folder).tokenizers(), teacher.tokenizers(), strict=True)
-    assert all(one.equals(other) for one, other in found)
+        distilled(of_two_tokenizers, **{"tokenizer.vocabulary_size": 23})
+    settings = {"model.pretrained": str(trained.folder)}
+    with pytest.raises(ValueError, match="must have the tokenizers of the run"):
+        distilled(of_two_tokenizers, tmp_path / "run", **settings)
+
+
+def test_tokenizers_of_each_language_are_copied_too(load, of_two_tokenizers, tmp_path):
+    settings = {"tokenizer.shared": False, "tokenizer.vocabulary_size": 23}
+    run = Run(tmp_path / "run")
+    recipe = load(**{"training.teachers": str(of_two_tokenizers), **settings})
+    copy_tokenizers(recipe, run)
+    teacher = kt.Translator.load(of_two_tokenizers)
+    for side in ("source", "target"):
+        copied = SubwordTokenizer.load(run.tokenizer_path(side))
+        assert copied.equals(getattr(teacher, f"{side}_tokenizer"))
