@@ -31,6 +31,7 @@ FOREIGN_OPTIONS = {"--auto_config", "--gpus", "--mixed_precision", "--model_type
 RUN_PAGES = [
     "layers.md",
     "constraints.md",
+    "keras.md",
     "many_gpus.md",
     "migrating/keras_hub.md",
     "migrating/opennmt_tf.md",
