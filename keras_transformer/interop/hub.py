@@ -42,19 +42,16 @@ def _download(where) -> Path:
         from huggingface_hub import errors
     name, _, revision = where.removeprefix(_PREFIX).partition("@")
 
-    def download(patterns, skipped=()):
+    def download(patterns):
         return Path(
             huggingface_hub.snapshot_download(
-                name,
-                revision=revision or None,
-                allow_patterns=patterns,
-                ignore_patterns=skipped,
+                name, revision=revision or None, allow_patterns=patterns
             )
         )
 
     texts = ["*.json", "*.spm", "*.model", "*.txt", "*.yml"]
     try:
-        folder = download([*texts, "*.safetensors"])
+        folder = download([*texts, "*.safetensors", "*.keras"])
         has_safetensors = any(folder.glob("*.safetensors"))
         return folder if has_safetensors else download([*texts, "*.bin", "*.npz"])
     except errors.GatedRepoError:

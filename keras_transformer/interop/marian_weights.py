@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-_NEVER = -1e4  # bias of ids that the file does not have: their probability is exactly 0
+NEVER = -1e4  # bias of ids that the file does not have: their probability is exactly 0
 _RENAMES = (
     (r"^embedding/embeddings$", "Wemb"),
     (r"^source_embedding/embeddings$", "encoder_Wemb"),
@@ -66,7 +66,7 @@ def set_weights(model, weights, sizes, normalize_first, path) -> None:
             )
         if of_vocabulary:
             missing = [(0, model.pad_id + 1 - of_vocabulary), (0, 0)][: array.ndim]
-            value = 0 if array.ndim == 2 else _NEVER
+            value = 0 if array.ndim == 2 else NEVER
             array = np.pad(array, missing, constant_values=value)
         values.append(array)
     if weights:

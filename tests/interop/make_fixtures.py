@@ -84,6 +84,7 @@ LANGUAGE_TEXTS = [
     ">>fra",
     "<<fra>> text",
 ]
+NO_REPEATS = {"no_repeat_ngram_size": 2}
 # The originals read special symbols from texts unless told to split them.
 SPLIT = {"split_special_tokens": True}
 SPECIAL_TEXTS = [
@@ -338,7 +339,9 @@ def write_models(folder):
         tokenizer = hf.MarianTokenizer.from_pretrained(
             folder / name, separate_vocabs=not is_shared
         )
-        write_model(folder / name, hf.MarianMTModel(config), tokenizer)
+        # As those of OPUS-MT have it: what remains without padding sums to one.
+        search = NO_REPEATS if is_shared else {"renormalize_logits": True}
+        write_model(folder / name, hf.MarianMTModel(config), tokenizer, search)
     for name, write, kind in (
         ("m2m_100", write_m2m_100, hf.M2M100Tokenizer),
         ("nllb", write_nllb, hf.NllbTokenizer),
@@ -361,7 +364,8 @@ def write_models(folder):
         )
         model = hf.M2M100ForConditionalGeneration(config)
         how = {"forced_bos_token_id": first}
-        write_model(folder / name, model, tokenizer, min(languages.values()), **how)
+        num_subwords = min(languages.values())
+        write_model(folder / name, model, tokenizer, num_subwords=num_subwords, **how)
     (folder / "pegasus").mkdir()
     write_pegasus(folder / "pegasus")
     tokenizer = hf.PegasusTokenizer.from_pretrained(folder / "pegasus")
@@ -376,9 +380,12 @@ def write_models(folder):
     write_model(folder / "pegasus", model, tokenizer)
 
 
-def write_model(folder, model, tokenizer, num_subwords=10_000, **generation):
+def write_model(
+    folder, model, tokenizer, search=NO_REPEATS, num_subwords=10_000, **generation
+):
     """Writes a checkpoint with drawn weights, its logits and its translations.
 
+    Its generation_config.json has `search`; `generation` is given to `generate`.
     Ids from `num_subwords` on, of languages and of nothing, are left out of texts.
     """
     import numpy as np
@@ -397,9 +404,9 @@ def write_model(folder, model, tokenizer, num_subwords=10_000, **generation):
             tensor[model.config.eos_token_id] *= 1.5
     model.tie_weights()
     model.eval()
-    beams = {"num_beams": 4, "length_penalty": 0.8, "no_repeat_ngram_size": 2}
+    beams = {"num_beams": 4, "length_penalty": 0.8}
     pad = model.config.pad_token_id
-    model.generation_config.update(bad_words_ids=[[pad]], **beams)
+    model.generation_config.update(bad_words_ids=[[pad]], **beams, **search)
     for file in ("answers.json", "languages.json"):  # of the tokenizer alone
         (folder / file).unlink(missing_ok=True)
     model.save_pretrained(folder)

@@ -17,6 +17,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
     "user/new": {"config.json": b"{}", "model.safetensors": b"1", "source.spm": b"2"},
     "user/old": {"config.json": b"{}", "pytorch_model.bin": b"3"},
+    "user/saved": {"model.keras": b"5", "translator.json": b"{}"},
     "user/both": {"model.safetensors": b"1", "pytorch_model.bin": b"3"},
     "user/other": {"config.json": b"{}", "tf_model.h5": b"4", "script.py": b"5"},
 }
@@ -125,6 +126,7 @@ NEW = {"config.json": "{}", "model.safetensors": "1", "source.spm": "2"}
     [
         ("user/new", NEW),
         ("user/old", {"config.json": "{}", "pytorch_model.bin": "3"}),
+        ("user/saved", {"model.keras": "5", "translator.json": "{}"}),
         ("user/both", {"model.safetensors": "1"}),
         ("user/other", {"config.json": "{}"}),
         (f"user/new@{COMMIT}", NEW),

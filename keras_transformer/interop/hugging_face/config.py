@@ -33,6 +33,7 @@ GENERATION = {
     "min_length",
     "no_repeat_ngram_size",
     "num_beams",
+    "renormalize_logits",
     "repetition_penalty",
     "temperature",
     "top_k",
@@ -170,13 +171,20 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
     }
 
 
-def search_of(generation: Config, arguments: Mapping, first_id: int | None = None):
+def search_of(
+    generation: Config,
+    arguments: Mapping,
+    first_id: int | None = None,
+    wanted_id: int | None = None,
+):
     """Returns the search that a checkpoint was published with.
 
     Args:
         generation: What generation_config.json holds, or config.json in older files.
         arguments: Those of the `Transformer`.
-        first_id: Id that begins every translation, such as a language, or None.
+        first_id: Id that begins every translation, such as a language, or None. That of
+            the file comes before it.
+        wanted_id: Id that comes before both, or None.
 
     Raises:
         ValueError: If there is no such search here.
@@ -188,7 +196,8 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
     # transformers ends a cut translation with this token. Here it has no end token.
     generation.expect("forced_eos_token_id", end_id)
     generation.take("bos_token_id", None)
-    first_id = generation.take("forced_bos_token_id", first_id)
+    forced_id = generation.take("forced_bos_token_id", first_id)
+    first_id = forced_id if wanted_id is None else wanted_id
     banned = generation.take("bad_words_ids", [])
     if any(len(ids) > 1 for ids in banned):
         raise ValueError(
@@ -216,6 +225,12 @@ def search_of(generation: Config, arguments: Mapping, first_id: int | None = Non
     }
     if end_ids in (end_id, [end_id]):
         end_ids = None
+    is_scored = [x for x in processors if not isinstance(x, ForcedPrefix)]
+    if generation.take("renormalize_logits", False) and is_scored:
+        raise ValueError(
+            "`renormalize_logits` must be false where more is forbidden than padding. "
+            f"Received: renormalize_logits=True, and {is_scored}."
+        )
     is_drawn = generation.take("do_sample", False)
     generation.check_all_used()
     if is_drawn:

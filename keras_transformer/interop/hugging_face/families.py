@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from keras_transformer.interop.checkpoint import read_json, read_weights
 from keras_transformer.interop.hugging_face import m2m_100, marian, pegasus
 from keras_transformer.interop.hugging_face.config import (
@@ -10,6 +12,7 @@ from keras_transformer.interop.hugging_face.config import (
     search_of,
 )
 from keras_transformer.interop.hugging_face.weights import set_weights
+from keras_transformer.interop.marian_weights import NEVER
 from keras_transformer.models import Transformer
 
 FAMILIES = {family.NAME: family for family in (marian, m2m_100, pegasus)}
@@ -39,12 +42,13 @@ def read_translator(
     *both, first_id = family.tokenizers(
         folder, arguments, source_language, target_language
     )
+    wanted_id = first_id if target_language else None
     return {
         "model": model,
         "source_tokenizer": both[0],
         "target_tokenizer": both[1],
         "max_source_length": max_length,
-        "search": search_of(generation, arguments, first_id),
+        "search": search_of(generation, arguments, first_id, wanted_id),
     }
 
 
@@ -67,7 +71,13 @@ def _read_model(folder, kwargs):
     config.check_all_used()
     weights = read_weights(folder)
     model = Transformer(**{**arguments, **kwargs})
-    set_weights(model, weights, family.complete_weights(weights, model))
+    duplicates = family.complete_weights(weights, model)
+    if generation.get("renormalize_logits") and "final_logits_bias" in weights:
+        # Probabilities leave out padding, which is never generated (`bad_words_ids`).
+        bias = np.array(weights["final_logits_bias"], "float32")
+        bias[..., arguments["pad_id"]] = NEVER
+        weights["final_logits_bias"] = bias
+    set_weights(model, weights, duplicates)
     settings = read_json(path.with_name("tokenizer_config.json"), is_optional=True)
     # Tokenizers without a limit have a huge one.
     lengths = values.get("max_position_embeddings"), settings.get("model_max_length")
