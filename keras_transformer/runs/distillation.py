@@ -1,5 +1,7 @@
 """Translators that teach the model of a run; see `training.Distillation`."""
 
+import dataclasses
+
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.pretrained import read_translator
@@ -8,13 +10,16 @@ from keras_transformer.runs.settings import TokenizerSettings
 from keras_transformer.runs.text_files import SIDES
 from keras_transformer.text import SubwordTokenizer
 
+# Settings by which tokenizers are learnt from text, beside their size.
+_OF_TEXT = {"model_type", "split_digits", "character_coverage", "byte_fallback"}
+
 
 def copy_tokenizers(recipe: Recipe, run: Run) -> None:
     """Writes the tokenizers of the first of `training.teachers` to a new run.
 
     Raises:
         FileNotFoundError: If there is no such translator.
-        ValueError: If `tokenizer.shared` or `vocabulary_size` do not agree with them.
+        ValueError: If the settings `tokenizer` do not agree with them.
     """
     where = recipe.training.teachers[0]
     translator = read_translator(where)
@@ -25,6 +30,14 @@ def copy_tokenizers(recipe: Recipe, run: Run) -> None:
             "`tokenizer.shared` must be false: the teachers have a tokenizer for each "
             f"language. Received: training.teachers={where}."
         )
+    for setting in dataclasses.fields(settings):
+        value = getattr(settings, setting.name)
+        if setting.name in _OF_TEXT and value != setting.default:
+            raise ValueError(
+                f"`tokenizer.{setting.name}` must be left out with "
+                "`training.teachers`, which bring their tokenizers. Received: "
+                f"{setting.name}={value!r}."
+            )
     given = settings.vocabulary_size
     if given not in (source.vocabulary_size, TokenizerSettings.vocabulary_size):
         raise ValueError(

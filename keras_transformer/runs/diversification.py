@@ -35,10 +35,14 @@ class Teacher(NamedTuple):
         return [folder.with_name(f"{name}.{language}") for name in names]
 
     def has_translated(self) -> bool:
-        """Returns whether `translate` has written its files."""
-        data = self.recipe.data
-        languages = data.source, data.target
-        return all(path.exists() for x in languages for path in self.text_paths(x))
+        """Returns whether the model is there, and `translate` has written its files."""
+        written = all(path.exists() for path in self._all_text_paths())
+        return written and self.run.has_trained()
+
+    def remove_texts(self) -> None:
+        """Removes what `translate` has written."""
+        for path in self._all_text_paths():
+            path.unlink(missing_ok=True)
 
     def translate(self) -> None:
         """Writes the training text and its translations: greedy, then sampled ones.
@@ -77,6 +81,10 @@ class Teacher(NamedTuple):
                     f"All translations of the training text by {self.run.folder} are "
                     "empty. Remove the run, and train with more epochs."
                 )
+
+    def _all_text_paths(self):
+        data = self.recipe.data
+        return [*self.text_paths(data.source), *self.text_paths(data.target)]
 
     def _lines(self) -> Iterator[str]:
         paths = self.recipe.data.paths("train", "source")
@@ -165,6 +173,13 @@ def student_recipe(recipe: Recipe, run: Run) -> Recipe:
     }
     pretrained = None if sizes else str(first.run.folder.absolute())
     wanted = teachers[: settings.seeds] if settings.distillation else []
+    tokenizer, bleu_every = recipe.tokenizer, training.bleu_every
+    if pretrained:  # it brings its tokenizers, and so do teachers
+        tokenizer = TokenizerSettings(sampling=tokenizer.sampling)
+    elif wanted:
+        tokenizer = TokenizerSettings(
+            sampling=tokenizer.sampling, shared=tokenizer.shared
+        )
     return dataclasses.replace(
         recipe,
         data=dataclasses.replace(
@@ -174,12 +189,7 @@ def student_recipe(recipe: Recipe, run: Run) -> Recipe:
                 target=(*data.train.target, *targets),
             ),
         ),
-        # The tokenizers are those of the teacher.
-        tokenizer=(
-            TokenizerSettings(sampling=recipe.tokenizer.sampling)
-            if pretrained
-            else recipe.tokenizer
-        ),
+        tokenizer=tokenizer,
         model=dataclasses.replace(
             model,
             pretrained=pretrained,
@@ -191,6 +201,7 @@ def student_recipe(recipe: Recipe, run: Run) -> Recipe:
             epochs=settings.epochs,
             cooldown_epochs=settings.cooldown_epochs,
             learning_rate=learning_rate or training.learning_rate,
+            bleu_every=bleu_every and min(bleu_every, settings.epochs),
             teachers=tuple(str(x.run.folder.absolute()) for x in wanted),
             distillation=settings.distillation or training.distillation,
         ),

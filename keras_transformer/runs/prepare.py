@@ -38,17 +38,7 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
 
     The chief writes the folder and the tokenizers; the other workers only read them.
     """
-    model = recipe.model
-    if (model.frozen or model.lora_rank) and not model.pretrained:
-        raise ValueError(
-            "`model.frozen` and `model.lora_rank` must be left out without "
-            "`model.pretrained`: weights that are not trained would stay random. "
-            f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
-        )
-    _check_preset(model)
-    _check_best(recipe.training)
-    _check_optimizer(recipe.training)
-    _check_consistency(recipe.training)
+    check_recipe(recipe)
     if workers.is_chief:
         begin_run(recipe, run)
     workers.wait()
@@ -62,6 +52,14 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
     return TrainingData(tokenizers, train, validation)
 
 
+def check_recipe(recipe: Recipe) -> None:
+    """Raises `ValueError` if settings contradict each other."""
+    _check_model(recipe.model)
+    _check_best(recipe.training)
+    _check_optimizer(recipe.training)
+    _check_consistency(recipe.training)
+
+
 def begin_run(recipe: Recipe, run: Run) -> None:
     """Writes the settings and the tokenizers of a new run, or checks an existing one.
 
@@ -71,7 +69,8 @@ def begin_run(recipe: Recipe, run: Run) -> None:
     checksum = check_run(recipe, run)
     has_trained = run.has_trained()
     run.folder.mkdir(parents=True, exist_ok=True)
-    for folder in (run.folder, run.translator_path, run.pretrained_path):
+    paths = run.translator_path, run.pretrained_path, run.diversification_path
+    for folder in (run.folder, *paths):
         remove_unfinished(folder)
     versions = {"keras-transformer": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
@@ -128,7 +127,14 @@ def join_run(recipe: Recipe, run: Run) -> None:
     _check_same(recipe, run, _text_checksum(recipe))
 
 
-def _check_preset(settings):
+def _check_model(settings):
+    if (settings.frozen or settings.lora_rank) and not settings.pretrained:
+        raise ValueError(
+            "`model.frozen` and `model.lora_rank` must be left out without "
+            "`model.pretrained`: weights that are not trained would stay random. "
+            f"Received: frozen={list(settings.frozen)}, "
+            f"lora_rank={settings.lora_rank}."
+        )
     if settings.preset not in PRESETS:
         raise ValueError(
             f"`model.preset` must be one of {', '.join(PRESETS)}. Received: "
@@ -156,13 +162,14 @@ def _check_consistency(settings):
 
 def _check_best(settings):
     known = VALIDATION_METRICS
-    if settings.bleu_every is not None:
+    if settings.bleu_every is not None and settings.bleu_every <= settings.epochs:
         known += TRANSLATION_METRICS
     if settings.best not in known:
         raise ValueError(
             f"`training.best` must be one of {', '.join(VALIDATION_METRICS)} or, with "
-            f"`training.bleu_every`, {', '.join(TRANSLATION_METRICS)}. Received: "
-            f"training.best={settings.best}, training.bleu_every={settings.bleu_every}."
+            "`training.bleu_every` of at most `training.epochs`, "
+            f"{', '.join(TRANSLATION_METRICS)}. Received: best={settings.best}, "
+            f"bleu_every={settings.bleu_every}, epochs={settings.epochs}."
         )
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 from pathlib import Path
 
+import keras
+
 from keras_transformer.kernels.keras_private import all_layers
 from keras_transformer.models import Transformer
 from keras_transformer.models.presets import PRESETS
@@ -100,4 +102,7 @@ def _given(recipe):
     if model.preset != ModelSettings.preset:
         arguments = {**PRESETS[model.preset], **arguments}
     arguments = {k: v for k, v in arguments.items() if k not in _FREE}
+    if "activation" in arguments:  # by the name that a model's settings have
+        function = keras.activations.get(arguments["activation"])
+        arguments["activation"] = keras.activations.serialize(function)
     return given | {f"model.{name}": value for name, value in arguments.items()}

@@ -81,7 +81,7 @@ class Recipe:
                 or of the wrong type. The message names the file and the setting.
         """
         path = _find(path)
-        values = _moved(_read_extended(path), "{run}/", f"{path.parent.absolute()}/")
+        values = _read_extended(path)
         values.pop("versions", None)  # only in the settings.yaml of a run
         for name, value in (overrides or {}).items():
             *sections, last = name.split(".")
@@ -114,9 +114,9 @@ class Recipe:
         """
         mine, others = dict(_fixed(self, "")), dict(_fixed(other, ""))
         return [
-            f"{name} was {mine[name]} and is {others[name]}"
-            for name in mine
-            if mine[name] != others[name]
+            f"{name} was {mine.get(name)} and is {others.get(name)}"
+            for name in mine | others
+            if mine.get(name) != others.get(name)
         ]
 
 
@@ -143,7 +143,7 @@ def _find(name, folder=Path()):
 
 def _read_extended(path, extending=()):
     """Returns the values of a file, and of what it extends where it has none."""
-    values = _read_yaml(path)
+    values = _moved(_read_yaml(path), "{run}/", f"{path.parent.absolute()}/")
     if "extends" not in values:
         return values
     name = values.pop("extends")

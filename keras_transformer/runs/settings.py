@@ -58,12 +58,12 @@ class ModelSettings:
     hidden_dim: int | None = setting(None, least=1)
     num_heads: int | None = setting(None, least=1)
     intermediate_dim: int | None = setting(None, least=1)
-    dropout: float | None = setting(None, least=0)
+    dropout: float | None = setting(None, least=0, most=1)
     normalize_first: bool | None = None
     activation: str | None = None
     positions: str | None = None
-    attention_dropout: float | None = setting(None, least=0)
-    activation_dropout: float | None = setting(None, least=0)
+    attention_dropout: float | None = setting(None, least=0, most=1)
+    activation_dropout: float | None = setting(None, least=0, most=1)
     seed: int | None = setting(None, least=0)
     pretrained: str | None = None
     frozen: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ class DiversificationSettings:
     epochs: int = setting(10, least=1)
     cooldown_epochs: int = setting(5, least=0)
     learning_rate: float | None = setting(None, above=0)
-    dropout: float | None = setting(None, least=0)
+    dropout: float | None = setting(None, least=0, most=1)
     average: int = setting(3, least=1)
     distillation: float = setting(0.0, least=0)
     hidden_dim: int | None = setting(None, least=1)

@@ -16,7 +16,12 @@ from keras_transformer.runs.distillation import read_teacher
 from keras_transformer.runs.diversification import student_recipe, teachers_of
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
-from keras_transformer.runs.prepare import check_run, check_settings, prepare
+from keras_transformer.runs.prepare import (
+    check_recipe,
+    check_run,
+    check_settings,
+    prepare,
+)
 from keras_transformer.runs.pretrained import pretrained_model
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.text_files import SIDES
@@ -79,11 +84,16 @@ def _diversify(recipe, run):
     check_settings(student, run)
     if run.has_trained():
         return student
-    for teacher in teachers:  # before any of them is trained
+    # Before anything is trained.
+    check_recipe(student)
+    _random_model(student, [8, 8])
+    for teacher in teachers:
         check_run(teacher.recipe, teacher.run)
     for teacher in teachers:
         if teacher.has_translated():
             continue
+        if not teacher.run.has_trained():
+            teacher.remove_texts()  # of a model that was removed
         data, seed = teacher.recipe.data, teacher.recipe.training.seed
         model = f"the model {data.source}-{data.target} with seed {seed}"
         print(f"Training {model}.", flush=True)
@@ -171,13 +181,13 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
     if recipe.model.pretrained:
         model = pretrained_model(recipe, run)
     else:
-        sizes = [tokenizer.vocabulary_size for tokenizer in data.tokenizers]
-        model = Transformer.from_preset(
-            recipe.model.preset,
-            sizes[0],
-            target_vocabulary_size=None if recipe.tokenizer.shared else sizes[1],
-            dtype=settings.precision,
-            **recipe.model.overrides(),
+        _, tokenizer = data.tokenizers
+        model = _random_model(
+            recipe,
+            [tokenizer.vocabulary_size for tokenizer in data.tokenizers],
+            pad_id=tokenizer.pad_id,
+            start_id=tokenizer.start_id,
+            end_id=tokenizer.end_id,
         )
     pad_id = model.pad_id
     model.compile(
@@ -188,6 +198,18 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
         **how,
     )
     return model
+
+
+def _random_model(recipe, vocabulary_sizes, **ids):
+    source, target = vocabulary_sizes
+    return Transformer.from_preset(
+        recipe.model.preset,
+        source,
+        target_vocabulary_size=None if recipe.tokenizer.shared else target,
+        dtype=recipe.training.precision,
+        **recipe.model.overrides(),
+        **ids,
+    )
 
 
 def _optimizer(settings, schedule):

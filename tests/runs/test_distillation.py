@@ -5,7 +5,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.runs import Run, train
 from keras_transformer.runs.distillation import copy_tokenizers, read_teacher
-from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
 
 ONE_EPOCH = {"training.epochs": 1, "training.bleu_every": None}
 
@@ -39,6 +39,21 @@ def test_a_model_of_another_size_has_the_tokenizers_of_its_teacher(trained, dist
     assert translator.source_tokenizer.equals(teacher.source_tokenizer)
     assert translator.model.get_config()["hidden_dim"] == 12
     assert (run.tokenizer_path("shared")).is_file()
+
+
+def test_special_subwords_are_those_of_the_teacher(distilled, text, tmp_path):
+    subwords = SubwordTokenizer.train(text / "train.aa", vocabulary_size=23)
+    pieces = subwords.pieces(range(23))
+    table = {piece: 22 - index for index, piece in enumerate(pieces)}
+    tokenizer = VocabularyTokenizer(subwords.model_proto, table)
+    assert (tokenizer.pad_id, tokenizer.end_id) == (22, 19)
+    ids = {"pad_id": 22, "start_id": 22, "end_id": 19}
+    model = kt.models.Transformer.from_preset("tiny", 23, num_layers=1, **ids)
+    kt.Translator(model, tokenizer).save(tmp_path / "teacher")
+    settings = {"tokenizer.vocabulary_size": 23, "tokenizer.sampling": 0.0}
+    run = distilled(tmp_path / "teacher", **settings)
+    config = run.translator().model.get_config()
+    assert {name: config[name] for name in ids} == ids
 
 
 def test_the_teacher_is_learnt_from(distilled, tmp_path):
@@ -88,6 +103,8 @@ def test_what_does_not_agree_is_refused(
         distilled("nowhere")
     with pytest.raises(ValueError, match="`tokenizer.shared` must be false"):
         distilled(of_two_tokenizers, **{"tokenizer.vocabulary_size": 23})
+    with pytest.raises(ValueError, match="`tokenizer.split_digits` must be left out"):
+        distilled(**{"tokenizer.split_digits": True})
     settings = {"model.pretrained": str(trained.folder)}
     with pytest.raises(ValueError, match="must have the tokenizers of the run"):
         distilled(of_two_tokenizers, tmp_path / "run", **settings)

@@ -183,6 +183,43 @@ def test_nothing_that_is_done_is_done_again(diversified, load, tmp_path):
     assert len(run.log.rows()) == 1
 
 
+def test_text_of_a_model_that_was_removed_is_removed_too(
+    diversified, load, tmp_path, nothing_trains
+):
+    run = Run(tmp_path / "run")
+    shutil.copytree(diversified.diversification_path, run.diversification_path)
+    shutil.rmtree(run.diversification_path / "aa-bb-1")
+    with pytest.raises(pytest.fail.Exception, match="trained"):
+        train(load(**ONE_EPOCH), run.folder)
+    left = {path.name for path in run.diversification_path.iterdir()}
+    assert left == {"bb-aa-1", "bb-aa-1.aa", "bb-aa-1.bb"}
+
+
+def test_the_last_model_is_measured_if_the_others_are(load, tmp_path):
+    for every, expected in ((14, 1), (1, 1), (None, None)):
+        recipe = load(**ONE_EPOCH | {"training.bleu_every": every})
+        training = student_recipe(recipe, Run(tmp_path / "run")).training
+        assert training.bleu_every == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"diversification.hidden_dim": 15}, "must divide the width.*15"),
+        (
+            {"training.rdrop": 5.0, "diversification.distillation": 4.0},
+            "Only one of .* may be set",
+        ),
+    ],
+)
+def test_settings_of_the_last_model_are_checked_before_hours_are_lost(
+    load, tmp_path, nothing_trains, settings, message
+):
+    with pytest.raises(ValueError, match=message):
+        train(load(**ONE_EPOCH, **settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_finished_run_needs_its_teachers_no_more(diversified, load, tmp_path):
     run = Run(tmp_path / "run")
     shutil.copytree(diversified.folder, run.folder)

@@ -51,10 +51,12 @@ def test_a_run_begins_where_another_was_killed_as_it_began(tmp_path, load):
 
 
 def test_what_a_killed_process_left_in_a_run_is_removed(copy, load):
-    leftover = copy.translator_path / ".unfinished-0"
-    leftover.mkdir()
+    folders = copy.translator_path, copy.diversification_path
+    leftovers = [folder / ".unfinished-0" for folder in folders]
+    for leftover in leftovers:
+        leftover.mkdir(parents=True)
     begin_run(load(), copy)
-    assert not leftover.exists()
+    assert not any(leftover.exists() for leftover in leftovers)
 
 
 def test_a_file_is_no_run(tmp_path, load):
@@ -105,6 +107,7 @@ def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
             "`model.preset` must be one of tiny, base, big",
         ),
         ({"training.optimizer": "sgd"}, "must be adam or muon. Received: 'sgd'"),
+        ({"training.best": "val_bleu", "training.bleu_every": 3}, "epochs=2"),
         ({"training.rdrop": 5, "training.simcut": 3}, "Only one of .* may be set"),
         ({"training.rdrop": 5, "training.teachers": "a"}, r"teachers=\['a'\]"),
     ],

@@ -5,6 +5,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.runs import Recipe, Run, train
+from keras_transformer.runs.pretrained import copy_pretrained
 
 ONE_EPOCH = {"training.epochs": 1}
 
@@ -130,6 +131,18 @@ def test_settings_that_do_not_agree_are_named(tuned, name, value, tmp_path):
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         tuned(**{name: value})
     assert not (tmp_path / "tuned" / "pretrained").exists()
+
+
+def test_an_activation_agrees_by_any_of_its_names(trained, load, tmp_path):
+    translator = trained.translator()
+    config = translator.model.get_config() | {"activation": "silu"}
+    model = kt.models.Transformer.from_config(config)
+    kt.Translator(model, translator.source_tokenizer).save(tmp_path / "silu")
+    for activation in ("silu", "swish"):
+        run = Run(tmp_path / activation)
+        recipe = load(**{"model.activation": activation})
+        copy_pretrained(tmp_path / "silu", recipe, run)
+        assert run.pretrained_path.is_dir()
 
 
 def test_a_translator_that_is_not_there_is_named(tuned, tmp_path):

@@ -59,6 +59,25 @@ def test_a_recipe_may_extend_another(path):
     assert Recipe.load(third, {"training.seed": 3}) == Recipe.load(path, changes)
 
 
+def test_what_extends_the_settings_of_a_run_names_its_files(path, tmp_path):
+    run = tmp_path / "runs" / "en-de"
+    run.mkdir(parents=True)
+    settings = Recipe.load(path).to_dict()
+    settings["model"]["pretrained"] = "{run}/diversification/en-de-1"
+    (run / "settings.yaml").write_text(yaml.safe_dump(settings), "utf-8")
+    (tmp_path / "longer.yaml").write_text("extends: runs/en-de/settings.yaml\n")
+    found = Recipe.load(tmp_path / "longer.yaml").model.pretrained
+    assert found == str(run / "diversification" / "en-de-1")
+    assert Recipe.load(run / "settings.yaml").model.pretrained == found
+
+
+def test_a_section_that_only_one_recipe_has_is_a_difference(path):
+    plain = Recipe.load(path)
+    other = Recipe.load(path, {"diversification": {"seeds": 2}})
+    assert "diversification.seeds was None and is 2" in plain.differences(other)
+    assert "diversification.seeds was 2 and is None" in other.differences(plain)
+
+
 def test_a_recipe_may_extend_one_that_comes_with_the_package(tmp_path, monkeypatch):
     path = tmp_path / "recipes" / "demo.yaml"
     path.parent.mkdir()
