@@ -121,13 +121,13 @@ class BeamSearch(Search):
     ):
         super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
-        if not (
-            isinstance(length_penalty, LengthPenalty) or np.isfinite(length_penalty)
-        ):
-            raise ValueError(
-                "`length_penalty` must be a finite number, or a `LengthPenalty`. "
-                f"Received: length_penalty={length_penalty}."
-            )
+        if not isinstance(length_penalty, LengthPenalty):
+            if not np.isfinite(length_penalty):
+                raise ValueError(
+                    "`length_penalty` must be a finite number, or a `LengthPenalty`. "
+                    f"Received: length_penalty={length_penalty}."
+                )
+            length_penalty = float(length_penalty)
         if num_hypotheses > beam_width:
             raise ValueError(
                 "`num_hypotheses` must be at most `beam_width`. "

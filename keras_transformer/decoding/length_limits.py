@@ -59,10 +59,10 @@ class MaximumLength(Processor):
                 "`ratio` must be a finite number of at least 0. "
                 f"Received: ratio={ratio}."
             )
-        if not isinstance(extra, int):
+        if not isinstance(extra, (int, np.integer)):
             raise ValueError(f"`extra` must be an integer. Received: extra={extra}.")
-        self.ratio = ratio
-        self.extra = extra
+        self.ratio = float(ratio)
+        self.extra = int(extra)
 
     def bind(self, model, inputs):
         source_ids = keras.tree.flatten(inputs)[0]
@@ -73,8 +73,9 @@ class MaximumLength(Processor):
             )
         is_token = ops.not_equal(source_ids, model.pad_id)
         source_lengths = ops.sum(ops.cast(is_token, "float32"), axis=1)
-        limits = ops.floor(self.ratio * source_lengths) + self.extra
-        limits = ops.cast(ops.maximum(limits, 1), "int32")[:, None, None]
+        # 1.05 * 60 is 62.999996 in float32. Integers end at 2 ** 31.
+        limits = ops.floor(self.ratio * source_lengths + 1e-4) + self.extra
+        limits = ops.cast(ops.clip(limits, 1, 2.0**30), "int32")[:, None, None]
 
         def process(logits, ids, index):
             others = ~np.isin(vocabulary_of(logits), model.end_ids)

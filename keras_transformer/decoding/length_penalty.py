@@ -23,7 +23,7 @@ class LengthPenalty(Configurable):
                 "`exponent` of a length penalty must be a finite number. "
                 f"Received: exponent={exponent}."
             )
-        self.exponent = exponent
+        self.exponent = float(exponent)
 
     def bases(self, lengths):
         """Returns what is raised to the power of `exponent`, for an array of lengths.

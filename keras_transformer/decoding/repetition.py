@@ -68,7 +68,7 @@ class RepetitionPenalty(Processor):
                 "`penalty` must be a finite number of at least 1. "
                 f"Received: penalty={penalty}."
             )
-        self.penalty = penalty
+        self.penalty = float(penalty)
 
     def bind(self, model, inputs):
         return self.process

@@ -85,15 +85,15 @@ class Sampling(IndependentSearch):
                 "`top_p` must be greater than 0 and at most 1, or None. "
                 f"Received: top_p={top_p}."
             )
-        if seed is not None and (not isinstance(seed, int) or seed < 0):
+        if seed is not None and (not isinstance(seed, (int, np.integer)) or seed < 0):
             raise ValueError(
                 "`seed` must be an integer of at least 0, or None. "
                 f"Received: seed={seed}."
             )
-        self.temperature = temperature
+        self.temperature = float(temperature)
         self.top_k = top_k
-        self.top_p = top_p
-        self.seed = seed
+        self.top_p = None if top_p is None else float(top_p)
+        self.seed = None if seed is None else int(seed)
         self._random_keys: Any = None
 
     @property

@@ -1,3 +1,5 @@
+import types
+
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -270,6 +272,23 @@ def test_a_prefix_may_be_a_tensor_with_one_row_for_each_sentence():
     assert as_list == as_tensor
     assert as_tensor.processors[0].num_sequences == 3
     assert np.array(given.ids)[:, 0, 0].tolist() == [3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "length", "limit"),
+    [(1.05, 60, 63), (0.55, 20, 11), (1.999, 1, 1), (1e9, 10, None)],
+)
+def test_a_limit_is_the_product_rounded_down(ratio, length, limit):
+    model = types.SimpleNamespace(pad_id=0, end_ids=(3,))
+    process = MaximumLength(ratio).bind(model, np.ones((1, length), "int32"))
+
+    def ends(index):
+        logits = ops.convert_to_numpy(process(ops.zeros((1, 1, 5)), None, index))
+        return logits[0, 0, 4] < -1e6
+
+    last = 10_000 if limit is None else limit - 1
+    assert not ends(last - 1)
+    assert ends(last) == (limit is not None)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from keras_transformer.decoding import (
     MaximumLength,
     MinimumLength,
     NoRepeatNgram,
+    PowerLengthPenalty,
     RepetitionPenalty,
     Sampling,
     StopStrings,
@@ -173,6 +174,21 @@ def test_a_search_and_a_processor_come_back_from_their_config(one):
     assert back == one
     assert hash(back) == hash(one)
     assert str(back) == str(one)
+
+
+def test_numbers_of_numpy_are_those_of_python():
+    half, three = np.float32(0.5), np.int64(3)
+    searches = [
+        (BeamSearch(three, half), BeamSearch(3, 0.5)),
+        (BeamSearch(3, 1), BeamSearch(3, 1.0)),
+        (BeamSearch(3, PowerLengthPenalty(1)), BeamSearch(3, PowerLengthPenalty(1.0))),
+        (Sampling(half, three, half, three), Sampling(0.5, 3, 0.5, 3)),
+        (MaximumLength(half, three), MaximumLength(0.5, 3)),
+        (RepetitionPenalty(np.float32(1.5)), RepetitionPenalty(1.5)),
+    ]
+    for found, expected in searches:
+        assert found == expected
+        assert hash(found) == hash(expected)
 
 
 def test_searches_of_other_settings_are_not_equal():
