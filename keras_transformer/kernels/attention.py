@@ -54,7 +54,8 @@ def attend(queries, keys, values, masks, bias_of=None):
         keys: Float tensor of shape `(batch, heads, key_length, key_dim)`.
         values: Float tensor of shape `(batch, heads, key_length, value_dim)`.
         masks: `layers.masks.AttentionMasks`. A query that may attend to nothing
-            gets zeros; keys and values that are masked may hold anything.
+            gets zeros. Keys and values outside of `key_mask` may hold anything; those
+            that other masks hide must be finite.
         bias_of: Function of the positions of queries, `(rows,)`, and of keys,
             `(key_length,)`. Returns what is added to the scaled products, a float
             tensor that broadcasts to `(batch, heads, rows, key_length)`, or None. It

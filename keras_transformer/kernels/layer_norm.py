@@ -23,14 +23,16 @@ class LayerNormalization(keras.layers.LayerNormalization):
         is_last = self.axis in ([-1], [len(inputs.shape) - 1])
         if not is_last or self.gamma is None or self.beta is None:
             return super().call(inputs)
-        tensors = [ops.cast(x, "float32") for x in (inputs, self.gamma, self.beta)]
+        dtype = keras.backend.result_type(inputs.dtype, "float32")
+        tensors = [ops.cast(x, dtype) for x in (inputs, self.gamma, self.beta)]
         return ops.cast(normalize(*tensors, self.epsilon), self.compute_dtype)
 
 
 def normalize(inputs, gamma, beta, epsilon):
     """Normalises the last axis to mean `beta` and standard deviation `gamma`.
 
-    All tensors are float32, `gamma` and `beta` of shape `(hidden_dim,)`.
+    All tensors have one dtype, float32 or float64, `gamma` and `beta` the shape
+    `(hidden_dim,)`.
     """
 
     @ops.custom_gradient

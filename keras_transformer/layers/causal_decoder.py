@@ -143,5 +143,6 @@ class CausalDecoder(_CausalByDefault, Encoder):
 
 
 def prompt_lengths(mask):
-    """Lengths `(batch,)` of prompts padded on the right, from their mask."""
-    return ops.sum(ops.cast(mask, "int32"), axis=1)
+    """Lengths `(batch,)` of prompts up to their last token, from their mask."""
+    places = ops.cumsum(ops.ones_like(mask, "int32"), axis=1)
+    return ops.max(ops.where(mask, places, 0), axis=1)

@@ -61,6 +61,13 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         scale: bool = True,
         **kwargs,
     ):
+        for name in ("tie_weights", "reverse_dtype", "logit_soft_cap"):
+            if name in kwargs:
+                raise ValueError(
+                    f"`TokenEmbedding` has no `{name}`: its logits are tied to its "
+                    f"vectors, and float32. Received: {name}={kwargs[name]!r}. Leave "
+                    "it out."
+                )
         options = WeightOptions(kwargs, kinds=("embeddings",))
         # Unit variance, after the multiplication in `call`.
         normal = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)

@@ -57,6 +57,10 @@ class HeadAttention(WeightOptionsLayer):
                 "`num_key_value_heads` must divide `num_heads`. Received: "
                 f"num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
             )
+        if soft_cap is not None and not soft_cap > 0:
+            raise ValueError(
+                f"`soft_cap` must be above 0, or None. Received: soft_cap={soft_cap}."
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim

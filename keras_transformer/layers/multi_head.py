@@ -20,10 +20,10 @@ class MultiHeadAttention(HeadAttention):
     masks of `query`, `value` and `key` are applied automatically. All heads share
     one score function, and its weights if it has any.
 
-    If scores are not requested, they are never materialised: memory grows with the
-    length of the inputs rather than with its square. That does not hold with a
-    `score`, a `soft_cap`, with `dropout` in training, and with `positions` that have
-    weights.
+    If scores are not requested, those of more than 1,024 positions are not
+    materialised: memory grows with the length of the inputs rather than with its
+    square. That does not hold with a `score`, a `soft_cap`, with `dropout` in training,
+    and with `positions` that have weights.
 
     Args:
         num_heads: Number of heads.
@@ -74,8 +74,8 @@ class MultiHeadAttention(HeadAttention):
         query_positions: Positions of the queries, for the layer's `positions`: an
             integer tensor of shape `(query_length,)` or `(batch, query_length)`;
             counted from 0 unless given.
-        key_positions: Positions of the keys; those of the queries unless given, if
-            `value` is `query`.
+        key_positions: Positions of the keys. Unless given, those of the queries if
+            there are as many keys as queries, else counted from 0.
 
     Inputs may have more than three axes, `(batch, ..., hidden_dim)`. The masks of
     query, value and key then have all axes of their input but the last.
@@ -122,7 +122,8 @@ class MultiHeadAttention(HeadAttention):
     ):
         key = value if key is None else key
         check_attention_shapes(query.shape, value.shape, key.shape)
-        if key_positions is None and value is query:
+        # Not `value is query`: Keras converts and casts each argument by itself.
+        if key_positions is None and query.shape[1:-1] == value.shape[1:-1]:
             key_positions = query_positions
         value_mask = combine_masks(value_mask, key_mask)
         inputs, axes = (query, key, value), self._axes

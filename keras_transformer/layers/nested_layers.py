@@ -37,6 +37,9 @@ def change_of(layer) -> dict:
     change = {}
     if layer.quantization_mode is not None:
         change["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
+        config = getattr(layer, "quantization_config", None)
+        if config is not None:
+            change["quantization"] = keras.saving.serialize_keras_object(config)
     if getattr(layer, "lora_enabled", False):
         change["lora"] = [layer.lora_rank, layer.lora_alpha]
     return change
@@ -44,7 +47,10 @@ def change_of(layer) -> dict:
 
 def apply_change(layer, change: dict) -> None:
     """Quantises a layer, or enables its low-rank adaptation, as it was in another."""
-    if "dtype" in change:
+    if "quantization" in change:
+        config = keras.saving.deserialize_keras_object(change["quantization"])
+        layer.quantize(config.mode, config=config)
+    elif "dtype" in change:
         layer.dtype_policy = keras.dtype_policies.deserialize(change["dtype"])
     if "lora" in change:
         layer.enable_lora(*change["lora"])

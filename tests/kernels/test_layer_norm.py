@@ -84,3 +84,10 @@ def test_xla_is_given_no_product():
     program = slopes.experimental_get_compiler_ir(tf.constant(INPUTS))("hlo")
     assert " reduce(" in program
     assert " dot(" not in program
+
+
+def test_float64_is_computed_in_float64():
+    inputs = RANDOM.normal(3, 2, (BATCH, LENGTH, HIDDEN_DIM))
+    ours = LayerNormalization(dtype="float64")
+    theirs = keras.layers.LayerNormalization(epsilon=1e-6, dtype="float64")
+    np.testing.assert_allclose(ours(inputs), theirs(inputs), 0, 1e-12)

@@ -223,6 +223,7 @@ def test_variants_keep_the_contract_of_layers(options):
         ({"num_heads": 1.5}, "num_heads=1.5"),
         ({"num_key_value_heads": 4}, "num_key_value_heads=4, num_heads=6"),
         ({"sliding_window": 0}, "sliding_window=0"),
+        ({"soft_cap": 0}, "`soft_cap` must be above 0, or None. Received: soft_cap=0"),
         ({"dropout": 10}, "`dropout` must be a number from 0 to 1"),
         ({"output_shape": (2, 1.5)}, "output_shape"),
     ],

@@ -84,6 +84,24 @@ def test_steps_after_a_prompt_give_what_the_call_gives(
                 np.testing.assert_allclose(outputs[i, j], expected, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("mask", [[0, 0, 1, 1, 1], [1, 0, 1, 1, 1], [1, 1, 1, 0, 0]])
+@pytest.mark.parametrize("positions", ["rotary", "linear_bias"])
+def test_prompts_may_be_padded_on_any_side(positions, mask):
+    decoder = CausalDecoder(2, 5, 11, positions=positions)
+    decoder.build((None, None, 10))
+    prompts, mask = STATES[:1, :5], np.array([mask], bool)
+    new = np.random.default_rng(1).normal(size=(1, 1, 10)).astype("float32")
+    memory, cache = decoder.start(*map(ops.convert_to_tensor, (prompts, mask)), 1, 1)
+    visible = np.ones((1, 1, 1, 1), bool)
+    index = ops.zeros((1,), "int32")
+    outputs, _ = decoder.step(new, memory, mask, cache, index, visible)
+    last = 1 + np.flatnonzero(mask).max()
+    states = np.concatenate([prompts[:, :last], new], axis=1)
+    whole = np.concatenate([mask[:, :last], [[True]]], axis=1)
+    expected = decoder(states, mask=whole)[:, -1]
+    np.testing.assert_allclose(outputs[:, 0], expected, 1e-4, 1e-5)
+
+
 def test_a_stack_without_layers_is_refused():
     with pytest.raises(ValueError, match="`num_layers` must be .* num_layers=0"):
         CausalDecoder(num_layers=0, num_heads=2, intermediate_dim=11)

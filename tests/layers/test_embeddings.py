@@ -184,3 +184,9 @@ def test_within_another_layer_the_products_have_the_same_precision():
     expected = ops.convert_to_numpy(embedding(states, reverse=True))
     found = ops.convert_to_numpy(Scorer(embedding)(states))
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["tie_weights", "reverse_dtype", "logit_soft_cap"])
+def test_what_it_has_not_is_refused(name):
+    with pytest.raises(ValueError, match=f"`TokenEmbedding` has no `{name}`"):
+        TokenEmbedding(VOCABULARY, WIDTH, **{name: 1})

@@ -117,3 +117,21 @@ def test_configs_that_name_quantised_layers_are_read():
         {"input_shape": (None, 5, 4), "quantized": {"widen": policy, "narrow": policy}}
     )
     assert len(quantized(twin)) == len(quantized(layer)) == 2
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+@pytest.mark.parametrize(
+    "config",
+    [
+        keras.quantizers.Int8QuantizationConfig(activation_quantizer=None),
+        keras.quantizers.Int4QuantizationConfig(block_size=None),
+    ],
+    ids=["weights alone", "a scale for each channel"],
+)
+def test_how_a_layer_was_quantised_comes_back(config, tmp_path):
+    inputs = keras.Input((5, 8))
+    model = keras.Model(inputs, layers.Encoder(1, 2, 16)(inputs))
+    model.quantize(config=config)
+    expected = outputs_of(model, STATES)
+    twin = loaded(loaded(model, tmp_path), tmp_path)
+    np.testing.assert_array_equal(outputs_of(twin, STATES), expected)

@@ -139,6 +139,28 @@ def test_long_inputs_have_their_positions_in_every_block(name, monkeypatch):
     np.testing.assert_allclose(outputs, expected, 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_positions_of_the_queries_are_those_of_as_many_keys(dtype):
+    """Also where Keras makes two tensors of one array."""
+    layer = MultiHeadAttention(HEADS, 4, positions="rotary", dtype=dtype)
+    positions = np.array([9, 0, 3, 3, 1, 7, 2, 5])
+    outputs = layer(PACKED, PACKED, query_positions=positions)
+    where = {"query_positions": positions, "key_positions": positions}
+    expected = layer(PACKED, PACKED, **where)
+    plain = layer(PACKED, PACKED, query_positions=positions, key_positions=np.arange(8))
+    outputs, expected, plain = (
+        ops.convert_to_numpy(ops.cast(x, "float32")) for x in (outputs, expected, plain)
+    )
+    np.testing.assert_array_equal(outputs, expected)
+    assert np.abs(outputs - plain).max() > 0.01
+    # Fewer queries than keys: the keys are counted from 0.
+    one = layer(PACKED[:, 3:4], PACKED, query_positions=np.array([3]))
+    whole = layer(PACKED, PACKED)
+    one, whole = (ops.convert_to_numpy(ops.cast(x, "float32")) for x in (one, whole))
+    tolerance = 1e-5 if dtype == "float32" else 0.02
+    np.testing.assert_allclose(one[:, 0], whole[:, 3], tolerance, tolerance)
+
+
 @pytest.mark.parametrize("layer", [EncoderBlock(HEADS, 11), Encoder(2, HEADS, 11)])
 def test_positions_that_nothing_uses_are_refused(layer):
     message = "`positions` must be given only to a layer that uses them"
