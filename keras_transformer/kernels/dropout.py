@@ -17,9 +17,9 @@ class Dropout(RematerializedMixin, keras.layers.Dropout):
 
     On a CPU, dropout spends its time on random numbers. Here a random 32-bit integer
     decides on four elements. So `rate` is rounded to a multiple of 1/256, at least
-    1/256 if above zero and at most 255/256 if below one. Kept elements are scaled by
-    the rounded rate, so that the expectation of every element is unchanged. With a
-    `noise_shape`, Keras's own kernel is used.
+    1/256 if above zero. Kept elements are scaled by the rounded rate, so that the
+    expectation of every element is unchanged. With a `noise_shape`, Keras's own kernel
+    is used.
 
     Example:
         >>> layer = Dropout(0.25, seed=7)
@@ -36,8 +36,7 @@ class Dropout(RematerializedMixin, keras.layers.Dropout):
     ):
         check_fractions(rate=rate)
         super().__init__(rate, noise_shape, seed, **kwargs)
-        levels = min(max(1, round(rate * LEVELS)), LEVELS - 1)
-        self._dropped_levels = levels if 0 < rate < 1 else int(rate * LEVELS)
+        self._dropped_levels = max(1, round(rate * LEVELS)) if rate else 0
 
     def call(self, inputs, training=False):
         if not training or not self.rate:

@@ -71,8 +71,3 @@ def test_any_shape_is_taken_known_or_not():
     model.compile(loss="mse")
     for length in (1, 5):  # 3 and 15 elements: no multiple of four
         model.train_on_batch(np.ones((1, length, 3)), np.ones((1, length, 3)))
-
-
-def test_only_a_rate_of_one_drops_everything():
-    assert np.any(dropped(Dropout(0.999, seed=3)))
-    assert not np.any(dropped(Dropout(1.0, seed=3)))
