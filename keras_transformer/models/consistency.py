@@ -24,7 +24,7 @@ class ConsistencyMixin:
             **kwargs: Further arguments of `compile`.
 
         Raises:
-            ValueError: If the loss has no such method.
+            ValueError: If the loss has no such method, or there are `loss_weights`.
         """
         super().compile(*args, **kwargs)
         if consistency is not None:
@@ -32,6 +32,12 @@ class ConsistencyMixin:
                 raise ValueError(
                     "`loss` must have a method `weights`, as `TokenCrossentropy` has, "
                     f"to train with `consistency`. Received: loss={self.loss!r}."
+                )
+            if kwargs.get("loss_weights") is not None:
+                raise ValueError(
+                    "`loss_weights` must be left out with `consistency`, whose term "
+                    "they would not weigh. Received: "
+                    f"loss_weights={kwargs['loss_weights']}."
                 )
             if self.consistency_seed is None:
                 # An attribute of the model, so that checkpoints hold its state.

@@ -71,6 +71,10 @@ class Ensemble(SourceGenerationMixin, keras.Model):
         for model in self.models:
             model.check_lengths(*lengths)
 
+    def cache_lengths(self, max_length: int, num_hypotheses: int) -> list[int]:
+        self.check_lengths(max_length)
+        return super().cache_lengths(max_length, num_hypotheses)
+
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
         started = [x.start(inputs, num_hypotheses, max_length) for x in self.models]

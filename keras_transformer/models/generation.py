@@ -17,6 +17,11 @@ from keras_transformer.layers.positions import check_position_range
 MAX_RUNNERS = 64  # searches whose compiled programs a model keeps
 
 
+def names_of_variables(model) -> str:
+    """Names the variables of a model: what was compiled reads those of its time."""
+    return " ".join(f"{x.path} {x.dtype}" for x in model.variables)
+
+
 class GenerationMixin:
     """Runs searches of a model that offers `start` and `step`.
 
@@ -81,8 +86,7 @@ class GenerationMixin:
         tables = search.tables(inputs)
         # Settings of single sentences are inputs of the compiled program.
         search = search.with_tables(dict.fromkeys(tables))
-        # What was compiled reads the variables that the model had then.
-        variables = " ".join(f"{x.path} {x.dtype}" for x in self.variables)
+        variables = names_of_variables(self)
         if variables != self._variables_of_runners:
             self._runner.cache_clear()
             self._variables_of_runners = variables

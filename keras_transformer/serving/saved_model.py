@@ -83,8 +83,9 @@ class ServedTranslator(tf.Module):
 
     All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
     num_hypotheses)`, and ids, `(batch, length)`, which include end tokens and are
-    padded with 0. Texts that are too long are cut, as in `Translator.translate`; a
-    target is cut at `max_length`, or at twice `max_source_length`.
+    padded with the model's `pad_id`. Texts that are too long are cut, as in
+    `Translator.translate`; a target is cut at `max_length`, or at twice
+    `max_source_length`.
 
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
     translation as there, whatever else is in its batch. The arguments are those of

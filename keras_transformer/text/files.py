@@ -93,11 +93,20 @@ def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
 
 def text_lines(files: Paths) -> tf.data.Dataset:
     """Returns the lines of all files, one after the other, as a dataset of strings."""
-    datasets = (
-        tf.data.TextLineDataset(str(path), "GZIP" if is_gzipped(path) else None)
-        for path in as_paths(files)
+    return functools.reduce(
+        tf.data.Dataset.concatenate, map(_lines_of, as_paths(files))
     )
-    return functools.reduce(tf.data.Dataset.concatenate, datasets)
+
+
+def _lines_of(path):
+    is_zipped = is_gzipped(path)
+    lines = tf.data.TextLineDataset(str(path), "GZIP" if is_zipped else None)
+    mark = BYTE_ORDER_MARK.encode()
+    with gzip.open(path) if is_zipped else open(path, "rb") as file:
+        if file.read(len(mark)) != mark:
+            return lines
+    first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
+    return first.concatenate(lines.skip(1))
 
 
 def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePair]:

@@ -85,11 +85,14 @@ class Checkpoints:
         """Loads a checkpoint so that training continues as if never stopped.
 
         `keras.models.load_model` reads the file too, but does not restore the states
-        of the random generators. A file that `save` did not write has none.
+        of the random generators. A file that `save` did not write has none. A
+        `Distillation` is not in the file: set `model.consistency` again.
         """
         model = keras.models.load_model(path)
         states = _read_notes(path).get("random_states", [])
-        for variable, state in zip(seed_states(model), states, strict=False):
+        # The first may be that of a `consistency` which the file does not hold.
+        pairs = zip(reversed(seed_states(model)), reversed(states), strict=False)
+        for variable, state in pairs:
             variable.assign(state)
         return model
 

@@ -27,8 +27,8 @@ class Distillation:
             term`, is that of `weight = alpha / (1 - alpha)`, up to a factor.
 
     Raises:
-        ValueError: If `weight` is negative. The first training step raises it for a
-            teacher of another vocabulary.
+        ValueError: If `weight` is negative, or `teacher` is not a model. The first
+            training step raises it for a teacher of another vocabulary.
 
     Example:
         >>> teacher = kt.models.Transformer.from_preset("tiny", 17)
@@ -42,6 +42,11 @@ class Distillation:
 
     def __init__(self, teacher: keras.Model, weight: float = 4.0):
         check_weight(weight)
+        if not isinstance(teacher, keras.Model):
+            raise ValueError(
+                "`teacher` must be a model, such as `translator.model`. "
+                f"Received: a {type(teacher).__name__}."
+            )
         self.teacher = teacher
         self.weight = weight
 

@@ -57,8 +57,13 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
                 f"subwords. Received: one of {tokenizer.vocabulary_size} subwords. "
                 "Pass the tokenizer that the model was trained with."
             )
-    for name in ("pad_id", "start_id", "end_id"):
-        expected, received = getattr(target_tokenizer, name), getattr(model, name)
+    for name, tokenizer in (
+        ("pad_id", source_tokenizer),
+        ("pad_id", target_tokenizer),
+        ("start_id", target_tokenizer),
+        ("end_id", target_tokenizer),
+    ):
+        expected, received = getattr(tokenizer, name), getattr(model, name)
         if received != expected:
             raise ValueError(
                 f"`model` must have the {name} of its tokenizers, {expected}. "

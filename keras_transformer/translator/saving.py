@@ -27,7 +27,8 @@ class SavedTranslator:
 
         The folder then holds `model.keras`, without optimizer state; `source.model`
         and `target.model`, or one `shared.model`; and `translator.json`, with the
-        search. They appear together, once all are written. Other files stay.
+        search. In a new folder they appear once all are written; in one that exists
+        they are replaced one after the other, `translator.json` last. Other files stay.
         """
         save_translator(self, folder)
 

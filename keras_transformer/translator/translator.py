@@ -153,7 +153,7 @@ class Translator(TextTranslator, SavedTranslator):
             )
         if not texts:
             return []
-        if self._scorer is None:
+        if self._scorer is None or not self._scorer.is_of(self.model):
             longest = self.max_source_length
             longest_target = self.batching_policy().target_length(longest)
             self._scorer = Scorer(self.model, (longest, longest_target))

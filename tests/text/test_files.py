@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.text import check_parallel_files, read_lines
+from keras_transformer.text.files import text_lines
 
 GOOD = b"Ein Hund.\nEine Katze.\nEin Pferd.\n"
 ZIPPED = gzip.compress(GOOD, mtime=0)  # the time of day would change the names of tests
@@ -104,6 +105,8 @@ def test_a_pipe_is_refused_before_it_is_read(write, tmp_path):
 def test_a_byte_order_mark_is_no_text(write):
     path = write("text", "\ufeffa\n\ufeffb\n".encode())
     assert list(read_lines(path)) == ["a", "\ufeffb"]
+    lines = [line.decode() for line in text_lines([path, path]).as_numpy_iterator()]
+    assert lines == ["a", "\ufeffb"] * 2
 
 
 @pytest.mark.parametrize("sides", [(["a"], ["b", "c"]), ([], [])])

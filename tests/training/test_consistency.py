@@ -165,6 +165,11 @@ def test_a_saved_model_continues_with_it(term, tmp_path):
     loaded.fit(*sentences(), verbose=0)
 
 
+def test_weights_of_losses_are_refused():
+    with pytest.raises(ValueError, match="`loss_weights` must be left out"):
+        transformer(consistency=RDrop(), loss_weights=10.0)
+
+
 def test_losses_without_weights_are_refused():
     with pytest.raises(
         ValueError, match="must have a method `weights`.*Received: loss"

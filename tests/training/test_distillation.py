@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.kernels.rematerialization import seed_states
 from keras_transformer.models import Ensemble, LanguageModel, Transformer
-from keras_transformer.training import Distillation, TokenCrossentropy
+from keras_transformer.training import Checkpoints, Distillation, TokenCrossentropy
 
 VOCABULARY, ROWS, LENGTH = 13, 5, 7
 RANDOM = np.random.default_rng(0)
@@ -118,6 +119,29 @@ def test_a_saved_model_does_not_hold_its_teacher(tmp_path):
     assert loaded.consistency is None
     assert loaded.count_params() == count == transformer().count_params()
     loaded.fit(*sentences(), verbose=0)
+
+
+def test_a_checkpoint_restores_the_states_of_dropout(tmp_path):
+    teacher = Distillation(transformer(5))
+    model = compiled(transformer(dropout=0.3), consistency=teacher)
+    model.fit(*sentences(), verbose=0)
+    checkpoints = Checkpoints(tmp_path)
+    loaded = checkpoints.load(checkpoints.save(model, 1))
+    loaded.consistency = teacher
+    states = [
+        [ops.convert_to_numpy(x).tolist() for x in seed_states(encoder)]
+        for encoder in (model.encoder, loaded.encoder)
+    ]
+    assert len(states[0]) > 1
+    assert states[0] == states[1]
+    text = sentences()
+    losses = [x.fit(*text, verbose=0).history["loss"] for x in (model, loaded)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_a_teacher_that_is_no_model_is_refused():
+    with pytest.raises(ValueError, match=r"such as `translator.model`. .*: a str\."):
+        Distillation("runs/en-de")
 
 
 def test_a_teacher_of_another_vocabulary_is_refused():

@@ -48,6 +48,21 @@ def test_scores_are_the_log_probabilities_of_the_model(translator):
         assert score.tokens == tokens
 
 
+def test_scores_are_of_the_model_as_it_is_now(translator):
+    model = kt.models.Transformer.from_config(translator.model.get_config())
+    model.set_weights(translator.model.get_weights())
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    changing = kt.Translator(model, *tokenizers, max_source_length=20)
+    [before] = changing.score(SOURCES[:1], TARGETS[:1])
+    model.enable_lora(2)
+    for weight in model.trainable_weights:
+        weight.assign(weight + 0.05)
+    [after] = changing.score(SOURCES[:1], TARGETS[:1])
+    fresh = kt.Translator(model, *tokenizers, max_source_length=20)
+    assert after == fresh.score(SOURCES[:1], TARGETS[:1])[0]
+    assert abs(after.log_probability - before.log_probability) > 0.1
+
+
 def test_a_score_does_not_depend_on_the_others(translator):
     together = translator.score(SOURCES, TARGETS)
     for text, target, score in zip(SOURCES[:5], TARGETS, together, strict=False):
