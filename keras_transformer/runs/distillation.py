@@ -1,17 +1,12 @@
 """Translators that teach the model of a run; see `training.Distillation`."""
 
-import dataclasses
-
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.runs.folder import Run
-from keras_transformer.runs.pretrained import read_translator
+from keras_transformer.runs.pretrained import given_of_tokenizer, read_translator
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import TokenizerSettings
 from keras_transformer.runs.text_files import SIDES
 from keras_transformer.text import SubwordTokenizer
-
-# Settings by which tokenizers are learnt from text, beside their size.
-_OF_TEXT = {"model_type", "split_digits", "character_coverage", "byte_fallback"}
 
 
 def copy_tokenizers(recipe: Recipe, run: Run) -> None:
@@ -30,13 +25,11 @@ def copy_tokenizers(recipe: Recipe, run: Run) -> None:
             "`tokenizer.shared` must be false: the teachers have a tokenizer for each "
             f"language. Received: training.teachers={where}."
         )
-    for setting in dataclasses.fields(settings):
-        value = getattr(settings, setting.name)
-        if setting.name in _OF_TEXT and value != setting.default:
+    for name, value in given_of_tokenizer(settings).items():
+        if name not in ("shared", "vocabulary_size"):
             raise ValueError(
-                f"`tokenizer.{setting.name}` must be left out with "
-                "`training.teachers`, which bring their tokenizers. Received: "
-                f"{setting.name}={value!r}."
+                f"`tokenizer.{name}` must be left out with `training.teachers`, which "
+                f"bring their tokenizers. Received: {name}={value!r}."
             )
     given = settings.vocabulary_size
     if given not in (source.vocabulary_size, TokenizerSettings.vocabulary_size):

@@ -57,6 +57,15 @@ def pretrained_model(recipe: Recipe, run: Run) -> Transformer:
     return model
 
 
+def given_of_tokenizer(settings: TokenizerSettings) -> dict:
+    """Returns what says how tokenizers are learnt, where it is not the default."""
+    return {
+        x.name: getattr(settings, x.name)
+        for x in dataclasses.fields(settings)
+        if getattr(settings, x.name) != x.default and x.name != "sampling"
+    }
+
+
 def _freeze(model, names):
     layers = {layer.path: layer for layer in all_layers(model) if layer.weights}
     for name in names:
@@ -92,11 +101,10 @@ def _check_agreement(recipe, translator):
 
 def _given(recipe):
     """The settings that must agree, where they are not the defaults."""
-    tokenizer, model = recipe.tokenizer, recipe.model
+    model = recipe.model
     given = {
-        f"tokenizer.{x.name}": getattr(tokenizer, x.name)
-        for x in dataclasses.fields(TokenizerSettings)
-        if getattr(tokenizer, x.name) != x.default and x.name != "sampling"
+        f"tokenizer.{name}": value
+        for name, value in given_of_tokenizer(recipe.tokenizer).items()
     }
     arguments = dict(model.overrides())
     if model.preset != ModelSettings.preset:

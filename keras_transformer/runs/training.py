@@ -84,7 +84,7 @@ def _diversify(recipe, run):
     check_settings(student, run)
     if run.has_trained():
         return student
-    # Before anything is trained.
+    # Before anything is trained. A model of 8 subwords has every other setting.
     check_recipe(student)
     _random_model(student, [8, 8])
     for teacher in teachers:

@@ -225,11 +225,11 @@ def search_of(
     }
     if end_ids in (end_id, [end_id]):
         end_ids = None
-    is_scored = [x for x in processors if not isinstance(x, ForcedPrefix)]
-    if generation.take("renormalize_logits", False) and is_scored:
+    others = [x for x in processors if not isinstance(x, ForcedPrefix)]
+    if generation.take("renormalize_logits", False) and others:
         raise ValueError(
             "`renormalize_logits` must be false where more is forbidden than padding. "
-            f"Received: renormalize_logits=True, and {is_scored}."
+            f"Received: renormalize_logits=True, and {others}."
         )
     is_drawn = generation.take("do_sample", False)
     generation.check_all_used()
