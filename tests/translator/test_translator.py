@@ -462,3 +462,12 @@ def test_a_stream_is_of_lines(translator, lines):
     kind = type(lines).__name__
     with pytest.raises(ValueError, match=f"`lines` must be .* lines of type {kind}"):
         next(translator.translate_stream(lines))
+
+
+def test_the_padding_of_sources_is_that_of_the_model(translator):
+    source = translator.source_tokenizer
+    size = source.vocabulary_size
+    table = {piece: size - 1 - i for i, piece in enumerate(source.pieces(range(size)))}
+    other = kt.text.VocabularyTokenizer(source.model_proto, table)
+    with pytest.raises(ValueError, match=f"pad_id of its tokenizers, {size - 1}"):
+        kt.Translator(translator.model, other, translator.target_tokenizer)
