@@ -21,8 +21,8 @@ class ForcedPrefix(Processor):
 
     Args:
         ids: One sequence of ids for all sentences, or a sequence of sequences,
-            one for each sentence, of any lengths. In traced functions, an
-            integer tensor of shape `(batch, length)`.
+            one for each sentence, of any lengths, such as `tokenizer(texts)`. In traced
+            functions, an integer tensor of shape `(batch, length)`.
         is_scored: Whether scores include the forced tokens. If not, they count with a
             probability of one, as in Hugging Face's transformers; list the processor
             first then.
@@ -38,6 +38,8 @@ class ForcedPrefix(Processor):
 
     def __init__(self, ids, is_scored: bool = True):
         self.is_scored = is_scored
+        if hasattr(ids, "to_list"):  # a ragged tensor: padding it would force padding
+            ids = ids.to_list()
         self.ids = ids if ops.is_tensor(ids) else _to_tuples(ids)
         if ops.is_tensor(ids) and (
             len(ids.shape) != 2

@@ -170,8 +170,8 @@ def _arguments(config, path):
     expect("transformer-preprocess, -postprocess, -postprocess-top", order, *_ORDERS)
     activation = take("transformer-ffn-activation", "swish")
     expect("transformer-ffn-activation", activation, *_ACTIVATIONS)
-    width = take("transformer-dim-ffn")
-    for name, allowed in (("dim-ffn", width), ("ffn-depth", 2)):
+    width, inner_width = take("dim-emb"), take("transformer-dim-ffn")
+    for name, allowed in (("dim-ffn", inner_width), ("ffn-depth", 2)):
         name = f"transformer-decoder-{name}"
         expect(name, take(name, 0), 0, allowed)
     is_tied, is_all, is_source = (
@@ -190,12 +190,12 @@ def _arguments(config, path):
         "target_vocabulary_size": None if is_shared else max(sizes) + 1,
         "num_layers": take("enc-depth"),
         "num_decoder_layers": take("dec-depth"),
-        "hidden_dim": take("dim-emb"),
+        "hidden_dim": width,
         "num_heads": take("transformer-heads"),
-        "intermediate_dim": width,
+        "intermediate_dim": inner_width,
         "activation": _ACTIVATIONS[activation],
         "normalize_first": _ORDERS[order],
-        "positions": SinusoidalPositionalEncoding(layout="halves"),
+        "positions": _positions(width),
         "epsilon": 1e-6,
         "output_bias": True,
         "pad_id": max(sizes),
@@ -203,6 +203,16 @@ def _arguments(config, path):
     }
     _check_rest(config, _WITHOUT_EFFECT, path)
     return arguments
+
+
+def _positions(hidden_dim):
+    """Marian's positions. transformers and CTranslate2 read its models with others.
+
+    The last of Marian's wavelengths is 10000, where in the paper the one after the last
+    would be: `sinusoidalEmbeddingsFreq_` in its transformer.h.
+    """
+    half = hidden_dim // 2
+    return SinusoidalPositionalEncoding(10000 ** (half / (half - 1)), layout="halves")
 
 
 def _search(path, settings, unknown_id):

@@ -1,4 +1,4 @@
-"""Saving and loading of layers whose inner layers were quantised or adapted."""
+"""Saving and loading of layers whose inner layers were changed or frozen."""
 
 import keras
 
@@ -6,10 +6,10 @@ from keras_transformer.kernels.keras_private import all_layers
 
 
 class NestedLayersMixin:
-    """Saves what `quantize` and `enable_lora` did to the layers inside of a layer.
+    """Saves which layers inside of a layer are frozen, quantised or adapted.
 
-    Keras saves such a change in the config of the changed layer, but does not save the
-    configs of layers inside of others. So the build config of the outer layer holds it.
+    Keras saves this in the config of the layer itself, but does not save the configs of
+    layers inside of others. So the build config of the outer layer holds it.
     """
 
     def get_build_config(self):
@@ -17,7 +17,7 @@ class NestedLayersMixin:
         changes = {
             _path_inside(self, layer): change
             for layer in all_layers(self)
-            if (change := change_of(layer))
+            if (change := change_of(layer) | _frozen(layer))
         }
         return {**config, "inside": changes} if changes else config
 
@@ -29,7 +29,10 @@ class NestedLayersMixin:
         changes |= config.pop("inside", {})
         super().build_from_config(config)
         for layer in all_layers(self):
-            apply_change(layer, changes.get(_path_inside(self, layer), {}))
+            change = changes.get(_path_inside(self, layer), {})
+            apply_change(layer, change)
+            if "trainable" in change:
+                layer.trainable = change["trainable"]
 
 
 def change_of(layer) -> dict:
@@ -54,6 +57,10 @@ def apply_change(layer, change: dict) -> None:
         layer.dtype_policy = keras.dtype_policies.deserialize(change["dtype"])
     if "lora" in change:
         layer.enable_lora(*change["lora"])
+
+
+def _frozen(layer):
+    return {} if layer.trainable or not layer.weights else {"trainable": False}
 
 
 def _path_inside(layer, inner):

@@ -205,6 +205,10 @@ class UnmaskFirst(keras.layers.Layer):
         first = ops.ones_like(previous_mask[:, :1])
         return ops.concatenate([first, previous_mask[:, 1:]], axis=1)
 
+    # Keras saves and clones no layer of a policy as an argument that has none of this.
+    def get_config(self):
+        return super().get_config()
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LogitBias(keras.layers.Layer):
@@ -222,3 +226,6 @@ class LogitBias(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
+
+    def get_config(self):  # as above
+        return super().get_config()

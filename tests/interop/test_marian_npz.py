@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import ctranslate2
 import keras
@@ -185,9 +186,26 @@ def write(originals, tmp_path):
     return write_model
 
 
+def positions_of_marian(length):
+    """As `sinusoidalEmbeddingsFreq_` in Marian's transformer.h."""
+    scales = WIDTH // 2
+    table = np.zeros((length, WIDTH))
+    for position in range(length):
+        for i in range(WIDTH):
+            angle = position * 1e-4 ** ((i % scales) / (scales - 1.0))
+            table[position, i] = np.sin(angle + i // scales * np.pi / 2)
+    return table.astype("float32")
+
+
 def original(folder, out):
-    """CTranslate2's translator. Marian's epsilon is 1e-6; it takes 1e-5."""
-    OpusMTConverter(str(folder)).convert(str(out))
+    """CTranslate2's translator, with Marian's positions and epsilon.
+
+    It would take those of transformers, and 1e-5. The epsilon is 1e-6 in Marian.
+    """
+    copied = shutil.copytree(folder, out.with_name("for_ctranslate2"))
+    with np.load(folder / "model.npz") as weights:
+        np.savez(copied / "model.npz", **weights, Wpos=positions_of_marian(50))
+    OpusMTConverter(str(copied)).convert(str(out))
     config = json.loads((out / "config.json").read_text())
     (out / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 1e-6}))
     return ctranslate2.Translator(str(out))

@@ -96,6 +96,21 @@ def test_a_layer_that_is_quantised_inside_comes_back(positions, tmp_path):
     np.testing.assert_array_equal(outputs_of(twin, STATES), expected)
 
 
+@pytest.mark.parametrize("name", ["encoder/block_0", "query", "pooling"])
+def test_what_is_frozen_inside_comes_back_in_a_model_of_keras(name, tmp_path):
+    inputs = keras.Input((5, 8))
+    states = layers.Encoder(2, 2, 16, name="encoder")(inputs)
+    model = keras.Model(inputs, layers.AttentionPooling(name="pooling")(states))
+    everything = trainable(model)
+    for inner in all_layers(model):
+        if inner.weights and (inner.path or "").endswith(name):
+            inner.trainable = False
+    expected = trainable(model)
+    assert len(expected) < len(everything)
+    twin = loaded(loaded(model, tmp_path), tmp_path)
+    assert trainable(twin) == expected
+
+
 def test_configs_that_name_quantised_layers_are_read():
     model = Transformer(
         17, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16

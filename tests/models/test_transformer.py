@@ -78,6 +78,16 @@ def padded_with(model, ids):
     return np.where(ids == 0, model.pad_id, swapped)
 
 
+def test_a_model_that_begins_with_padding_is_cloned():
+    model = transformer(start_id=0, output_bias=True)
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    target = np.where(TARGET == 2, 0, TARGET)
+    np.testing.assert_allclose(
+        logits_of(clone, target=target), logits_of(model, target=target), atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_logits_are_float32_for_every_target_token(name):
     model = variant(name)

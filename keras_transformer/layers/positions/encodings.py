@@ -87,7 +87,8 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         encoding_dim: Width of the encoding, for `merge="concatenate"`.
         layout: `"interleaved"`: sines in the even columns and cosines in the odd ones,
             as in the paper. `"halves"`: all sines, then all cosines, as in Marian and
-            in tensor2tensor. A model needs the layout that it was trained with.
+            in tensor2tensor (whose `max_wavelength` is `10000 ** (half / (half - 1))`
+            here, with half of the width). A model needs what it was trained with.
         first_position: Position of the first input, as this layer counts them; 2 in
             M2M100.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
