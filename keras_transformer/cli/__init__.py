@@ -47,6 +47,11 @@ def shell(debug: Debug = False):
 
 def main() -> None:
     """Runs the command line; the entry point of `keras-transformer`."""
+    # Python has None for streams that the shell has closed.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
     try:
         app()
     except SystemExit as error:

@@ -99,8 +99,8 @@ def teachers_of(recipe: Recipe, run: Run) -> list[Teacher]:
         run: The run that the recipe is for; theirs are in a folder of it.
 
     Raises:
-        ValueError: If the recipe names a pretrained translator, several workers or one
-            language.
+        ValueError: If the recipe names a pretrained translator, several workers, one
+            language, or what models of random weights or the last one cannot have.
     """
     settings, data = recipe.diversification, recipe.data
     if settings is None:
@@ -110,6 +110,19 @@ def teachers_of(recipe: Recipe, run: Run) -> list[Teacher]:
             "`model.pretrained` must be left out with `diversification`, which trains "
             "models of both directions. Received: "
             f"pretrained={recipe.model.pretrained!r}."
+        )
+    if recipe.model.frozen or recipe.model.lora_rank:
+        raise ValueError(
+            "`model.frozen` and `model.lora_rank` must be left out with "
+            "`diversification`, whose models begin with random weights. Received: "
+            f"frozen={list(recipe.model.frozen)}, lora_rank={recipe.model.lora_rank}."
+        )
+    rdrop, simcut = recipe.training.rdrop, recipe.training.simcut
+    if settings.distillation and (rdrop or simcut):
+        raise ValueError(
+            "`training.rdrop` and `training.simcut` must be left out with "
+            "`diversification.distillation`: the last model has one such term. "
+            f"Received: rdrop={rdrop}, simcut={simcut}."
         )
     if recipe.training.teachers:
         raise ValueError(

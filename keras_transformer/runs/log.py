@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import math
 import os
 import time
 import warnings
@@ -60,6 +61,7 @@ class Log:
     def epochs_without_improvement(self) -> int:
         """Returns the number of epochs since the lowest validation loss."""
         losses = [float(row["val_loss"]) for row in self.rows()]
+        losses = [math.inf if math.isnan(loss) else loss for loss in losses]
         return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
     def has_stalled(self, patience: int | None) -> bool:
@@ -108,6 +110,7 @@ class WriteLog(keras.callbacks.Callback):
                 stacklevel=2,
             )
         if self.log.has_stalled(self.patience):
+            print(f"Stopped: no lower validation loss in {self.patience} epochs.")
             self.model.stop_training = True
 
 

@@ -16,12 +16,14 @@ from keras_transformer.runs.folder import Run
 from keras_transformer.runs.log import TRANSLATION_METRICS, VALIDATION_METRICS
 from keras_transformer.runs.pretrained import copy_pretrained
 from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs.settings import TrainingSettings
 from keras_transformer.runs.text_files import SIDES
 from keras_transformer.storage import is_unfinished, remove_unfinished, write_text
 from keras_transformer.text import SubwordTokenizer, parallel_dataset
 from keras_transformer.training import Workers
 from keras_transformer.version import __version__
 
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 _LIBRARIES = ("keras", "tensorflow", "tensorflow-text", "sentencepiece", "numpy")
 
 
@@ -39,6 +41,7 @@ def prepare(recipe: Recipe, run: Run, workers: Workers) -> TrainingData:
     The chief writes the folder and the tokenizers; the other workers only read them.
     """
     check_recipe(recipe)
+    check_precision(recipe.training, workers.strategy.num_replicas_in_sync)
     if workers.is_chief:
         begin_run(recipe, run)
     workers.wait()
@@ -57,6 +60,7 @@ def check_recipe(recipe: Recipe) -> None:
     _check_model(recipe.model)
     _check_best(recipe.training)
     _check_optimizer(recipe.training)
+    check_precision(recipe.training)
     _check_consistency(recipe.training)
 
 
@@ -80,8 +84,9 @@ def begin_run(recipe: Recipe, run: Run) -> None:
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     write_text(run.settings_path, text)
     if not has_trained:
-        # An interrupted start may have left tokenizers of other settings.
+        # An interrupted start may have left those of other settings.
         shutil.rmtree(run.tokenizers_path, ignore_errors=True)
+        shutil.rmtree(run.pretrained_path, ignore_errors=True)
         if recipe.model.pretrained:
             copy_pretrained(recipe.model.pretrained, recipe, run)
         elif recipe.training.teachers:
@@ -148,6 +153,20 @@ def _check_optimizer(settings):
         raise ValueError(
             "`training.optimizer` must be adam or muon. Received: "
             f"{settings.optimizer!r}."
+        )
+
+
+def check_precision(settings: TrainingSettings, num_replicas: int = 1) -> None:
+    """Raises `ValueError` unless models can be trained in such a precision.
+
+    On several devices, Keras 3.15 looks for overflows of float16 on the first alone.
+    """
+    known = PRECISIONS[: 2 if num_replicas > 1 else 3]
+    if settings.precision not in known:
+        where = f" on {num_replicas} devices" if num_replicas > 1 else ""
+        raise ValueError(
+            f"`training.precision` must be one of {', '.join(known)}{where}. Received: "
+            f"{settings.precision!r}."
         )
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import math
 import operator
 import os
 import types
@@ -10,8 +11,6 @@ import typing
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from keras_transformer.runs.settings import (
     DecodingSettings,
@@ -21,6 +20,7 @@ from keras_transformer.runs.settings import (
     TrainingSettings,
 )
 from keras_transformer.runs.text_files import DataSettings
+from keras_transformer.runs.yaml_file import read_yaml
 
 _SHIPPED = Path(__file__).parent / "recipes"
 _TYPE_NAMES = {
@@ -32,7 +32,12 @@ _TYPE_NAMES = {
 }
 
 
-_KEEPS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le}
+_KEEPS = {
+    "at least": operator.ge,
+    "above": operator.gt,
+    "at most": operator.le,
+    "below": operator.lt,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +148,7 @@ def _find(name, folder=Path()):
 
 def _read_extended(path, extending=()):
     """Returns the values of a file, and of what it extends where it has none."""
-    values = _moved(_read_yaml(path), "{run}/", f"{path.parent.absolute()}/")
+    values = _moved(read_yaml(path), "{run}/", f"{path.parent.absolute()}/")
     if "extends" not in values:
         return values
     name = values.pop("extends")
@@ -180,24 +185,6 @@ def _moved(value, old, new):
     if isinstance(value, str) and value.startswith(old):
         return new + value.removeprefix(old)
     return value
-
-
-def _read_yaml(path):
-    try:
-        values = yaml.safe_load(path.read_text("utf-8"))
-    except UnicodeDecodeError:
-        message = f"{path} is not UTF-8. Name a YAML file, or convert this one."
-        raise ValueError(message) from None
-    except (yaml.YAMLError, ValueError) as error:  # the latter: no such date
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark else path
-        problem = getattr(error, "problem", None) or getattr(error, "reason", error)
-        is_brace = "got '{'" in str(problem)
-        remedy = " Put names with braces in quotes." if is_brace else ""
-        raise ValueError(f"{place} is not valid YAML: {problem}.{remedy}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold settings, such as `training: ...`.")
-    return values
 
 
 def _parse_section(cls, values, name, path):
@@ -252,6 +239,8 @@ def _parse_value(hint, value, name, path, metadata):
     is_valid = isinstance(value, wanted) and is_bool == (wanted is bool)
     if is_valid and wanted is tuple:
         is_valid = all(isinstance(item, str) for item in value)
+    if is_valid and wanted is float:
+        is_valid = math.isfinite(value)
     if not is_valid or not all(_KEEPS[kind](value, x) for kind, x in bounds.items()):
         bound = "".join(f", {kind} {limit}" for kind, limit in bounds.items())
         is_word = wanted is str and is_bool

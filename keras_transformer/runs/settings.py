@@ -4,13 +4,15 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+LARGEST_SEED = 2**32 - 1  # of NumPy's generators
 
-def setting(default, least=None, most=None, above=None, fixed=True):
+
+def setting(default, least=None, most=None, above=None, below=None, fixed=True):
     """A setting with a default and, if given, bounds of the values allowed.
 
     If it is `fixed`, a resumed run must keep the value that it began with.
     """
-    bounds = {"at least": least, "above": above, "at most": most}
+    bounds = {"at least": least, "above": above, "at most": most, "below": below}
     bounds = {kind: bound for kind, bound in bounds.items() if bound is not None}
     return field(default=default, metadata={"bounds": bounds, "fixed": fixed})
 
@@ -64,7 +66,7 @@ class ModelSettings:
     positions: str | None = None
     attention_dropout: float | None = setting(None, least=0, most=1)
     activation_dropout: float | None = setting(None, least=0, most=1)
-    seed: int | None = setting(None, least=0)
+    seed: int | None = setting(None, least=0, most=LARGEST_SEED)
     pretrained: str | None = None
     frozen: tuple[str, ...] = ()
     lora_rank: int | None = setting(None, least=1)
@@ -106,14 +108,15 @@ class TrainingSettings:
         batch_slices: Slices of every batch that are computed in parallel; by default
             what is fastest. See `Transformer.compile`.
         steps_per_execution: Steps that TensorFlow takes at a time.
-        precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
+        precision: `"float32"`, `"mixed_bfloat16"` or, on one device,
+            `"mixed_float16"`.
         strategy: Devices to train on; see `training.pick_strategy`.
         keep: Number of last checkpoints to keep, beside the best one.
         best: What the best checkpoint is chosen by: a metric of the validation text, as
             in log.csv, such as `val_loss` or, with `bleu_every`, `val_bleu` or
             `val_chrf`.
         early_stopping: Epochs without a lower validation loss after which training
-            stops; null for never.
+            stops, without its `cooldown_epochs`; null for never.
         bleu_every: Epochs from one validation BLEU and chrF to the next; null for
             never.
         bleu_sentences: Sentences translated for them, from the start of the text.
@@ -127,13 +130,13 @@ class TrainingSettings:
     cooldown_epochs: int = setting(0, least=0, fixed=False)
     optimizer: str = "adam"
     weight_decay: float = setting(0.0, least=0)
-    label_smoothing: float = setting(0.1, least=0)
+    label_smoothing: float = setting(0.1, least=0, below=1)
     rdrop: float = setting(0.0, least=0)
     simcut: float = setting(0.0, least=0)
     cutoff: float = setting(0.05, least=0)
     teachers: tuple[str, ...] = ()
     distillation: float = setting(4.0, above=0)
-    seed: int = setting(1, least=0)
+    seed: int = setting(1, least=0, most=LARGEST_SEED)
     jit_compile: bool | None = setting(None, fixed=False)
     batch_slices: int | None = setting(None, least=1, fixed=False)
     steps_per_execution: int = setting(1, least=1, fixed=False)

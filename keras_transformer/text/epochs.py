@@ -16,9 +16,9 @@ def numbered_epochs(
     """Returns a dataset of batches; each iteration over it is the next epoch.
 
     `read_pass` returns the elements of one pass over the text, given its seed, a scalar
-    int64 tensor; `make_batches` turns the elements of an epoch into batches. With
-    `repeat`, an epoch takes further passes if one has too few batches. The attribute
-    `epoch`, an int64 `tf.Variable`, holds the number of the next epoch.
+    int64 tensor; `make_batches` turns them into batches. With `repeat`, an epoch takes
+    further passes if one has too few batches. The attribute `epoch`, an int64
+    `tf.Variable`, holds the number of the next epoch.
     """
     with tf.device("CPU:0"):  # where `tf.data` runs
         epoch = tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
@@ -28,13 +28,13 @@ def numbered_epochs(
         count = _MAX_PASSES_PER_EPOCH if repeat else 1
         return tf.data.Dataset.range(first, first + count)
 
-    def read_numbered_pass(number):
+    def batches_of_pass(number):
         # The seed of this graph, so that orders do not depend on the global seed.
         tf.compat.v1.set_random_seed(1)
-        return read_pass(seed + number * 1_000_003)
+        return make_batches(read_pass(seed + number * 1_000_003))
 
     passes = tf.data.Dataset.range(1).flat_map(pass_numbers)
-    batches = make_batches(passes.flat_map(read_numbered_pass)).take(num_batches)
+    batches = passes.flat_map(batches_of_pass).take(num_batches)
     batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
     options = tf.data.Options()
     options.deterministic = True

@@ -91,6 +91,41 @@ def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
             ) from None
 
 
+def check_gzip(files: Paths) -> None:
+    """Raises `ValueError` if TensorFlow would not read all of a gzipped file.
+
+    A file may be several compressed ones in a row. TensorFlow stops at one that is
+    empty, and refuses zeros after the last one; Python reads on.
+    """
+    for path in filter(is_gzipped, filter(Path.is_file, as_paths(files))):
+        if not _is_plain_gzip(path):
+            raise ValueError(
+                f"{path} has parts that are empty, or zeros at its end, and TensorFlow "
+                "would not read all of it. Pack it again: gzip -dc FILE | gzip > NEW."
+            )
+
+
+def _is_plain_gzip(path):
+    part, is_new, is_empty = zlib.decompressobj(wbits=31), True, True
+    after_empty = False
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            while block:
+                if is_new and block.startswith(b"\0"):
+                    return False
+                try:
+                    is_empty = not part.decompress(block) and is_empty
+                except zlib.error:
+                    return True  # damaged: `read_lines` says where
+                if after_empty and not is_empty:
+                    return False
+                block, is_new = part.unused_data, part.eof
+                if part.eof:
+                    after_empty |= is_empty
+                    part, is_empty = zlib.decompressobj(wbits=31), True
+    return True
+
+
 def text_lines(files: Paths) -> tf.data.Dataset:
     """Returns the lines of all files, one after the other, as a dataset of strings."""
     return functools.reduce(

@@ -15,7 +15,13 @@ from keras_transformer.text.buckets import (
 )
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import mixed, numbered_epochs, shuffled
-from keras_transformer.text.files import Paths, as_paths, read_pairs, text_lines
+from keras_transformer.text.files import (
+    Paths,
+    as_paths,
+    check_gzip,
+    read_pairs,
+    text_lines,
+)
 from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
@@ -66,8 +72,9 @@ def parallel_dataset(
         seed: Seed of the orders and of sampling.
         initial_epoch: Number of the first epoch. The batches of an epoch depend only
             on its number and `seed`.
-        sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1. An
-            epoch then has as many batches as one pass over the corpus on average.
+        sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1.
+            Passes over the corpus then differ a little in their numbers of batches, so
+            an epoch has a few more than one pass, the first ones of another.
 
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
@@ -87,6 +94,8 @@ def parallel_dataset(
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         check_tokenizer(f"{side}_tokenizer", tokenizer)
     paths = as_paths(source_files), as_paths(target_files)
+    for side in paths:
+        check_gzip(side)
     pairs = read_pairs(*paths)
     pairs_per_file, num_batches = _count(
         pairs, tokenizers, buckets, tokens_per_batch, sampling
@@ -111,9 +120,11 @@ def parallel_dataset(
         paddings = {"source_ids": source_pad, "target_ids": target_pad}, target_pad
         return batch_by_bucket(examples.unbatch(), buckets, tokens_per_batch, paddings)
 
-    # Sampled subwords may make fewer batches than were counted. The next pass over
-    # the corpus then supplies the rest.
     repeat = sampling > 0
+    if repeat:
+        # Sampled subwords may make more batches than were counted, and the last ones
+        # of a pass are those of rare lengths. Another pass supplies what is too many.
+        num_batches += 2 + num_batches // 50
     return numbered_epochs(
         read_chunks, make_batches, num_batches, seed, initial_epoch, repeat
     )

@@ -8,7 +8,13 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.text.buckets import pad_rows
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.files import Paths, as_paths, read_lines, text_lines
+from keras_transformer.text.files import (
+    Paths,
+    as_paths,
+    check_gzip,
+    read_lines,
+    text_lines,
+)
 from keras_transformer.text.inputs import check_tokenizer
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
@@ -60,6 +66,7 @@ def language_dataset(
     paths = as_paths(files)
     if not paths:
         raise ValueError("`files` must name at least one text file. Received: none.")
+    check_gzip(paths)
     pad_id = tokenizer.pad_id
     num_labels = sum(_count_subwords(path, tokenizer) for path in paths) - 1
     num_batches = -(-num_labels // (length * batch_size))

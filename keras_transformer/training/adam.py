@@ -103,8 +103,9 @@ class Adam(keras.optimizers.Adam):
                 "it `fit` ends with the moving averages. Received: "
                 f"ema_overwrite_frequency={self.ema_overwrite_frequency}."
             )
-        if self.loss_scale_factor is not None:
-            # Keras divides gradients by it, which sparse ones do not allow.
+        if self.loss_scale_factor is not None or self.clipnorm or self.clipvalue:
+            # Keras divides gradients by it, which sparse ones do not allow, and would
+            # clip the rows of a sparse one before those of the same token are summed.
             grads = [dense_gradient(gradient) for gradient in grads]
         if self._sums_over_replicas:
             grads = sum_gradients(grads)

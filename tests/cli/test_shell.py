@@ -17,7 +17,7 @@ from small_corpus import sentences, write_corpus, write_lines, write_recipe
 from typer.testing import CliRunner
 
 from keras_transformer import Translator, datasets
-from keras_transformer.cli import app
+from keras_transformer.cli import app, main
 from keras_transformer.cli.errors import _in_one_line
 from keras_transformer.decoding import (
     BeamSearch,
@@ -44,6 +44,18 @@ def in_one_line(result):
     lines = result.stderr.splitlines()
     assert len(lines) == 1, result.stderr
     return lines[0]
+
+
+def test_streams_that_the_shell_has_closed_are_empty(trained_by_the_shell, monkeypatch):
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    arguments = ["translate", str(trained_by_the_shell / "run")]
+    monkeypatch.setattr(sys, "argv", ["keras-transformer", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    for name in ("stdin", "stdout", "stderr"):
+        getattr(sys, name).close()
+    assert not ended.value.code
 
 
 @contextlib.contextmanager

@@ -208,8 +208,9 @@ def test_the_last_model_is_measured_if_the_others_are(load, tmp_path):
         ({"diversification.hidden_dim": 15}, "must divide the width.*15"),
         (
             {"training.rdrop": 5.0, "diversification.distillation": 4.0},
-            "Only one of .* may be set",
+            "`training.rdrop` .* with `diversification.distillation`",
         ),
+        ({"model.lora_rank": 2}, "lora_rank` must be left out with `diversification`"),
     ],
 )
 def test_settings_of_the_last_model_are_checked_before_hours_are_lost(

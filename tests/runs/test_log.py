@@ -57,7 +57,14 @@ def test_truncating_keeps_the_first_epochs(log, epochs):
 
 @pytest.mark.parametrize(
     ("losses", "epochs"),
-    [([3], 0), ([3, 2, 1], 0), ([1, 2, 3], 2), ([2, 1, 3, 2], 2), ([2, 1, 1], 1)],
+    [
+        ([3], 0),
+        ([3, 2, 1], 0),
+        ([1, 2, 3], 2),
+        ([2, 1, 3, 2], 2),
+        ([2, 1, 1], 1),
+        ([float("nan"), 3, 2], 0),
+    ],
 )
 def test_improvement_is_counted_from_the_lowest_loss(log, losses, epochs):
     fill(log, losses)

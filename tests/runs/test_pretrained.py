@@ -5,6 +5,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.runs import Recipe, Run, train
+from keras_transformer.runs.prepare import begin_run
 from keras_transformer.runs.pretrained import copy_pretrained
 
 ONE_EPOCH = {"training.epochs": 1}
@@ -143,6 +144,16 @@ def test_an_activation_agrees_by_any_of_its_names(trained, load, tmp_path):
         recipe = load(**{"model.activation": activation})
         copy_pretrained(tmp_path / "silu", recipe, run)
         assert run.pretrained_path.is_dir()
+
+
+def test_a_start_that_was_given_up_leaves_nothing_of_its_translator(
+    trained, load, tmp_path
+):
+    run = Run(tmp_path / "run")
+    begin_run(load(**{"model.pretrained": str(trained.folder)}), run)
+    assert run.pretrained_path.is_dir()
+    begin_run(load(), run)
+    assert not run.pretrained_path.exists()
 
 
 def test_a_translator_that_is_not_there_is_named(tuned, tmp_path):

@@ -167,6 +167,9 @@ def test_options_are_passed_to_the_model(path, name, value):
         ("training.epochs", 0, "at least 1. Received: 0"),
         ("training.learning_rate", "fast", "must be a number, above 0"),
         ("training.learning_rate", float("nan"), "must be a number, above 0"),
+        ("training.learning_rate", float("inf"), "must be a number, above 0"),
+        ("training.label_smoothing", 1, "at least 0, below 1. Received: 1"),
+        ("training.seed", 2**32, "at most 4294967295. Received: 4294967296"),
         ("training.learning_rate", 0, "must be a number, above 0. Received: 0"),
         ("tokenizer.sampling", 2, "a number, at least 0, at most 1. Received: 2"),
         ("model.attention_dropout", -0.1, "must be a number, at least 0"),
@@ -208,6 +211,7 @@ def test_a_setting_without_default_must_be_there(tmp_path):
         (b"\xff\xfe\xfa", "small.yaml is not UTF-8"),
         (b"", "small.yaml must hold settings"),
         (b"- a\n- b\n", "small.yaml must hold settings"),
+        (b"a: {b: 1}\nc: 2\na: {d: 3}\n", "small.yaml:3 .* 'a' is there twice"),
     ],
 )
 def test_invalid_yaml_is_reported_with_its_line(path, text, message):

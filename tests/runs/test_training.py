@@ -7,6 +7,7 @@ import tensorflow as tf
 from tensorboard.compat.proto import event_pb2
 
 from keras_transformer.runs import train
+from keras_transformer.runs.prepare import check_precision
 from keras_transformer.runs.training import save_average, save_best
 
 
@@ -174,6 +175,15 @@ def test_a_cooldown_as_long_as_the_training_ends_at_zero(load, tmp_path):
     settings = {"training.epochs": 1, "training.cooldown_epochs": 3}
     (row,) = train(load(**settings), tmp_path / "run").log.rows()
     assert float(row["learning_rate"]) == 0
+
+
+def test_half_precision_is_refused_where_overflows_are_not_seen(load):
+    settings = load(**{"training.precision": "mixed_float16"}).training
+    check_precision(settings, num_replicas=1)
+    with pytest.raises(
+        ValueError, match="mixed_bfloat16 on 2 devices. .* 'mixed_float16'"
+    ):
+        check_precision(settings, num_replicas=2)
 
 
 def test_two_vocabularies_and_a_training_that_ends_without_gain(load, tmp_path):

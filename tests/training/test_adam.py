@@ -216,6 +216,22 @@ def test_the_mean_gradient_of_an_embedding_is_clipped_as_in_keras():
     assert_same_steps(found, expected)
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("options", [{"clipnorm": 0.3}, {"clipvalue": 0.2}])
+def test_rows_of_one_token_are_summed_before_they_are_clipped(options):
+    import tensorflow as tf
+
+    rows = tf.constant([[0.5, -0.5], [0.4, 0.5]])
+    sparse = tf.IndexedSlices(rows, tf.constant([1, 1]), tf.constant([3, 2]))
+    tables = []
+    for gradient in (sparse, tf.convert_to_tensor(sparse)):
+        table = keras.Variable(np.ones((3, 2), "float32"))
+        optimizer = Adam(0.1, epsilon=1.0, **options)
+        optimizer.apply([gradient], [table])
+        tables.append(table.numpy())
+    np.testing.assert_allclose(*tables, rtol=1e-6)
+
+
 @pytest.mark.parametrize("steps", [1, STEPS])
 def test_variables_of_half_precision_are_updated_as_in_keras(steps):
     gradients = [keras.ops.full((3, 2), x, "float32") for x in (0.5, -2.0, 1.0)]
