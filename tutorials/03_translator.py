@@ -61,8 +61,8 @@ print(tokenizer.pieces(tokenizer(["in 265 hours"])[0]))
 # Sentences of similar length share a batch, which keeps padding low. The size of a
 # batch is counted in tokens, and batches have a few fixed shapes. The decoder reads the
 # target up to each position and predicts the next token: `target_ids` begin with the
-# start symbol, and `labels` are the same tokens shifted by one, ending with the end
-# symbol.
+# start token, and `labels` are the same tokens shifted by one, ending with the end
+# token.
 
 # %%
 settings = {"tokens_per_batch": 2048, "max_length": 32}

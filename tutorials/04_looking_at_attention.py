@@ -97,7 +97,7 @@ show(kt.plots.attention_map(source, source, attended.scores["encoder"]), "encode
 
 # %% [markdown]
 # The decoder reads its own output, shifted by one: each piece attends to the pieces
-# before it. The first piece can attend only to the start symbol.
+# before it. The first piece can attend only to the start token.
 
 # %%
 inputs = ["<s>", *target[:-1]]

@@ -54,7 +54,7 @@ print({split: len(names) for split, names in splits.items()}, "topics")
 # %% [markdown]
 # ## What comes next
 # `language_dataset` joins all topics into one long sequence, puts a start and an end
-# symbol around each, and cuts the sequence into windows. The labels are the same tokens
+# token around each, and cuts the sequence into windows. The labels are the same tokens
 # shifted by one: each window asks 96 questions at once, and a causal mask hides the
 # answers. Files may be of any size, and each epoch has the windows in a different
 # order.
@@ -101,7 +101,7 @@ show(kt.plots.training_curves(history), "language_model")
 
 # %%
 def prompt_ids(text):
-    """Returns the ids of a text after the start symbol, of shape `(1, length)`."""
+    """Returns the ids of a text after the start token, of shape `(1, length)`."""
     return np.array([[tokenizer.start_id, *tokenizer([text])[0].numpy()]])
 
 

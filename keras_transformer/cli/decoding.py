@@ -78,6 +78,7 @@ class DecodingOptions:
         With `num_samples`, it draws so many translations of each text instead.
         """
         from keras_transformer import decoding
+        from keras_transformer.runs.folder import with_beam
 
         search = translator.search
         options = {
@@ -94,34 +95,28 @@ class DecodingOptions:
             tokenizer = translator.target_tokenizer
             settings["stop_strings"] = tokenizer.stop_strings(self.stop_string)
         is_changed = self.beam_width is not None or self.length_penalty is not None
-        if not is_changed and num_samples is None:
-            return type(search)(**settings)
-        shared = ("processors", "stop_strings", "end_ids")
-        settings = {name: settings[name] for name in shared}
         if num_samples is not None:
             if is_changed:
                 raise typer.BadParameter(
                     "cannot be combined with --beam-width or --length-penalty.",
                     param_hint="--mbr",
                 )
+            shared = ("processors", "stop_strings", "end_ids")
+            settings = {name: settings[name] for name in shared}
             # Label smoothing leaves some probability to tokens that are all wrong.
             return decoding.Sampling(
                 top_p=0.9, seed=1, num_hypotheses=num_samples, **settings
             )
+        search = type(search)(**settings)
+        if not is_changed:
+            return search
         beam_width = self.beam_width or search.num_slots
-        if beam_width == 1:
-            if self.length_penalty is not None:
-                raise typer.BadParameter(
-                    "needs a beam. Add --beam-width, such as 5.",
-                    param_hint="--length-penalty",
-                )
-            return decoding.GreedySearch(**settings)
-        penalty = getattr(search, "length_penalty", 0.6)
-        if self.length_penalty is not None:
-            is_exponent = isinstance(penalty, int | float)
-            kind = float if is_exponent else type(penalty)
-            penalty = kind(self.length_penalty)
-        return decoding.BeamSearch(beam_width, penalty, **settings)
+        if beam_width == 1 and self.length_penalty is not None:
+            raise typer.BadParameter(
+                "needs a beam. Add --beam-width, such as 5.",
+                param_hint="--length-penalty",
+            )
+        return with_beam(search, beam_width, self.length_penalty)
 
 
 def check_one_choice(mbr: int | None, rerank: str | None):

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cached_model import batch_size_of
+from keras_transformer.decoding.configurable import is_finite_number
 from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
 from keras_transformer.decoding.lineage import (
     inherit_lineage,
@@ -122,10 +123,10 @@ class BeamSearch(Search):
         super().__init__(processors, end_ids, stop_strings)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
         if not isinstance(length_penalty, LengthPenalty):
-            if not np.isfinite(length_penalty):
+            if not is_finite_number(length_penalty):
                 raise ValueError(
                     "`length_penalty` must be a finite number, or a `LengthPenalty`. "
-                    f"Received: length_penalty={length_penalty}."
+                    f"Received: length_penalty={length_penalty!r}."
                 )
             length_penalty = float(length_penalty)
         if num_hypotheses > beam_width:

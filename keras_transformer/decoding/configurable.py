@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import math
+import numbers
 
 
 class Configurable:
@@ -30,3 +32,8 @@ class Configurable:
         names = self.get_config()
         settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{type(self).__name__}({settings})"
+
+
+def is_finite_number(value) -> bool:
+    """Returns whether a setting is a finite number, rather than a str or a list."""
+    return isinstance(value, numbers.Real) and math.isfinite(value)

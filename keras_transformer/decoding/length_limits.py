@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding.configurable import is_finite_number
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
 
 
@@ -54,10 +55,10 @@ class MaximumLength(Processor):
     """
 
     def __init__(self, ratio: float, extra: int = 0):
-        if not 0 <= ratio < np.inf:
+        if not is_finite_number(ratio) or ratio < 0:
             raise ValueError(
                 "`ratio` must be a finite number of at least 0. "
-                f"Received: ratio={ratio}."
+                f"Received: ratio={ratio!r}."
             )
         if not isinstance(extra, (int, np.integer)):
             raise ValueError(f"`extra` must be an integer. Received: extra={extra}.")

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_transformer.decoding.configurable import Configurable
+from keras_transformer.decoding.configurable import Configurable, is_finite_number
 
 
 class LengthPenalty(Configurable):
@@ -18,10 +18,10 @@ class LengthPenalty(Configurable):
     """
 
     def __init__(self, exponent: float):
-        if not np.isfinite(exponent):
+        if not is_finite_number(exponent):
             raise ValueError(
                 "`exponent` of a length penalty must be a finite number. "
-                f"Received: exponent={exponent}."
+                f"Received: exponent={exponent!r}."
             )
         self.exponent = float(exponent)
 

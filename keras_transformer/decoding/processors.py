@@ -1,5 +1,6 @@
 """Processors: composable changes to the logits that control a search."""
 
+import operator
 from collections.abc import Iterable
 
 import keras
@@ -58,6 +59,18 @@ class Processor(Configurable):
         return self
 
 
+def check_processors(processors) -> tuple[Processor, ...]:
+    """Returns processors as a tuple; raises `ValueError` unless they are some."""
+    is_listed = isinstance(processors, Iterable)
+    listed = tuple(processors) if is_listed else (processors,)
+    if not is_listed or not all(isinstance(one, Processor) for one in listed):
+        raise ValueError(
+            "`processors` must be a list of `Processor`s, such as `[BannedIds([1])]`. "
+            f"Received: processors={listed if is_listed else processors!r}."
+        )
+    return listed
+
+
 def forbid(logits, forbidden):
     """Lowers logits to minus infinity where `forbidden` is True."""
     # A minimum is one pass; `ops.where` of logits with a broadcast mask is slow.
@@ -77,16 +90,19 @@ class BannedIds(Processor):
         ids: The ids to forbid, a sequence of integers.
 
     Raises:
-        ValueError: If there are no ids or negative ones.
+        ValueError: If there are no ids, negative ones or what is no integer.
     """
 
     def __init__(self, ids: Iterable[int]):
-        ids = tuple(int(token_id) for token_id in ids)
-        if not ids or min(ids) < 0:
+        try:
+            self.ids = tuple(map(operator.index, ids))
+        except TypeError:  # not integers, or no sequence
+            self.ids = ()
+        if not self.ids or min(self.ids) < 0:
             raise ValueError(
-                f"`ids` must be one or more ids of the vocabulary. Received: ids={ids}."
+                "`ids` must be a sequence of one or more ids of the vocabulary. "
+                f"Received: ids={ids!r}."
             )
-        self.ids = ids
 
     def bind(self, model, inputs):
         def process(logits, ids, index):

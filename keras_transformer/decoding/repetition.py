@@ -1,16 +1,18 @@
 """Processors against repetition."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
+from keras_transformer.decoding.configurable import is_finite_number
 from keras_transformer.decoding.processors import Processor, forbid
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoRepeatNgram(Processor):
     """Forbids tokens that would repeat an n-gram of the sequence.
+
+    The prompt of a `LanguageModel` does not count as part of it.
 
     Args:
         size: Tokens of an n-gram; 1 forbids any token to occur twice.
@@ -50,7 +52,11 @@ class RepetitionPenalty(Processor):
     """Lowers the probability of tokens that the sequence already has.
 
     Their logits are divided by `penalty` where positive, and multiplied by it
-    where negative. Scores include the penalty.
+    where negative. Scores include the penalty. The prompt of a `LanguageModel` does
+    not count as part of the sequence.
+
+    An `Ensemble` has log-probabilities in place of logits. None of them is positive, so
+    the same penalty acts differently than on one model: choose it anew.
 
     Args:
         penalty: A number of at least 1; 1 changes nothing, 1.2 is usual.
@@ -63,10 +69,10 @@ class RepetitionPenalty(Processor):
     """
 
     def __init__(self, penalty: float):
-        if not 1 <= penalty < np.inf:
+        if not is_finite_number(penalty) or penalty < 1:
             raise ValueError(
                 "`penalty` must be a finite number of at least 1. "
-                f"Received: penalty={penalty}."
+                f"Received: penalty={penalty!r}."
             )
         self.penalty = float(penalty)
 

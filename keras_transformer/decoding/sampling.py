@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cached_model import batch_size_of
+from keras_transformer.decoding.configurable import is_finite_number
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.lineage import read_position
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
@@ -72,15 +73,15 @@ class Sampling(IndependentSearch):
         stop_strings: StopStrings | None = None,
     ):
         super().__init__(num_hypotheses, processors, end_ids, stop_strings)
-        if not 0 <= temperature < np.inf:
+        if not is_finite_number(temperature) or temperature < 0:
             raise ValueError(
                 "`temperature` must be a finite number of at least 0. "
-                f"Received: temperature={temperature}."
+                f"Received: temperature={temperature!r}."
             )
         if top_k is not None:
             check_positive_integers(top_k=top_k)
             top_k = int(top_k)
-        if top_p is not None and not 0 < top_p <= 1:
+        if top_p is not None and not (is_finite_number(top_p) and 0 < top_p <= 1):
             raise ValueError(
                 "`top_p` must be greater than 0 and at most 1, or None. "
                 f"Received: top_p={top_p}."

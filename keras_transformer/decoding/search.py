@@ -20,7 +20,7 @@ from keras_transformer.decoding.endings import (
     check_stop_strings,
 )
 from keras_transformer.decoding.next_tokens import next_tokens_function
-from keras_transformer.decoding.processors import Processor
+from keras_transformer.decoding.processors import Processor, check_processors
 from keras_transformer.decoding.stop_strings import StopStrings
 
 
@@ -97,7 +97,7 @@ class Search(Configurable):
         end_ids: int | Iterable[int] | None = None,
         stop_strings: StopStrings | None = None,
     ):
-        self.processors = tuple(processors)
+        self.processors = check_processors(processors)
         self.end_ids = check_end_ids(end_ids)
         self.stop_strings = check_stop_strings(stop_strings)
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import sentencepiece
 
 from keras_transformer.checks import optional
 from keras_transformer.interop.torch_pickle import read_torch_file
@@ -43,10 +44,14 @@ def _weight_files(folder) -> list[Path]:
             return [folder / name]
         index = folder / f"{name}.index.json"
         if index.is_file():
-            shard_of_name = read_json(index).get("weight_map")
-            if not isinstance(shard_of_name, dict):
-                raise ValueError(f"{index} is damaged: it has no weight_map.")
-            return [folder / shard for shard in sorted({*shard_of_name.values()})]
+            table = read_json(index).get("weight_map")
+            shards: list = [*table.values()] if isinstance(table, dict) else [None]
+            if not all(isinstance(shard, str) for shard in shards):
+                raise ValueError(
+                    f"{index} is damaged: it has no weight_map from names to files. "
+                    "Download it again."
+                )
+            return [folder / shard for shard in sorted({*shards})]
     raise FileNotFoundError(
         f"{folder} holds no weights: there is no {' or '.join(_FILES)}, nor an index "
         f"of shards. It holds: {names_in(folder)}."
@@ -100,3 +105,22 @@ def read_bytes(path: Path) -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing. Download the checkpoint again.")
     return path.read_bytes()
+
+
+def read_sentencepiece(path: Path) -> tuple[bytes, list[str]]:
+    """Reads a SentencePiece model: its bytes, and its subwords in the order of its ids.
+
+    Raises:
+        FileNotFoundError: If it is missing.
+        ValueError: If it is damaged.
+    """
+    data = read_bytes(path)
+    try:
+        if not data:
+            raise RuntimeError("SentencePiece accepts empty bytes as a model.")
+        model = sentencepiece.SentencePieceProcessor(model_proto=data)
+    except RuntimeError:
+        raise ValueError(
+            f"{path} is not a SentencePiece model. Download it again."
+        ) from None
+    return data, [model.id_to_piece(index) for index in range(model.vocab_size())]

@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling, Search
@@ -97,7 +98,7 @@ def export_ctranslate2(
     """Writes a translator as a model of CTranslate2; see `Translator.export`.
 
     Raises:
-        ImportError: If CTranslate2 is not installed.
+        ImportError: If CTranslate2 is not installed, or PyTorch for bfloat16.
         ValueError: If CTranslate2 cannot express the model or the search, or does not
             know the `quantization`.
     """
@@ -114,6 +115,11 @@ def export_ctranslate2(
         raise ValueError(
             f"`quantization` must be None or one of {', '.join(accepted)}. "
             f"Received: quantization={quantization!r}."
+        )
+    if "bfloat16" in (quantization or "") and find_spec("torch") is None:
+        raise ImportError(
+            f"quantization={quantization!r} needs the package torch, which is not "
+            "installed. Install it with: pip install torch"
         )
     spec.validate()
     spec.optimize(quantization)

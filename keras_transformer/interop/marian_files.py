@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
 import yaml
 
-from keras_transformer.interop.checkpoint import as_float32, read_bytes
+from keras_transformer.interop.checkpoint import (
+    as_float32,
+    read_bytes,
+    read_sentencepiece,
+)
 
 
 def read_yaml(data: bytes, path) -> dict:
@@ -48,15 +51,11 @@ def read_vocabulary(path: Path) -> dict[str, int]:
         FileNotFoundError: If the file is missing.
         ValueError: If it is damaged.
     """
-    data = read_bytes(path)
     if path.suffix == ".spm":
-        try:
-            model = sentencepiece.SentencePieceProcessor(model_proto=data)
-        except RuntimeError:
-            raise ValueError(f"{path} is not a SentencePiece model.") from None
-        return {model.id_to_piece(i): i for i in range(model.vocab_size())}
+        _, pieces = read_sentencepiece(path)
+        return {piece: index for index, piece in enumerate(pieces)}
     try:
-        lines = data.decode("utf-8").split("\n")
+        lines = read_bytes(path).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8: {error}.") from None
     vocabulary, long = {}, None

@@ -18,7 +18,7 @@ from keras_transformer.decoding import (
     GreedySearch,
     PowerLengthPenalty,
 )
-from keras_transformer.interop.checkpoint import read_bytes
+from keras_transformer.interop.checkpoint import read_bytes, read_sentencepiece
 from keras_transformer.interop.marian_files import (
     language_prefix,
     read_npz,
@@ -85,8 +85,10 @@ def read_translator(
     paths = _files(folder, settings, "vocabs", 2)
 
     def tokenizer(side, path, vocabulary, prefix):
+        is_model = path.suffix == ".spm"
+        model_path = path if is_model else folder / f"{side}.spm"
         return VocabularyTokenizer(
-            read_bytes(path if path.suffix == ".spm" else folder / f"{side}.spm"),
+            read_sentencepiece(model_path)[0],
             {**vocabulary, _PAD: model.pad_id},
             prefix=prefix,
             reads_language_codes=True,

@@ -16,7 +16,7 @@ def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     folder = preset_folder(where)
     if (folder / saving.SETTINGS).is_file():
         model = saving.read_translator(folder)["model"]
-        return _with_arguments(model, kwargs)
+        return _with_arguments(model, kwargs, folder)
     return _reader(folder).read_transformer(folder, **kwargs)
 
 
@@ -38,7 +38,8 @@ def read_translator(
                     f"languages. Received: {side}_language={language!r}."
                 )
         arguments = saving.read_translator(folder)
-        return {**arguments, "model": _with_arguments(arguments["model"], kwargs)}
+        model = _with_arguments(arguments["model"], kwargs, folder)
+        return {**arguments, "model": model}
     return _reader(folder).read_translator(folder, *languages.values(), **kwargs)
 
 
@@ -54,10 +55,21 @@ def _reader(folder):
     return families
 
 
-def _with_arguments(model, arguments):
+def _with_arguments(model, arguments, folder):
     """A model with other arguments and the same weights."""
     if not arguments:
         return model
+    received = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    if not isinstance(model, Transformer):
+        raise ValueError(
+            f"{folder} holds an {type(model).__name__}, whose models keep their "
+            f"arguments. Received: {received}."
+        )
     other = type(model).from_config({**model.get_config(), **arguments})
+    if [x.shape for x in other.weights] != [x.shape for x in model.weights]:
+        raise ValueError(
+            f"Arguments must fit the weights in {folder}, as other dropout or another "
+            f"dtype does. Received: {received}."
+        )
     other.set_weights(model.get_weights())
     return other

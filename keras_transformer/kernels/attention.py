@@ -172,6 +172,10 @@ def _attend(queries, keys, values, masks, bias_of, is_long):
             weights = weights_of(queries * scale)
             return ops.matmul(weights, values), weights
 
+        def reshaped(states, shape):
+            # XLA cannot transpose what a condition returns if a length may be 1.
+            return states if is_long is False else ops.reshape(states, shape)
+
         outputs, weights = _cond(is_long, outputs_by_blocks, outputs_at_once)
 
         def gradient(*args, upstream=None):
@@ -200,12 +204,15 @@ def _attend(queries, keys, values, masks, bias_of, is_long):
                 return of_queries[:, :, :num_queries], of_keys, of_values
 
             def gradients_at_once():
+                shaped = reshaped(weights, (*shape_of(queries)[:3], num_keys))
                 of_queries, *others = _gradients(
-                    queries * scale, keys, values, weights, upstream
+                    queries * scale, keys, values, shaped, upstream
                 )
                 return (of_queries * scale, *others)
 
-            return _cond(is_long, gradients_by_blocks, gradients_at_once)
+            found = _cond(is_long, gradients_by_blocks, gradients_at_once)
+            inputs = zip(found, (queries, keys, values), strict=True)
+            return tuple(reshaped(x, shape_of(like)) for x, like in inputs)
 
         return outputs, gradient
 

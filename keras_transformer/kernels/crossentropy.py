@@ -79,7 +79,8 @@ def distribution_crossentropy(targets, logits):
 
     Args:
         targets: Float32 tensor of shape `(batch, length, vocabulary)`: probabilities.
-        logits: Float tensor of the same shape.
+        logits: Float tensor of the same shape. They must be finite: a probability of 0
+            times a logit of -inf is NaN.
 
     Returns:
         A float32 tensor of shape `(batch, length)`.

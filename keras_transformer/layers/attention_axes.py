@@ -64,6 +64,16 @@ class AttentionAxes:
         mask = ops.broadcast_to(mask, shape)
         return ops.squeeze(self.fold(mask[..., None]), -1)
 
+    def fold_positions(self, positions, like):
+        """Repeats positions `(batch, length)` for the axes not attended over."""
+        if positions is None or len(positions.shape) < 2:
+            return positions
+        shape = ops.shape(like)
+        others = math.prod(shape[axis] for axis in self._others)
+        length = ops.shape(positions)[1]
+        positions = ops.broadcast_to(positions[:, None], (shape[0], others, length))
+        return ops.reshape(positions, (-1, length))
+
     def fold_attention_mask(self, mask, query, key):
         """Folds `(batch, [others], [heads], queries..., keys...)` to four axes.
 

@@ -74,6 +74,9 @@ class CausalBlock(_CausalByDefault, EncoderBlock):
         """
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
+        if memory_mask is None:
+            prompt_length = ops.shape(memory["keys"])[2]
+            memory_mask = ops.ones((batch, prompt_length), "bool")
         rows = (batch, 1, num_hypotheses)
         prompt_mask = ops.broadcast_to(
             memory_mask[:, None, None, :], (*rows, ops.shape(memory_mask)[1])

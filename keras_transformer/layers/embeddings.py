@@ -5,12 +5,23 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_integer_ids
+from keras_transformer.checks import check_integer_ids, check_positive_integers
 from keras_transformer.kernels.keras_private import set_mask
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.kernels.tied_logits import tied_logits, transposed_once
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.weight_options import WeightOptions
+
+_TIED = "its logits are tied to its vectors, and float32"
+_ADAPTED = "low-rank adaptation is for projections, see `model.enable_lora`"
+_REFUSED = {
+    "tie_weights": _TIED,
+    "reverse_dtype": _TIED,
+    "logit_soft_cap": _TIED,
+    "mask_zero": "it always masks `pad_id`",
+    "lora_rank": _ADAPTED,
+    "lora_alpha": _ADAPTED,
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -61,13 +72,13 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         scale: bool = True,
         **kwargs,
     ):
-        for name in ("tie_weights", "reverse_dtype", "logit_soft_cap"):
+        for name, reason in _REFUSED.items():
             if name in kwargs:
                 raise ValueError(
-                    f"`TokenEmbedding` has no `{name}`: its logits are tied to its "
-                    f"vectors, and float32. Received: {name}={kwargs[name]!r}. Leave "
-                    "it out."
+                    f"`TokenEmbedding` has no `{name}`: {reason}. "
+                    f"Received: {name}={kwargs[name]!r}. Leave it out."
                 )
+        check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         options = WeightOptions(kwargs, kinds=("embeddings",))
         # Unit variance, after the multiplication in `call`.
         normal = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
@@ -97,6 +108,12 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras quantises subclasses only without its check of the type.
         super().quantize(mode, type_check=False, config=config)
+
+    def enable_lora(self, rank: int, *args, **kwargs):
+        # Keras saves the sum, from which the training of the factors cannot go on.
+        raise ValueError(
+            f"`TokenEmbedding` has no `enable_lora`: {_ADAPTED}. Received: rank={rank}."
+        )
 
     def _scaled(self, vectors, ids):
         if self.scale:
@@ -131,6 +148,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,
             "scale": self.scale,
+            "quantization_config": config["quantization_config"],
         }
 
 

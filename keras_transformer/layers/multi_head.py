@@ -3,12 +3,15 @@
 import keras
 from keras import ops
 
+from keras_transformer.checks import check_shape
+from keras_transformer.kernels.shapes import shape_of
 from keras_transformer.layers.attention_axes import (
     AttentionAxes,
     check_attention_shapes,
 )
 from keras_transformer.layers.head_attention import HeadAttention
 from keras_transformer.layers.masks import AttentionMasks, combine_masks
+from keras_transformer.layers.positions import given_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -80,8 +83,9 @@ class MultiHeadAttention(HeadAttention):
     Inputs may have more than three axes, `(batch, ..., hidden_dim)`. The masks of
     query, value and key then have all axes of their input but the last.
     `attention_mask` has the batch, then the attended axes of the query, then those of
-    the key. Scores have the batch and the axes not attended over, then the heads, then
-    the attended axes of query and key.
+    the key. Positions count along the attended axes, flattened. Scores have the batch
+    and the axes not attended over, then the heads, then the attended axes of query and
+    key.
 
     Returns:
         The outputs, of the shape of `query`, and on request the scores, of
@@ -122,9 +126,7 @@ class MultiHeadAttention(HeadAttention):
     ):
         key = value if key is None else key
         check_attention_shapes(query.shape, value.shape, key.shape)
-        # Not `value is query`: Keras converts and casts each argument by itself.
-        if key_positions is None and query.shape[1:-1] == value.shape[1:-1]:
-            key_positions = query_positions
+        query_mask = combine_masks(query_mask)
         value_mask = combine_masks(value_mask, key_mask)
         inputs, axes = (query, key, value), self._axes
         if axes is not None:
@@ -132,10 +134,25 @@ class MultiHeadAttention(HeadAttention):
             query_mask = axes.fold_mask(query_mask, query)
             value_mask = axes.fold_mask(value_mask, value)
             inputs = [axes.fold(x) for x in inputs]
+        for name, mask in (("query_mask", query_mask), ("value_mask", value_mask)):
+            if mask is not None:
+                check_shape(name, mask.shape, "batch", "length")
         masks = AttentionMasks(
             query_mask, value_mask, attention_mask, use_causal_mask, self.sliding_window
         )
-        positions = query_positions, key_positions
+        positions = None, None
+        if self.positions is not None:
+            lengths = inputs[0].shape[1], inputs[1].shape[1]
+            query_positions = given_positions(
+                "query_positions", query_positions, lengths[0]
+            )
+            key_positions = given_positions("key_positions", key_positions, lengths[1])
+            if axes is not None:
+                query_positions = axes.fold_positions(query_positions, query)
+                key_positions = axes.fold_positions(key_positions, key)
+            if key_positions is None:
+                key_positions = _positions_of_keys(query_positions, *inputs[:2])
+            positions = query_positions, key_positions
         outputs, scores = self._attend_to_inputs(
             *inputs, masks, positions, return_attention_scores, training
         )
@@ -166,3 +183,17 @@ class MultiHeadAttention(HeadAttention):
         axes = AttentionAxes(self.attention_axes, len(query.shape))
         shape = axes.scores_shape(self.num_heads, query.shape, key.shape)
         return outputs, keras.KerasTensor(shape, self.compute_dtype)
+
+
+def _positions_of_keys(query_positions, query, key):
+    """Those of the queries if there are as many keys, else None: counted from 0."""
+    if query_positions is None:
+        return None
+    # Not `key is query`: Keras converts and casts each argument by itself.
+    num_queries, num_keys = shape_of(query)[1], shape_of(key)[1]
+    are_as_many = num_queries == num_keys
+    if not ops.is_tensor(are_as_many):
+        return query_positions if are_as_many else None
+    counted = ops.arange(num_keys)
+    given = ops.take(query_positions, ops.minimum(counted, num_queries - 1), axis=-1)
+    return ops.where(are_as_many, given, counted)

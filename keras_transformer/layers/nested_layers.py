@@ -14,10 +14,12 @@ class NestedLayersMixin:
 
     def get_build_config(self):
         config = super().get_build_config()
+        layers = all_layers(self)
+        frozen = {id(x) for y in layers if not y.trainable for x in all_layers(y)}
         changes = {
             _path_inside(self, layer): change
-            for layer in all_layers(self)
-            if (change := change_of(layer) | _frozen(layer))
+            for layer in layers
+            if (change := change_of(layer) | _trainable(layer, frozen))
         }
         return {**config, "inside": changes} if changes else config
 
@@ -28,7 +30,7 @@ class NestedLayersMixin:
         changes = {path: {"dtype": policies[path]} for path in policies}
         changes |= config.pop("inside", {})
         super().build_from_config(config)
-        for layer in all_layers(self):
+        for layer in all_layers(self):  # outer layers first
             change = changes.get(_path_inside(self, layer), {})
             apply_change(layer, change)
             if "trainable" in change:
@@ -59,8 +61,10 @@ def apply_change(layer, change: dict) -> None:
         layer.enable_lora(*change["lora"])
 
 
-def _frozen(layer):
-    return {} if layer.trainable or not layer.weights else {"trainable": False}
+def _trainable(layer, frozen):
+    """Whether a layer is trainable, if it or one around it is frozen."""
+    is_told = layer.weights and id(layer) in frozen
+    return {"trainable": layer.trainable} if is_told else {}
 
 
 def _path_inside(layer, inner):

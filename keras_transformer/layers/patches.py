@@ -45,30 +45,33 @@ class PatchEmbedding(WeightOptionsLayer):
 
     def build(self, input_shape):
         check_shape("inputs", input_shape, "batch", "height", "width", "channels")
-        _, height, width, channels = input_shape
-        sizes = height, width
-        if None in sizes or any(size % self.patch_size for size in sizes):
-            raise ValueError(
-                "`patch_size` must divide the height and the width of the images. "
-                f"Received: patch_size={self.patch_size}, images of {height} x {width}."
-            )
+        self._rows_and_columns(input_shape)
         settings = {"dtype": self.dtype_policy, **self.weight_options}
         self._project = keras.layers.Dense(self.hidden_dim, name="project", **settings)
-        self._project.build((None, None, self.patch_size**2 * channels))
+        self._project.build((None, None, self.patch_size**2 * input_shape[-1]))
 
     def call(self, inputs):
-        _, height, width, channels = inputs.shape
-        size = self.patch_size
-        rows, columns = height // size, width // size
+        rows, columns = self._rows_and_columns(inputs.shape)
+        size, channels = self.patch_size, inputs.shape[-1]
         patches = ops.reshape(inputs, (-1, rows, size, columns, size, channels))
         patches = ops.transpose(patches, (0, 1, 3, 2, 4, 5))
         pixels = size * size * channels
         return self._project(ops.reshape(patches, (-1, rows * columns, pixels)))
 
     def compute_output_shape(self, input_shape):
-        batch, height, width, _ = input_shape
-        patches = (height // self.patch_size) * (width // self.patch_size)
-        return (batch, patches, self.hidden_dim)
+        rows, columns = self._rows_and_columns(input_shape)
+        return (input_shape[0], rows * columns, self.hidden_dim)
+
+    def _rows_and_columns(self, shape):
+        """Returns the numbers of patches; `ValueError` unless they cover the images."""
+        _, height, width, _ = shape
+        sizes = height, width
+        if None in sizes or any(size % self.patch_size for size in sizes):
+            raise ValueError(
+                "`patch_size` must divide the height and the width of the images. "
+                f"Received: patch_size={self.patch_size}, images of {height} x {width}."
+            )
+        return [size // self.patch_size for size in sizes]
 
     def get_config(self):
         sizes = {"patch_size": self.patch_size, "hidden_dim": self.hidden_dim}

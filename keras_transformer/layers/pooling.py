@@ -66,6 +66,7 @@ class AttentionPooling(WeightOptionsLayer):
     def call(self, inputs, mask=None, return_attention_scores=False):
         if mask is not None:
             mask = ops.cast(mask, "bool")
+            check_shape("mask", mask.shape, "batch", "length")
             inputs = zero_masked(inputs, mask)
             mask = ops.expand_dims(mask, (1, 2))
         states = split_heads(inputs, self.num_heads)

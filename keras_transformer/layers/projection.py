@@ -6,12 +6,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.kernels.rematerialization import RematerializedMixin
+
 _FACTORS = ("lora_kernel_a", "lora_kernel_b")
 _SETTINGS = "lora_settings"
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Projection(keras.layers.Dense):
+class Projection(RematerializedMixin, keras.layers.Dense):
     """A dense layer whose low-rank adaptation (LoRA) is saved beside its kernel.
 
     When Keras saves a layer, it adds the adaptation to the kernel; it then loads both
@@ -65,6 +67,9 @@ class Projection(keras.layers.Dense):
 
         If the layer has no adaptation of that rank and scale, the saved one is added to
         the kernel. An adaptation of another rank or scale then starts from zero.
+
+        Raises:
+            ValueError: If the layer is quantised: its kernel could not hold the sum.
         """
         values = {name: store[name] for name in store.keys()}  # noqa: SIM118
         factors = [values.pop(name) for name in _FACTORS if name in values]
@@ -72,6 +77,13 @@ class Projection(keras.layers.Dense):
         is_same = found == [self.lora_rank, self.lora_alpha]
         if found and not is_same:
             rank, alpha = found
+            if self.quantization_mode:
+                raise ValueError(
+                    "A quantised layer loads an adaptation only into one of the same "
+                    f"rank and scale: call `enable_lora({rank:g}, {alpha:g})` on "
+                    f"{self.path} first. "
+                    f"Received: quantization_mode={self.quantization_mode}."
+                )
             values["0"] = values["0"] + alpha / rank * np.matmul(*factors)
         if self.lora_enabled and not is_same:
             a, b = self.factors()

@@ -30,11 +30,16 @@ class Residual(RematerializedMixin, keras.layers.Layer):
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
         sublayer: Function of such a tensor, passed by keyword. It returns a
-            tensor of the same shape, or a tuple that begins with one.
+            tensor of the same shape, or a tuple that begins with one. In a functional
+            model, it must not call layers with weights, which the model would not
+            hold: there, call these between `prepare` and `add`, in a layer of yours.
         training: Whether to apply dropout.
 
     Returns:
         What `sublayer` returns, with a residual connection around the tensor.
+
+    Raises:
+        ValueError: If `sublayer` is a layer in a functional model.
 
     Example:
         >>> layer = Residual(dropout=0.1)
@@ -91,6 +96,12 @@ class Residual(RematerializedMixin, keras.layers.Layer):
 
     def compute_output_spec(self, inputs, sublayer, training=None):
         # On JAX, Keras would trace `call` with `sublayer` as if it were an array.
+        if isinstance(sublayer, keras.layers.Layer):
+            raise ValueError(
+                "`sublayer` must not be a layer in a functional model, which would not "
+                "hold its weights: call it in a layer of yours, between `prepare` and "
+                f"`add`. Received: sublayer={sublayer}."
+            )
         states = keras.KerasTensor(inputs.shape, self.compute_dtype)
         outputs = sublayer(states)
         return (states, *outputs[1:]) if isinstance(outputs, tuple) else states

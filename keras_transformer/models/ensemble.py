@@ -67,6 +67,11 @@ class Ensemble(SourceGenerationMixin, keras.Model):
     def call(self, inputs, training=None):
         return _log_mean([model(inputs, training=training) for model in self.models])
 
+    @property
+    def max_positions(self) -> int | None:
+        limits = [x.max_positions for x in self.models if x.max_positions is not None]
+        return min(limits, default=None)
+
     def check_lengths(self, *lengths: int) -> None:
         for model in self.models:
             model.check_lengths(*lengths)

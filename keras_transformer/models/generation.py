@@ -3,12 +3,22 @@
 import functools
 from typing import Any
 
+import keras
+import numpy as np
+from keras import ops
+
 from keras_transformer.checks import (
     check_ids,
     check_positive_integers,
     check_vocabulary,
 )
-from keras_transformer.decoding import GreedySearch, Hypotheses, Search
+from keras_transformer.decoding import (
+    BannedIds,
+    ForcedPrefix,
+    GreedySearch,
+    Hypotheses,
+    Search,
+)
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels.growing_cache import growing_lengths, lengthen_cache
@@ -20,6 +30,20 @@ MAX_RUNNERS = 64  # searches whose compiled programs a model keeps
 def names_of_variables(model) -> str:
     """Names the variables of a model: what was compiled reads those of its time."""
     return " ".join(f"{x.path} {x.dtype}" for x in model.variables)
+
+
+def check_vocabulary_of(search: Search, settings: dict) -> None:
+    """Raises `ValueError` if a search names ids outside a model's vocabulary."""
+    names = "target_vocabulary_size", "source_vocabulary_size", "vocabulary_size"
+    size = next(settings[name] for name in names if settings.get(name))
+    named = [search.end_ids or ()]
+    for processor in search.processors:
+        if isinstance(processor, BannedIds | ForcedPrefix):
+            named.append(processor.ids)
+    for ids in named:
+        is_tensor = ops.is_tensor(ids)
+        ids = ops.convert_to_numpy(ids) if is_tensor else keras.tree.flatten(ids)
+        check_vocabulary(np.maximum(ids, 0), size)  # negative where a prefix is free
 
 
 class GenerationMixin:
@@ -83,6 +107,7 @@ class GenerationMixin:
         check_search(search)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)
+        check_vocabulary_of(search, self._settings)
         tables = search.tables(inputs)
         # Settings of single sentences are inputs of the compiled program.
         search = search.with_tables(dict.fromkeys(tables))
@@ -152,6 +177,11 @@ class SourceGenerationMixin(GenerationMixin):
         # Checked here, since the compiled program does not know the length.
         self.check_lengths(source_ids.shape[1], max_length)
         return self.run_search(source_ids, search, max_length, batch_size)
+
+    @property
+    def max_positions(self) -> int | None:
+        """The most tokens of a source or a target; None if there is no limit."""
+        return getattr(self.positions, "max_length", None)
 
     def check_lengths(self, *lengths: int) -> None:
         """Raises `ValueError` if the model has fewer positions than one of these."""

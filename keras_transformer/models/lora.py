@@ -47,9 +47,17 @@ def merge_lora(model):
     """Returns a model whose kernels hold the adaptations; itself if it has none."""
     if not has_lora(model):
         return model
+    changes = changed_layers(model)
+    quantised = [layer_at(model, path).path for path, x in changes if "dtype" in x]
+    if quantised:
+        raise ValueError(
+            "Adaptations must be merged before the model is quantised: train them, "
+            "then `model.merge_lora()`, and quantise what it returns. "
+            f"Received: {len(quantised)} quantised layers, such as {quantised[0]}."
+        )
     config = {**model.get_config(), "frozen_layers": [], "changed_layers": []}
     merged = type(model).from_config(config)
-    adapted = [(path, layer_at(model, path)) for path, _ in changed_layers(model)]
+    adapted = [(path, layer_at(model, path)) for path, _ in changes]
     factors = {id(x) for _, layer in adapted for x in layer.factors()}
     weights = [weight for weight in model.weights if id(weight) not in factors]
     for weight, value in zip(merged.weights, weights, strict=True):

@@ -5,7 +5,7 @@ from typing import TypeVar
 import keras
 
 from keras_transformer.models.settings import TokenModel
-from keras_transformer.models.text_encoder import TextEncoder
+from keras_transformer.models.text_encoder import TextEncoder, check_settings_of
 
 Self = TypeVar("Self", bound="MaskedLanguageModel")
 
@@ -31,7 +31,8 @@ class MaskedLanguageModel(TokenModel):
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, or `pad_id` is not in the vocabulary.
+            `hidden_dim`, `pad_id` is not in the vocabulary, or a setting differs from
+            that of `encoder`.
 
     Example:
         >>> model = MaskedLanguageModel(
@@ -55,6 +56,8 @@ class MaskedLanguageModel(TokenModel):
     ):
         if encoder is None:
             encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
+        else:
+            check_settings_of(encoder, vocabulary_size=vocabulary_size, **settings)
         policy = encoder.dtype_policy
         transform = keras.layers.Dense(
             encoder.embedding.hidden_dim,

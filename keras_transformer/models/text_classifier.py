@@ -9,7 +9,7 @@ from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.weight_options import sub_seed
 from keras_transformer.models.settings import TokenModel
-from keras_transformer.models.text_encoder import TextEncoder
+from keras_transformer.models.text_encoder import TextEncoder, check_settings_of
 
 Self = TypeVar("Self", bound="TextClassifier")
 
@@ -36,7 +36,8 @@ class TextClassifier(TokenModel):
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, or `pad_id` is not in the vocabulary.
+            `hidden_dim`, `pad_id` is not in the vocabulary, or a setting differs from
+            that of `encoder`.
 
     Example:
         >>> model = TextClassifier(
@@ -67,6 +68,8 @@ class TextClassifier(TokenModel):
         check_positive_integers(num_classes=num_classes)
         if encoder is None:
             encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
+        else:
+            check_settings_of(encoder, vocabulary_size=vocabulary_size, **settings)
         policy = encoder.dtype_policy
         pooling = AttentionPooling(name="pooling", dtype=policy)
         settings = encoder.settings

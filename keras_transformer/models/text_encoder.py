@@ -116,3 +116,13 @@ class TextEncoder(TokenModel):
         check_ids(ids, "ids")
         _, scores = self.encoder(self._stem(ids), return_attention_scores=True)
         return {"encoder": scores}
+
+
+def check_settings_of(encoder: TextEncoder, **settings) -> None:
+    """Raises `ValueError` if settings next to an encoder are not its own."""
+    for name, value in settings.items():
+        if name not in encoder.settings or encoder.settings[name] != value:
+            raise ValueError(
+                f"`{name}` must be that of `encoder`, or be left out: `from_encoder` "
+                f"passes them. Received: {name}={value!r}."
+            )

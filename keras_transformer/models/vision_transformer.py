@@ -155,6 +155,17 @@ class VisionTransformer(SettingsModel):
             `(num_layers, batch, num_heads, positions, positions)`, whose rows
             sum to one. The positions are those of the patches, row by row,
             after that of the class token if there is one.
+
+        Raises:
+            ValueError: If the images have another size than the model's.
         """
-        states = self._stem(ops.convert_to_tensor(images, self.compute_dtype))
+        images = ops.convert_to_tensor(images, self.compute_dtype)
+        image_shape = self._settings["image_shape"]
+        if list(images.shape[1:]) != list(image_shape):
+            raise ValueError(
+                f"`images` must have the shape (batch, height, width, channels) with "
+                f"the model's image_shape={tuple(image_shape)}. "
+                f"Received: images of shape {tuple(images.shape)}."
+            )
+        states = self._stem(images)
         return {"encoder": self.encoder(states, return_attention_scores=True)[1]}

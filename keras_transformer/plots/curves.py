@@ -2,6 +2,7 @@
 
 import csv
 import os
+import warnings
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.plots.layout import grid
 
 NOT_DRAWN = ("epoch", "learning_rate", "seconds")
+_NAME_A_FILE = "To be sure, name the file of a `keras.callbacks.CSVLogger`."
 
 
 def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
@@ -20,7 +22,8 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
     Args:
         log: Path of a run's `log.csv`, or of a file that Keras's `CSVLogger` wrote; or
             the `History` that `model.fit` returns. A metric that a `History` holds
-            only for every nth epoch is drawn at the epochs n, 2n and so on.
+            only for every nth epoch is drawn at the epochs n, 2n and so on. Where
+            several n are possible, the largest is taken, with a warning.
 
     Returns:
         A `matplotlib.figure.Figure` with axes for the loss and for each metric, which
@@ -28,7 +31,8 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is not such a log, or holds no epoch yet.
+        ValueError: If the file is not such a log, or holds no epoch yet, or if a
+            `History` holds a metric that was not computed at every nth epoch.
 
     Example:
         >>> history = keras.callbacks.History()
@@ -101,10 +105,25 @@ def _tidy(axes):
 
 def _read_history(history):
     """Returns `(epochs, values)` of each name in a `History`."""
-    epochs, curves = [epoch + 1 for epoch in history.epoch], {}
+    curves = {}
     for name, values in history.history.items():
-        every = len(epochs) // len(values)
-        curves[name] = epochs[every - 1 :: every][: len(values)], values
+        first, last = history.epoch[0] + 1, history.epoch[-1] + 1
+        # The multiples of every n from `first` on.
+        multiples = (range(-(-first // n) * n, last + 1, n) for n in range(1, last + 1))
+        possible = [epochs for epochs in multiples if len(epochs) == len(values)]
+        if not possible:
+            raise ValueError(
+                f"`log` must hold {name} for every nth epoch. Received: {len(values)} "
+                f"values in the epochs {first} to {last}. {_NAME_A_FILE}"
+            )
+        if possible[0] != possible[-1]:
+            warnings.warn(
+                f"`log` holds {len(values)} values of {name} and does not tell of "
+                f"which epochs: {list(possible[-1])} are drawn, and "
+                f"{list(possible[0])} are possible too. {_NAME_A_FILE}",
+                stacklevel=3,
+            )
+        curves[name] = possible[-1], values
     return curves
 
 

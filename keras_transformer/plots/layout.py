@@ -1,6 +1,7 @@
 """The grid of axes in a figure, and token labels for any script."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from matplotlib.axis import Axis
 WORD_START = "\u2581"  # SentencePiece's mark for a space
 MIN_LABEL_SIZE, MAX_LABEL_SIZE = 5, 10  # points
 MAX_LABEL_LENGTH = 20  # characters
+# Such as `</s>`, and languages of OPUS-MT, of M2M100, and of mBART and NLLB.
+_SYMBOL = re.compile(r"<[^<>]+>|>>.+<<|__\w+__|[a-z]{2,3}_[A-Z]\w+")
 # These fonts have a placeholder for every character and nothing else.
 PLACEHOLDER_FONTS = {"Last Resort", "Last Resort High-Efficiency"}
 
@@ -39,10 +42,14 @@ def words(tokens: Sequence[str]) -> list[str]:
     return texts
 
 
+def without_symbols(tokens: Sequence[str]) -> list[str]:
+    """Returns tokens without those such as `</s>`, and `>>ara<<` for a language."""
+    return [each for each in tokens if not _SYMBOL.fullmatch(each)]
+
+
 def direction(tokens: Sequence[str]) -> str:
     """Returns the reading direction of the first letter, `"ltr"` or `"rtl"`."""
-    # Tokens such as `<s>` and `</s>` do not count.
-    for character in "".join(each for each in tokens if not each.startswith("<")):
+    for character in "".join(without_symbols(tokens)):
         kind = unicodedata.bidirectional(character)
         if kind in ("L", "R", "AL"):
             return "ltr" if kind == "L" else "rtl"

@@ -6,7 +6,7 @@ from importlib import resources
 
 import numpy as np
 
-from keras_transformer.plots.layout import WORD_START, direction, words
+from keras_transformer.plots.layout import WORD_START, direction, without_symbols, words
 from keras_transformer.plots.translation import AttendedTranslation
 
 ATTENTION_KINDS = {
@@ -44,7 +44,8 @@ def attention_html(*seen: AttendedTranslation, names: Sequence[str] = ()) -> str
 
     Raises:
         ValueError: If there is no translation, or not a name for each, if the `scores`
-            are not attention weights, or do not fit the tokens.
+            are not attention weights, or do not fit the tokens, or if a `score` is
+            not finite.
 
     Example:
         >>> scores = {"cross": np.full((1, 2, 1, 3), 1 / 3)}
@@ -67,15 +68,15 @@ def attention_html(*seen: AttendedTranslation, names: Sequence[str] = ()) -> str
         ],
     }
     # Escaped, so that no text can close the script element or open a comment in it.
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = text.replace("<", "\\u003c")
     page = resources.files(__package__).joinpath("page.html").read_text("ascii")
     return page.replace("{{data}}", text)
 
 
 def _text(tokens):
     """Returns tokens as one text, without symbols such as `</s>`."""
-    text = "".join(each for each in tokens if each != "</s>")
-    return text.replace(WORD_START, " ").strip()
+    return "".join(without_symbols(tokens)).replace(WORD_START, " ").strip()
 
 
 def _kinds(seen):
@@ -95,6 +96,11 @@ def _check(seen, names):
             f"Received: {len(names)} names of {len(seen)} translations."
         )
     for each in seen:
+        if each.score is not None and not np.isfinite(each.score):
+            raise ValueError(
+                "`seen.score` must be a finite number, or None if it is not known. "
+                f"Received: score={each.score}."
+            )
         if not each.scores or set(each.scores) - set(ATTENTION_KINDS):
             raise ValueError(
                 f"`seen.scores` must hold some of the kinds {tuple(ATTENTION_KINDS)}. "

@@ -101,7 +101,8 @@ def translate_n_best_with_attention(
 
     Returns:
         A list of `AttendedTranslation`, best first, as long as the `num_hypotheses` of
-        `search` or, where it found fewer, shorter.
+        `search` or, where it found fewer, shorter; empty where processors forbid every
+        token.
     """
     check_one_transformer(translator, "Attention")
     model = translator.model
@@ -122,7 +123,7 @@ def translate_n_best_with_attention(
     return [
         _attended(translator, search, source_ids, ids, float(score))
         for ids, score in zip(found.ids[0], found.scores[0], strict=True)
-        if (ids != model.pad_id).any()
+        if score > -np.inf
     ]
 
 

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from keras_transformer.decoding import Search
+from keras_transformer.decoding import BeamSearch, GreedySearch, Search
+from keras_transformer.decoding.length_penalty import LengthPenalty
 from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import Recipe
@@ -74,18 +75,20 @@ class Run:
     def search(self) -> Search:
         """Returns the search that the settings name.
 
-        If they name none, it is that of the pretrained translator, if there was one;
-        its processors, such as a forced language, always hold.
+        If they name none, it is that of the pretrained translator, if there was one.
+        Its processors, such as a forced language, what ends its translations, and the
+        kind of its length penalty always hold.
         """
         settings = self.recipe().decoding
-        search = settings.search()
         if not (self.pretrained_path / SETTINGS).is_file():
-            return search
+            return settings.search()
         pretrained = read_search(self.pretrained_path)
-        if settings == DecodingSettings(average=settings.average):
+        default = DecodingSettings(average=settings.average)
+        if settings == default:
             return pretrained
-        search.processors = pretrained.processors
-        return search
+        is_default = settings.length_penalty == default.length_penalty
+        exponent = None if is_default else settings.length_penalty
+        return with_beam(pretrained, settings.beam_width, exponent)
 
     def translator(self, checkpoint: str | os.PathLike | None = None) -> Translator:
         """Returns the translator, with the search that the settings name now.
@@ -125,3 +128,22 @@ class Run:
         checkpoints = self.checkpoints()
         results = *checkpoints.paths(), checkpoints.best_path, self.translator_path
         return any(path.exists() for path in results)
+
+
+def with_beam(search: Search, beam_width: int, exponent: float | None = None) -> Search:
+    """Returns a search of another beam width with the limits and ends of `search`.
+
+    Args:
+        search: Gives its processors, end ids and stop strings, and its length penalty
+            if it has one.
+        beam_width: Hypotheses that beam search keeps; 1 is greedy search.
+        exponent: Exponent of a length penalty of the same kind; None keeps it.
+    """
+    kept = {x: getattr(search, x) for x in ("processors", "end_ids", "stop_strings")}
+    if beam_width == 1:
+        return GreedySearch(**kept)
+    penalty = getattr(search, "length_penalty", 0.6)
+    if exponent is not None:
+        kind = type(penalty) if isinstance(penalty, LengthPenalty) else float
+        penalty = kind(exponent)
+    return BeamSearch(beam_width, penalty, **kept)

@@ -8,13 +8,12 @@ from pathlib import Path
 import keras
 
 from keras_transformer import training
-from keras_transformer.decoding import GreedySearch
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
 from keras_transformer.runs.distillation import read_teacher
 from keras_transformer.runs.diversification import student_recipe, teachers_of
-from keras_transformer.runs.folder import Run
+from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.prepare import (
     check_recipe,
@@ -279,7 +278,7 @@ def _writers(recipe, run, model):
     ]
     if settings.bleu_every is not None:
         translator = run.translator_of(model)
-        search = GreedySearch(translator.search.processors)
+        search = with_beam(translator.search, beam_width=1)
         files = (recipe.data.paths("validation", side) for side in SIDES)
         bleu = training.BleuCallback(
             lambda texts: translator.translate(texts, search),

@@ -84,8 +84,8 @@ class ServedTranslator(tf.Module):
     All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
     num_hypotheses)`, and ids, `(batch, length)`, which include end tokens and are
     padded with the model's `pad_id`. Texts that are too long are cut, as in
-    `Translator.translate`; a target is cut at `max_length`, or at twice
-    `max_source_length`.
+    `Translator.translate`; a target is cut at `max_length`, as in
+    `Translator.encode_targets`.
 
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
     translation as there, whatever else is in its batch. The arguments are those of
@@ -107,6 +107,7 @@ class ServedTranslator(tf.Module):
         self._translator = translator
         self._search = search
         self._jit_compile = jit_compile
+        self._num_given = translator.num_given_tokens()
         longest = translator.max_source_length
         self._policy = translator.batching_policy(max_length)
         self._max_target_length = self._policy.target_length(longest)
@@ -182,7 +183,9 @@ class ServedTranslator(tf.Module):
         with tf.control_dependencies([check]):
             source_ids, _ = self._translator.encode(text)
         labels = self._translator.encode_targets(target, self._max_target_length)
-        log_probability, tokens = log_probabilities(model, source_ids, labels)
+        log_probability, tokens = log_probabilities(
+            model, source_ids, labels, self._num_given
+        )
         return {"log_probability": log_probability, "tokens": tokens}
 
     def find(self, source_ids):

@@ -94,8 +94,7 @@ def parallel_dataset(
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         check_tokenizer(f"{side}_tokenizer", tokenizer)
     paths = as_paths(source_files), as_paths(target_files)
-    for side in paths:
-        check_gzip(side)
+    check_gzip([*paths[0], *paths[1]])
     pairs = read_pairs(*paths)
     pairs_per_file, num_batches = _count(
         pairs, tokenizers, buckets, tokens_per_batch, sampling

@@ -1,13 +1,13 @@
 """Subwords of SentencePiece with ids from a table, as OPUS-MT and M2M100 have them."""
 
 import json
+import numbers
 import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
@@ -47,8 +47,8 @@ class VocabularyTokenizer(SubwordTokenizer):
         end_id: Id that ends a text.
 
     Raises:
-        ValueError: If `model_proto` is not a SentencePiece model, or a subword named
-            here is not in `vocabulary`.
+        ValueError: If `model_proto` is not a SentencePiece model, a subword named here
+            is not in `vocabulary`, or two have one id.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class VocabularyTokenizer(SubwordTokenizer):
                     "`vocabulary` must have an id for every special subword. "
                     f"Received: none for {piece!r}."
                 )
+        piece_of_id = _piece_of_id(vocabulary)
         self._load_model(model_proto)
         self._settings = {
             **special,
@@ -79,13 +80,13 @@ class VocabularyTokenizer(SubwordTokenizer):
             "reads_language_codes": reads_language_codes,
         }
         self._vocabulary = dict(vocabulary)
-        self.vocabulary_size = max(self._vocabulary.values()) + 1
+        self.vocabulary_size = max(piece_of_id) + 1
         for name, piece in special.items():
             setattr(self, f"{name}_id", self._vocabulary[piece])
         self._prefix_ids = [self._vocabulary[piece] for piece in prefix]
-        self._piece_of_id = [unknown] * self.vocabulary_size
-        for piece, index in self._vocabulary.items():
-            self._piece_of_id[index] = piece
+        self._piece_of_id = [
+            piece_of_id.get(index, unknown) for index in range(self.vocabulary_size)
+        ]
         textless = {*special.values(), *prefix, *control}
         self._is_text = [piece not in textless for piece in self._piece_of_id]
         self._id_of_text = {
@@ -186,6 +187,20 @@ class VocabularyTokenizer(SubwordTokenizer):
             raise ValueError(f"{path} cannot be loaded. {error}") from None
 
 
+def _piece_of_id(vocabulary):
+    """Inverts a table of ids; raises `ValueError` if that is not possible."""
+    pieces = {}
+    for piece, index in vocabulary.items():
+        is_id = isinstance(index, numbers.Integral) and index >= 0
+        if not is_id or pieces.setdefault(index, piece) != piece:
+            raise ValueError(
+                "`vocabulary` must give every subword an id of its own, an integer of "
+                f"at least 0. Received: {index!r} for {piece!r}"
+                f"{f' and for {pieces[index]!r}' if is_id else ''}."
+            )
+    return pieces
+
+
 def vocabulary_path(path: str | os.PathLike) -> Path:
     """Returns the path of the table beside the file of a SentencePiece model."""
     return Path(path).with_suffix(".vocabulary.json")
@@ -195,9 +210,3 @@ def load_tokenizer(path: str | os.PathLike) -> SubwordTokenizer:
     """Reads a tokenizer: a `VocabularyTokenizer` if there is a table beside `path`."""
     has_table = vocabulary_path(path).is_file()
     return (VocabularyTokenizer if has_table else SubwordTokenizer).load(path)
-
-
-def pieces_of_model(model_proto: bytes) -> list[str]:
-    """Returns the subwords of a SentencePiece model in the order of its own ids."""
-    model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
-    return [model.id_to_piece(index) for index in range(model.vocab_size())]

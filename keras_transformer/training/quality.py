@@ -121,7 +121,12 @@ def _corpus_score(metric, hypotheses, *references):
 
 def _chunks(hypotheses, *references):
     """Yields lists of some lines of each; raises unless all have the same number."""
-    sides = [iter(side) for side in (hypotheses, *references)]
+    texts = [hypotheses, *references]
+    if any(isinstance(side, (str, bytes)) for side in texts):
+        raise ValueError(
+            "`hypotheses` and references must be lists of texts. Received: one text."
+        )
+    sides = [iter(side) for side in texts]
     counts = np.zeros(len(sides), int)
     while True:
         chunks = [list(itertools.islice(side, _CHUNK_SIZE)) for side in sides]

@@ -45,7 +45,13 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     @classmethod
     def with_peak(cls, peak: float, hidden_dim: int, warmup_steps: int = 4000):
-        """Returns the schedule whose highest rate, after `warmup_steps`, is `peak`."""
+        """Returns the schedule whose highest rate, after `warmup_steps`, is `peak`.
+
+        Raises:
+            ValueError: As the constructor, or if `peak` is not positive.
+        """
+        if not peak > 0:
+            raise ValueError(f"`peak` must be positive. Received: peak={peak}.")
         return cls(hidden_dim, warmup_steps, peak * (hidden_dim * warmup_steps) ** 0.5)
 
     def __call__(self, step):

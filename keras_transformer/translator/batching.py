@@ -26,6 +26,8 @@ class BatchingPolicy:
         max_source_length: As in `Translator`.
         max_length: As in `Translator.translate`.
         tokenizer: Tokenizer of the sources.
+        max_positions: The longest translation without `max_length`; None for twice
+            the padded length of its source.
     """
 
     def __init__(
@@ -33,16 +35,20 @@ class BatchingPolicy:
         max_source_length: int,
         max_length: int | None = None,
         tokenizer=SubwordTokenizer,
+        max_positions: int | None = None,
     ):
         self._tokenizer = tokenizer
         self.source_lengths = [min(MIN_PADDED_LENGTH, max_source_length)]
         while (length := self.source_lengths[-1]) < max_source_length:
             self.source_lengths.append(min(2 * length, max_source_length))
         self.max_length = max_length
+        self._max_positions = max_positions
 
     def target_length(self, source_length: int) -> int:
         """Returns the longest translation of sources of a padded length."""
-        return 2 * source_length if self.max_length is None else self.max_length
+        if self.max_length is not None:
+            return self.max_length
+        return min(2 * source_length, self._max_positions or 2 * source_length)
 
     def group_of(self, source_ids):
         """Returns the index in `source_lengths` of each source, or beyond if blank."""

@@ -72,19 +72,23 @@ def check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
 
 
 def check_one_transformer(translator, what: str) -> None:
-    """Refuses a translator whose model is an ensemble.
+    """Refuses what is not a translator of one model.
 
     Args:
         translator: A `Translator`.
         what: What needs one Transformer, for the error.
 
     Raises:
-        ValueError: If it is.
+        ValueError: If its model is an ensemble, or it is not a `Translator`.
     """
-    if not isinstance(translator.model, Transformer):
+    model = getattr(translator, "model", None)
+    if not isinstance(model, Transformer):
+        received = f"a {type(translator).__name__}"
+        if isinstance(model, Ensemble):
+            received = f"an ensemble of {len(model.models)}"
         raise ValueError(
-            f"{what} needs a translator of one Transformer. Received: an ensemble of "
-            f"{len(translator.model.models)}. Name one that it was made of."
+            f"{what} needs a translator of one Transformer. Received: {received}. "
+            "Name one that it was made of."
         )
 
 

@@ -35,6 +35,9 @@ def minimum_bayes_risk(
     Returns:
         One of the translations.
 
+    Raises:
+        ValueError: If there is none.
+
     Example:
         >>> texts = ["Ein Hund.", "Ein Hund läuft.", "Ein Hund läuft!", "Zwei Hunde."]
         >>> samples = [kt.translator.Translation(text, -1.0) for text in texts]
@@ -44,6 +47,10 @@ def minimum_bayes_risk(
     Reference:
         [Eikema and Aziz, 2022](https://aclanthology.org/2022.emnlp-main.754)
     """
+    if not translations:
+        raise ValueError(
+            "`translations` must hold the translations of a text. Received: none."
+        )
     found = [one for one in translations if one.score > -math.inf]
     counts = Counter(one.text for one in found)
     if len(counts) < 2:

@@ -7,8 +7,9 @@ import numpy as np
 
 from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.decoding.length_penalty import length_penalty_of
+from keras_transformer.translator.checks import list_of_texts
 from keras_transformer.translator.text_translator import TextTranslator, Translation
-from keras_transformer.translator.translator import Translator
+from keras_transformer.translator.translator import Translator, as_bytes
 
 
 class RerankedTranslator(TextTranslator):
@@ -69,14 +70,17 @@ class RerankedTranslator(TextTranslator):
         score of 0.
         """
         search = search or self.translator.search
+        texts = list_of_texts(texts)
         found = self.translator.translate_n_best(
             texts, _with_whole_beam(search), batch_size, max_length
         )
+        source_ids, _ = self.translator.encode(as_bytes(texts))
+        is_blank = (source_ids.numpy() == self.translator.model.pad_id).all(axis=1)
         pairs = [
             (row, index)
             for row, translations in enumerate(found)
             for index, one in enumerate(translations)
-            if texts[row].strip() and one.score > -math.inf
+            if not is_blank[row] and one.score > -math.inf
         ]
         scores = self.reverse.score(
             [found[row][index].text for row, index in pairs],

@@ -142,10 +142,9 @@ def read_translator(folder: str | os.PathLike):
             _TOKENIZERS[settings.get(f"{side}_tokenizer_class", "SubwordTokenizer")]
             for side in ("source", "target")
         ]
-        search = keras.saving.deserialize_keras_object(settings.get("search"))
     except (ValueError, KeyError, TypeError) as error:
-        message = f"{path} is damaged ({error!r}). Save the translator again."
-        raise ValueError(message) from None
+        raise ValueError(_damage(path, error)) from None
+    search = _deserialized(settings.get("search"), path)
     tokenizers = {
         name: tokenizer_class.load(folder / name)
         for name, tokenizer_class in zip(names, classes, strict=True)
@@ -158,6 +157,35 @@ def read_translator(folder: str | os.PathLike):
         "max_source_length": max_source_length,
     }
     return {**arguments, "search": search} if search else arguments
+
+
+def _deserialized(search, path):
+    """Returns a search from its config; says what is missing to read it."""
+    try:
+        return keras.saving.deserialize_keras_object(search)
+    except (ValueError, KeyError, TypeError) as error:
+        if unknown := list(_unregistered(search)):
+            raise ValueError(
+                f"{path} names {', '.join(unknown)}, not registered with Keras here. "
+                "Import the module that defines it, then load the translator."
+            ) from None
+        raise ValueError(_damage(path, error)) from None
+
+
+def _unregistered(config):
+    """Yields the classes in a config that are not registered with Keras."""
+    if isinstance(config, dict):
+        name = config.get("registered_name")
+        if name and not keras.saving.get_registered_object(name):
+            yield name
+        config = list(config.values())
+    if isinstance(config, list):
+        for each in config:
+            yield from _unregistered(each)
+
+
+def _damage(path, error):
+    return f"{path} is damaged ({error!r}). Save the translator again."
 
 
 def what_to_name(path):

@@ -18,13 +18,16 @@ class TargetScore(NamedTuple):
     Attributes:
         log_probability: Natural logarithm of its probability, given its source.
         tokens: The number of its subwords, end token included.
+
+    What the tokenizer puts before every translation, such as its language, does not
+    count: searches are given it too.
     """
 
     log_probability: float
     tokens: int
 
 
-def log_probabilities(model, source_ids, labels):
+def log_probabilities(model, source_ids, labels, num_given: int = 0):
     """Returns the log-probability of each target, and its number of tokens.
 
     Args:
@@ -32,6 +35,7 @@ def log_probabilities(model, source_ids, labels):
         source_ids: Integer tensor of shape `(batch, source_length)`.
         labels: Integer tensor of shape `(batch, target_length)`: targets with end
             tokens and padding.
+        num_given: Number of tokens that begin every target and do not count.
 
     Returns:
         A float32 and an int32 tensor of shape `(batch,)`.
@@ -40,8 +44,8 @@ def log_probabilities(model, source_ids, labels):
     target_ids = ops.concatenate([starts, labels[:, :-1]], axis=1)
     logits = model({"source_ids": source_ids, "target_ids": target_ids})
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    is_token = ops.not_equal(labels, model.pad_id)
-    log_probability = -ops.sum(ops.where(is_token, losses, 0.0), axis=1)
+    is_token = ops.not_equal(labels, model.pad_id)[:, num_given:]
+    log_probability = -ops.sum(ops.where(is_token, losses[:, num_given:], 0.0), axis=1)
     return log_probability, ops.sum(ops.cast(is_token, "int32"), axis=1)
 
 
@@ -53,11 +57,12 @@ class Scorer:
     Args:
         model: A `Transformer`.
         max_lengths: The longest source, and the longest target.
+        num_given: As in `log_probabilities`.
     """
 
-    def __init__(self, model, max_lengths: tuple[int, int]):
+    def __init__(self, model, max_lengths: tuple[int, int], num_given: int = 0):
         def score(source_ids, labels):
-            return log_probabilities(model, source_ids, labels)
+            return log_probabilities(model, source_ids, labels, num_given)
 
         self._model, self._variables = model, names_of_variables(model)
         self._pad_id = model.pad_id

@@ -57,7 +57,8 @@ class TextTranslator:
             batch_size: Number of texts that are translated at a time, which memory
                 limits; by default what is fastest on CPUs.
             max_length: The most subwords of a translation, end token included; by
-                default twice the padded length of its source.
+                default twice the padded length of its source, or the number of the
+                model's positions if that is less.
             choose: Function from the translations of a text, best first, to one of
                 them, such as `minimum_bayes_risk`; by default the first.
 
@@ -85,7 +86,8 @@ class TextTranslator:
 
         `lines` is any iterable of str, such as an open file. `chunk_size` of them are
         read and translated at a time, and an eighth of that at first. The other
-        arguments are those of `translate`.
+        arguments are those of `translate`. Warnings about texts that are too long
+        count the texts of one chunk.
 
         Yields:
             The translations, in the order of the lines.

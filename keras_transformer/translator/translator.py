@@ -98,7 +98,7 @@ class Translator(TextTranslator, SavedTranslator):
         texts = list_of_texts(texts)
         if not texts:
             return []
-        source_ids, is_cut = self.encode(_as_bytes(texts))
+        source_ids, is_cut = self.encode(as_bytes(texts))
         if (is_cut := is_cut.numpy()).any():
             warnings.warn(
                 f"{is_cut.sum()} of {len(texts)} texts are longer than "
@@ -129,7 +129,8 @@ class Translator(TextTranslator, SavedTranslator):
 
         Returns:
             A `TargetScore` for each text. Texts and translations that are too long are
-            cut, as the signature `score` of a SavedModel cuts them.
+            cut, as the signature `score` of a SavedModel cuts them. What the tokenizer
+            puts before every translation, such as its language, does not count.
 
         Raises:
             ValueError: If one of them is not a list of str, or their lengths differ.
@@ -156,9 +157,11 @@ class Translator(TextTranslator, SavedTranslator):
         if self._scorer is None or not self._scorer.is_of(self.model):
             longest = self.max_source_length
             longest_target = self.batching_policy().target_length(longest)
-            self._scorer = Scorer(self.model, (longest, longest_target))
-        source_ids, _ = self.encode(_as_bytes(texts))
-        return self._scorer(source_ids, self.encode_targets(_as_bytes(translations)))
+            self._scorer = Scorer(
+                self.model, (longest, longest_target), self.num_given_tokens()
+            )
+        source_ids, _ = self.encode(as_bytes(texts))
+        return self._scorer(source_ids, self.encode_targets(as_bytes(translations)))
 
     def export(
         self,
@@ -238,7 +241,8 @@ class Translator(TextTranslator, SavedTranslator):
         Args:
             texts: As in `encode`.
             max_length: The most subwords of a translation, end token included; by
-                default twice `max_source_length`. Others are cut.
+                default twice `max_source_length`, or the number of the model's
+                positions if that is less. Others are cut.
 
         Returns:
             Subwords, end tokens and padding, int32 of shape `(batch, length)`.
@@ -246,6 +250,10 @@ class Translator(TextTranslator, SavedTranslator):
         policy = self.batching_policy(max_length)
         max_length = policy.target_length(self.max_source_length)
         return encode_head(texts, self.target_tokenizer, max_length)[0]
+
+    def num_given_tokens(self) -> int:
+        """Returns how many tokens, such as a language, begin every translation."""
+        return int(self.target_tokenizer([""]).row_lengths()[0])
 
     def decode(self, ids, search: Search):
         """Returns the texts that a search found, with TensorFlow ops only.
@@ -269,9 +277,15 @@ class Translator(TextTranslator, SavedTranslator):
 
     def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
         """Returns how the sources of this translator are batched."""
-        return BatchingPolicy(self.max_source_length, max_length, self.source_tokenizer)
+        return BatchingPolicy(
+            self.max_source_length,
+            max_length,
+            self.source_tokenizer,
+            self.model.max_positions,
+        )
 
 
-def _as_bytes(texts):
-    # UTF-8 cannot encode a lone surrogate, which becomes a question mark.
+def as_bytes(texts: list[str]) -> list[bytes]:
+    """Returns texts in UTF-8."""
+    # It cannot encode a lone surrogate, which becomes a question mark.
     return [text.encode("utf-8", "replace") for text in texts]

@@ -231,6 +231,7 @@ def test_the_first_token_follows_the_start_token_which_is_not_returned():
         ),
         ({"beam_width": 3, "num_hypotheses": 0}, r"`num_hypotheses` must .*=0\."),
         ({"beam_width": 3, "length_penalty": np.inf}, r"length_penalty=inf\."),
+        ({"beam_width": 3, "length_penalty": "0.6"}, r"length_penalty='0\.6'\."),
     ],
 )
 def test_arguments_out_of_range_are_refused(settings, message):

@@ -294,13 +294,20 @@ def test_a_limit_is_the_product_rounded_down(ratio, length, limit):
 @pytest.mark.parametrize(
     ("processor", "settings", "message"),
     [
-        (BannedIds, {"ids": []}, r"`ids` must be one or more ids.* ids=\(\)\."),
-        (BannedIds, {"ids": [3, -1]}, r"Received: ids=\(3, -1\)\."),
+        (BannedIds, {"ids": []}, r"`ids` must be a sequence of one or.* ids=\[\]\."),
+        (BannedIds, {"ids": [3, -1]}, r"Received: ids=\[3, -1\]\."),
+        (BannedIds, {"ids": 5}, r"Received: ids=5\."),
+        (BannedIds, {"ids": [1.7]}, r"Received: ids=\[1\.7\]\."),
+        (BannedIds, {"ids": "12"}, r"Received: ids='12'\."),
         (MinimumLength, {"length": 0}, r"`length` must be .* length=0\."),
         (MaximumLength, {"ratio": -1}, r"`ratio` must be .* ratio=-1\."),
+        (MaximumLength, {"ratio": "2"}, r"`ratio` must be .* ratio='2'\."),
         (MaximumLength, {"ratio": 1, "extra": 0.5}, r"`extra` must be .* extra=0\.5\."),
         (NoRepeatNgram, {"size": 0}, r"`size` must be .* size=0\."),
         (RepetitionPenalty, {"penalty": 0.9}, r"`penalty` must be .* penalty=0\.9\."),
+        (RepetitionPenalty, {"penalty": None}, r"penalty=None\."),
+        (GreedySearch, {"processors": BannedIds([1])}, r"a list of .*=BannedIds\(ids="),
+        (GreedySearch, {"processors": [5]}, r"a list of .* processors=\(5,\)\."),
         (ForcedPrefix, {"ids": []}, r"`ids` must be a sequence .* ids=\[\]\."),
         (ForcedPrefix, {"ids": [1.5]}, r"Received: ids=\[1\.5\]\."),
         (ForcedPrefix, {"ids": [[1], [None]]}, r"`ids` must be a sequence"),
@@ -320,6 +327,25 @@ def test_arguments_out_of_range_are_refused(processor, settings, message):
 def test_a_prefix_may_be_any_sequences_of_integers(ids):
     assert ForcedPrefix(ids) == ForcedPrefix([[7, 5], [11]])
     assert ForcedPrefix(ids[0]) == ForcedPrefix(np.array([7, 5]))
+
+
+@pytest.mark.needs_tensorflow
+def test_a_ragged_prefix_leaves_short_rows_free_whatever_the_padding():
+    import tensorflow as tf
+
+    class PaddedWithFour(ToyModel):
+        pad_id = 4
+
+    rows = [[3, 1], [1], []]
+    ragged = ForcedPrefix(tf.ragged.constant(rows))
+    assert ragged == ForcedPrefix(rows)
+    model = PaddedWithFour(vocabulary_size=5, max_length=3, seed=5)
+    ids = np.array(GreedySearch([ragged])(model, SOURCES, 3).ids)[:, 0]
+    free = np.array(GreedySearch()(model, SOURCES, 3).ids)[:, 0]
+    assert ids[0, :2].tolist() == [3, 1]
+    assert ids[1, 0] == 1
+    assert ids[1, 1] != 0
+    assert ids[2].tolist() == free[2].tolist()
 
 
 def test_a_prefix_for_another_number_of_sentences_is_refused():

@@ -32,6 +32,7 @@ class Toy(ToyModel, GenerationMixin):
     """A toy that generates; notes how many sentences take each step, and in what."""
 
     variables = ()
+    _settings = {"vocabulary_size": 7}
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -342,6 +343,20 @@ def test_searches_of_many_shapes_are_no_reason_to_warn():
         model.generate(sources(*[length] * 3), GreedySearch(), max_length=length)
     logger.removeHandler(handler)
     assert [record.getMessage() for record in records] == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"processors": [BannedIds([3, 7])]},
+        {"processors": [ForcedPrefix([[3, -1], [7]])]},
+        {"processors": [ForcedPrefix(np.array([[3], [7]]))]},
+        {"end_ids": [2, 7]},
+    ],
+)
+def test_ids_outside_the_vocabulary_are_refused(settings):
+    with pytest.raises(ValueError, match="of 7 tokens. Received: 7"):
+        toy().generate(sources(1, 2), GreedySearch(**settings), 5)
 
 
 def test_another_prefix_is_an_input_and_not_compiled_anew():

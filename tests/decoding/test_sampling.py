@@ -156,6 +156,8 @@ def test_extreme_temperatures_give_numbers(temperature):
     [
         ({"temperature": -0.1}, r"`temperature` .* Received: temperature=-0\.1\."),
         ({"temperature": np.nan}, r"Received: temperature=nan\."),
+        ({"temperature": "hot"}, r"Received: temperature='hot'\."),
+        ({"top_p": [0.5]}, r"`top_p` must be .* top_p=\[0\.5\]\."),
         ({"top_k": 0}, r"`top_k` must be .* Received: top_k=0\."),
         ({"top_k": 2.5}, r"Received: top_k=2\.5\."),
         ({"top_p": 0.0}, r"`top_p` must be .* Received: top_p=0\.0\."),

@@ -67,7 +67,9 @@ def test_a_missing_shard_is_named(tmp_path):
         read_weights(tmp_path)
 
 
-@pytest.mark.parametrize("index", ["{", "[]", "{}", '{"weight_map": ["a"]}'])
+@pytest.mark.parametrize(
+    "index", ["{", "[]", "{}", '{"weight_map": ["a"]}', '{"weight_map": {"a": 5}}']
+)
 def test_a_damaged_index_is_named(tmp_path, index):
     (tmp_path / "model.safetensors.index.json").write_text(index)
     with pytest.raises(ValueError, match=r"model\.safetensors\.index\.json") as error:

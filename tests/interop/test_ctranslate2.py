@@ -287,6 +287,15 @@ def test_what_ctranslate2_lacks_is_refused_by_name(tmp_path):
         refuses(f"cannot express .*{name}", search)
 
 
+def test_bfloat16_without_pytorch_says_what_is_missing(tmp_path, monkeypatch):
+    where = "keras_transformer.interop.ctranslate2.find_spec"
+    monkeypatch.setattr(where, lambda name: None)
+    with pytest.raises(ImportError, match="'bfloat16' needs the package torch"):
+        make_translator().export(
+            tmp_path / "1", format="ctranslate2", quantization="bfloat16"
+        )
+
+
 @pytest.mark.usefixtures("few_objects_to_collect")
 def test_quantised_layers_are_refused(tmp_path):
     translator = make_translator()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors.numpy import load_file, save_file
 
 import keras_transformer as kt
 from keras_transformer.decoding import (
@@ -19,6 +20,7 @@ from keras_transformer.decoding import (
     PowerLengthPenalty,
     Sampling,
 )
+from keras_transformer.layers import SinusoidalPositionalEncoding
 
 FAMILIES = ["marian", "marian_separate", "m2m_100", "nllb", "pegasus"]
 LENGTH = 24
@@ -187,6 +189,9 @@ def test_the_search_is_that_of_the_checkpoint(marian):
     assert search.beam_width == 4
     assert search.length_penalty.get_config() == PowerLengthPenalty(0.8).get_config()
     assert [repr(x) for x in search.processors] == [repr(NoRepeatNgram(2))]
+    change(marian / "generation_config.json", num_return_sequences=3)
+    assert kt.Translator.from_preset(marian).search.num_hypotheses == 3
+    change(marian / "generation_config.json", num_return_sequences=1)
     change(marian / "generation_config.json", bad_words_ids=[[131], [7]], num_beams=1)
     search = kt.Translator.from_preset(marian).search
     assert isinstance(search, GreedySearch)
@@ -228,6 +233,8 @@ def test_a_language_that_is_given_comes_before_that_of_the_files(originals, tmp_
     ("file", "values", "message"),
     [
         ("config.json", {"model_type": "bart"}, "model_type='bart'"),
+        ("config.json", {"model_type": ["marian"]}, r"model_type=\['marian'\]"),
+        ("config.json", {"eos_token_id": [0]}, r"config.json must have an integer as"),
         ("config.json", {"new_option": 7}, r"not understood: \{'new_option': 7\}"),
         ("config.json", {"normalize_before": True}, "normalize_before=True"),
         ("config.json", {"decoder_ffn_dim": 7}, "decoder_ffn_dim=7"),
@@ -238,6 +245,14 @@ def test_a_language_that_is_given_comes_before_that_of_the_files(originals, tmp_
         ("config.json", {"encoder_layers": 1}, "not understood: .'model.encoder.layer"),
         ("generation_config.json", {"penalty_alpha": 0.6}, "'penalty_alpha': 0.6"),
         ("generation_config.json", {"bad_words_ids": [[5, 7]]}, r"\[\[5, 7\]\]"),
+        ("generation_config.json", {"bad_words_ids": [131]}, r"bad_words_ids=\[131\]"),
+        ("generation_config.json", {"bad_words_ids": [[]]}, r"bad_words_ids=\[\[\]\]"),
+        ("generation_config.json", {"num_beams": "4"}, "config.json .* num_beams='4'"),
+        ("generation_config.json", {"top_p": "1"}, "config.json must have a number"),
+        ("generation_config.json", {"num_return_sequences": 5}, "num_hypotheses=5"),
+        ("generation_config.json", {"diversity_penalty": 0.5}, "_penalty': 0.5"),
+        ("vocab.json", {"zzz": -5}, "Received: -5 for 'zzz'"),
+        ("vocab.json", {"zzz": 5}, "Received: 5 for 'zzz' and for"),
         ("generation_config.json", {"pad_token_id": 7}, "pad_token_id=7"),
         (
             "generation_config.json",
@@ -253,11 +268,44 @@ def test_what_is_not_understood_is_named(marian, file, values, message):
     assert len(str(error.value).splitlines()) == 1
 
 
+def test_values_that_switch_something_off_are_read(marian):
+    off = {"pruned_heads": {}, "torchscript": False, "num_labels": 3}
+    change(marian / "config.json", **off)
+    off = {"diversity_penalty": 0.0, "num_beam_groups": 1, "typical_p": 1.0}
+    change(marian / "generation_config.json", **off)
+    assert kt.Translator.from_preset(marian).search.beam_width == 4
+
+
+def test_a_special_token_may_be_wrapped(marian):
+    settings = {"unk_token": {"__type": "AddedToken", "content": "<unk>"}}
+    (marian / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer = kt.Translator.from_preset(marian).target_tokenizer
+    assert tokenizer.pieces([tokenizer.unknown_id]) == ["<unk>"]
+
+
 def test_a_truncated_file_is_told(marian):
     path = marian / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
         kt.Translator.from_preset(marian)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("marian", "source.spm"),
+        ("m2m_100", "sentencepiece.bpe.model"),
+        ("nllb", "sentencepiece.bpe.model"),
+        ("pegasus", "spiece.model"),
+    ],
+)
+def test_a_truncated_tokenizer_is_named(originals, tmp_path, name, file):
+    shutil.copytree(originals / "models" / name, tmp_path / "model")
+    path = tmp_path / "model" / file
+    for size in (-100, 0):
+        path.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(ValueError, match=f"{file} is not a SentencePiece model"):
+            kt.Translator.from_preset(path.parent)
 
 
 @pytest.mark.parametrize(
@@ -274,13 +322,26 @@ def test_a_missing_file_is_named(marian, name, message):
         kt.Translator.from_preset(marian)
 
 
-def test_a_table_that_differs_from_what_it_is_tied_to_is_told(marian):
-    from safetensors.numpy import load_file, save_file
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_positions_may_be_rounded_but_not_others(marian, dtype):
+    path, name = marian / "model.safetensors", "model.encoder.embed_positions.weight"
+    positions = kt.models.Transformer.from_preset(marian).positions
+    weights = load_file(path)
+    weights[name] = np.asarray(positions.encoding(64))
+    save_file({k: x.astype(dtype) for k, x in weights.items()}, path)
+    kt.models.Transformer.from_preset(marian)
+    other = SinusoidalPositionalEncoding(9000, layout="halves")
+    other.build((1, 64, 8))
+    save_file({**weights, name: np.asarray(other.encoding(64))}, path)
+    with pytest.raises(ValueError, match=r"positions of its family by up to 0\.\d+"):
+        kt.models.Transformer.from_preset(marian)
 
+
+def test_a_table_that_differs_from_what_it_is_tied_to_is_told(marian):
     weights = load_file(marian / "model.safetensors")
     weights["lm_head.weight"] = weights["model.shared.weight"] + 1
     save_file(weights, marian / "model.safetensors")
-    with pytest.raises(ValueError, match=r"'lm_head\.weight' differs from the one"):
+    with pytest.raises(ValueError, match=r"'lm_head\.weight' differs .* up to 1,"):
         kt.models.Transformer.from_preset(marian)
 
 
@@ -291,6 +352,19 @@ def test_a_size_and_a_folder_take_different_arguments(tmp_path):
         kt.models.Transformer.from_preset(tmp_path, 7)
     with pytest.raises(ValueError, match="preset='huge'"):
         kt.models.Transformer.from_preset("huge", 7)
+
+
+def test_arguments_must_fit_what_was_saved(tmp_path):
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    model = kt.models.Transformer(25, **sizes)
+    lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+    tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+    kt.Translator(model, tokenizer).save(tmp_path / "one")
+    kt.Translator(kt.models.Ensemble([model]), tokenizer).save(tmp_path / "two")
+    with pytest.raises(ValueError, match=r"must fit .*one.*Received: hidden_dim=16\."):
+        kt.Translator.from_preset(tmp_path / "one", hidden_dim=16)
+    with pytest.raises(ValueError, match=r"two holds an Ensemble.*: dropout=0\.3\."):
+        kt.Translator.from_preset(tmp_path / "two", dropout=0.3)
 
 
 @pytest.mark.slow

@@ -77,6 +77,7 @@ def test_an_export_is_read_back(name, tmp_path):
     folder = translator.export(tmp_path / "1", format="hugging_face")
     found = kt.Translator.from_preset(folder)
     assert found.max_source_length == translator.max_source_length
+    assert found.search.num_hypotheses == BEAM.num_hypotheses
     texts = [text for text in TEXTS if len(text) < 40]
     for mine, theirs in zip(
         translator.translate_n_best(texts, max_length=MAX_LENGTH),

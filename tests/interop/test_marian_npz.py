@@ -464,7 +464,7 @@ def test_a_missing_file_is_named(write, name):
         ("source.yml", b"a: 0\n", "must have '<unk>', and '</s>' with the same id"),
         ("source.yml", b"</s>: 0\n<unk>: 1\n<pad>: 2", "must not have '<pad>'"),
         ("source.yml", b"\xff: 0\n", "is not UTF-8"),
-        ("target.spm", b"other", "must be a SentencePiece model"),
+        ("target.spm", b"other", "target.spm is not a SentencePiece model"),
     ],
 )
 def test_a_damaged_file_is_told(write, name, data, message):

@@ -66,16 +66,12 @@ def test_gradients_are_those_of_the_plain_call(name):
         assert np.any(first != second)
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() == "tensorflow",
-    reason="Keras's own dense layers fail in a `RematScope` in TensorFlow's graphs",
-)
 def test_a_whole_model_trains_rematerialised():
     with keras.RematScope(mode="full"):
-        model = models.Transformer(17, 17, 1, 8, 2, 16, dropout=0.1)
-    model.compile("adam", TokenCrossentropy())
+        model = models.LanguageModel(17, 1, 8, 2, 16, dropout=0.1)
+    model.compile("adam", TokenCrossentropy(), jit_compile=False)
     ids = np.array([[2, 5, 7, 3]])
-    history = model.fit({"source_ids": ids, "target_ids": ids}, ids, verbose=0)
+    history = model.fit(ids, ids, verbose=0)
     assert np.all(np.isfinite(history.history["loss"]))
 
 

@@ -102,6 +102,18 @@ def test_prompts_may_be_padded_on_any_side(positions, mask):
     np.testing.assert_allclose(outputs[:, 0], expected, 1e-4, 1e-5)
 
 
+def test_prompts_without_a_mask_are_read_whole():
+    block = CausalBlock(5, 11, positions="rotary")
+    block.build((None, None, 10))
+    prompts = ops.convert_to_tensor(STATES[:1, :5])
+    _, memory, cache = block.start(prompts, None, 1, 1)
+    new, visible = STATES[1:2, :1], np.ones((1, 1, 1, 1), bool)
+    index = ops.zeros((1,), "int32")
+    outputs, _ = block.step(new, memory, None, cache, index, visible)
+    expected = block(np.concatenate([STATES[:1, :5], new], axis=1))[:, -1]
+    np.testing.assert_allclose(outputs[:, 0], expected, 1e-4, 1e-5)
+
+
 def test_a_stack_without_layers_is_refused():
     with pytest.raises(ValueError, match="`num_layers` must be .* num_layers=0"):
         CausalDecoder(num_layers=0, num_heads=2, intermediate_dim=11)

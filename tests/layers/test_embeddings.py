@@ -186,7 +186,33 @@ def test_within_another_layer_the_products_have_the_same_precision():
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("name", ["tie_weights", "reverse_dtype", "logit_soft_cap"])
+@pytest.mark.parametrize(
+    "name", ["tie_weights", "reverse_dtype", "logit_soft_cap", "mask_zero", "lora_rank"]
+)
 def test_what_it_has_not_is_refused(name):
     with pytest.raises(ValueError, match=f"`TokenEmbedding` has no `{name}`"):
         TokenEmbedding(VOCABULARY, WIDTH, **{name: 1})
+
+
+def test_an_adaptation_that_would_not_be_loaded_is_refused():
+    embedding = TokenEmbedding(VOCABULARY, WIDTH)
+    embedding.build()
+    with pytest.raises(ValueError, match="low-rank adaptation is for projections"):
+        embedding.enable_lora(2)
+
+
+def test_a_vocabulary_and_a_width_are_positive():
+    with pytest.raises(ValueError, match="`hidden_dim` must be a positive integer"):
+        TokenEmbedding(VOCABULARY, 0)
+
+
+def test_a_table_is_loaded_with_the_settings_that_quantised_it(tmp_path):
+    inputs = keras.Input((None, WIDTH))
+    embedding = TokenEmbedding(VOCABULARY, WIDTH)
+    embedding.build()
+    model = keras.Model(inputs, embedding(inputs, reverse=True))
+    config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
+    embedding.quantize(config=config)
+    model.save(tmp_path / "model.keras")
+    twin = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(twin(STATES), model(STATES))

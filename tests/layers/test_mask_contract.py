@@ -10,6 +10,7 @@ from keras import ops
 from layer_contract import AttachMask, ReadMask
 
 from keras_transformer.layers import (
+    AttentionPooling,
     Decoder,
     DecoderBlock,
     Encoder,
@@ -230,3 +231,9 @@ def test_the_mask_of_ids_is_the_mask_of_their_embedding():
     probe = ReadMask()
     probe(keras.layers.Embedding(13, WIDTH, mask_zero=True)(TARGET_IDS))
     np.testing.assert_array_equal(probe.mask, padding_mask(TARGET_IDS))
+
+
+@pytest.mark.parametrize("layer", [AttentionPooling(2), Encoder(1, 2, 11)])
+def test_masks_of_three_axes_are_refused_by_their_shape(layer):
+    with pytest.raises(ValueError, match=r"mask` must .* \(batch, length\).*2, 1, 5"):
+        layer(STATES, mask=np.ones((BATCH, 1, LENGTH), bool))

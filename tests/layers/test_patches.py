@@ -53,6 +53,17 @@ def test_patches_must_tile_the_image():
         PatchEmbedding(patch_size=3, hidden_dim=3).build((None, 6, None, 5))
 
 
+def test_images_of_other_sizes_are_cut_into_patches_or_refused():
+    layer = PatchEmbedding(patch_size=3, hidden_dim=3)
+    layer.build(IMAGES.shape)
+    assert layer(IMAGES[:, :3]).shape == (2, 3, 3)
+    # 3 images of 4 x 9 have as many pixels as 4 of 3 x 9.
+    with pytest.raises(ValueError, match="`patch_size` must .* images of 4 x 9"):
+        layer(np.ones((3, 4, 9, 5), "float32"))
+    with pytest.raises(ValueError, match="`patch_size` must .* images of None x None"):
+        layer.compute_output_shape((None, None, None, 5))
+
+
 def test_images_must_have_four_axes():
     with pytest.raises(ValueError, match=r"`inputs` must have .* shape \(6, 9, 5\)"):
         PatchEmbedding(patch_size=3, hidden_dim=3).build(IMAGES.shape[1:])

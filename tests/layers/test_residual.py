@@ -94,3 +94,10 @@ def test_nothing_is_dropped_at_inference(normalize_first):
     outputs = with_dropout(INPUTS, sublayer=square)
     np.testing.assert_array_equal(outputs, expected)
     np.testing.assert_array_equal(with_dropout(INPUTS, sublayer=square), expected)
+
+
+def test_a_layer_whose_weights_a_functional_model_would_not_hold_is_refused():
+    layer, dense = Residual(), keras.layers.Dense(WIDTH)
+    with pytest.raises(ValueError, match="between `prepare` and `add`.*Received"):
+        layer(keras.Input((None, WIDTH)), sublayer=dense)
+    assert layer(INPUTS, sublayer=dense).shape == INPUTS.shape

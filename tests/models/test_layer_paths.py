@@ -111,6 +111,17 @@ def test_what_is_frozen_inside_comes_back_in_a_model_of_keras(name, tmp_path):
     assert trainable(twin) == expected
 
 
+def test_what_is_trainable_inside_of_a_frozen_block_comes_back(tmp_path):
+    inputs = keras.Input((5, 8))
+    model = keras.Model(inputs, layers.Encoder(2, 2, 16, name="encoder")(inputs))
+    block = model.get_layer("encoder").blocks[0]
+    block.trainable = False
+    next(x for x in all_layers(block) if x.name == "widen").trainable = True
+    twin = loaded(loaded(model, tmp_path), tmp_path)
+    assert trainable(twin) == trainable(model)
+    assert any("block_0" in path for path in trainable(twin))
+
+
 def test_configs_that_name_quantised_layers_are_read():
     model = Transformer(
         17, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16

@@ -230,6 +230,32 @@ def test_what_cannot_be_adapted_is_told():
         model.quantize("int8")
 
 
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantised_layer_refuses_an_adaptation_that_it_would_lose(mode, tmp_path):
+    adapted, plain = (keras.Sequential([Projection(4, name="p")]) for _ in "12")
+    for model in (adapted, plain):
+        model.build((None, 8))
+        model.layers[0].quantize(mode)
+    adapted.layers[0].enable_lora(2)
+    adapted.save_weights(tmp_path / "adapted.weights.h5")
+    with pytest.raises(ValueError, match=r"`enable_lora\(2, 2\)` on .*p first"):
+        plain.load_weights(tmp_path / "adapted.weights.h5")
+    plain.layers[0].enable_lora(2)
+    plain.load_weights(tmp_path / "adapted.weights.h5")
+    x = STATES[0]
+    np.testing.assert_array_equal(outputs_of(plain, x), outputs_of(adapted, x))
+
+
+def test_adaptations_of_quantised_layers_are_not_merged():
+    model = transformer()
+    model.quantize("int8")
+    layer = next(x for x in all_layers(model) if isinstance(x, Projection))
+    layer.enable_lora(2)
+    message = "must be merged before the model is quantised"
+    with pytest.raises(ValueError, match=message):
+        model.merge_lora()
+
+
 @pytest.mark.usefixtures("few_objects_to_collect")
 def test_a_quantised_model_is_not_trained():
     model = compiled(transformer())

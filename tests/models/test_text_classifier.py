@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from keras import ops
 from phrase_ids import LANGUAGES, labelled, vocabulary_size, words
 
-from keras_transformer.models import TextClassifier, TextEncoder
+from keras_transformer.models import (
+    MaskedLanguageModel,
+    TextClassifier,
+    TextEncoder,
+)
 
 VOCABULARY, CLASSES = 17, 5
 SETTINGS = {
@@ -122,6 +126,18 @@ def test_a_classifier_shares_the_encoder_that_it_is_built_on(tmp_path):
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.parametrize(
+    "settings", [{"num_layers": 5}, {"nonsense": 1}, {"vocabulary_size": 99}]
+)
+def test_settings_that_are_not_those_of_the_encoder_are_refused(settings):
+    encoder = TextEncoder(VOCABULARY, **SETTINGS)
+    settings = {"vocabulary_size": VOCABULARY, "encoder": encoder, **settings}
+    with pytest.raises(ValueError, match="must be that of `encoder`, or be left out"):
+        TextClassifier(num_classes=CLASSES, **settings)
+    with pytest.raises(ValueError, match="must be that of `encoder`, or be left out"):
+        MaskedLanguageModel(**settings)
+
+
 def test_frozen_word_vectors_stay_as_they_are_and_come_back_frozen(tmp_path):
     from keras_transformer.text import set_word_vectors
 

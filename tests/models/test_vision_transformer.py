@@ -79,6 +79,11 @@ def test_attention_scores_say_what_was_looked_at(name, positions):
     np.testing.assert_allclose(ops.sum(scores["encoder"], axis=-1), 1, 1e-5)
 
 
+def test_attention_scores_of_images_of_another_size_are_refused():
+    with pytest.raises(ValueError, match=r"image_shape=\(6, 9, 2\).*\(3, 9, 6, 2\)"):
+        variant("class token").attention_scores(IMAGES.swapaxes(1, 2))
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     model = variant(name)

@@ -8,12 +8,17 @@ import pytest
 from matplotlib.figure import Figure
 
 from keras_transformer import plots
-from keras_transformer.decoding import BannedIds, BeamSearch, GreedySearch
+from keras_transformer.decoding import (
+    BannedIds,
+    BeamSearch,
+    GreedySearch,
+    NoRepeatNgram,
+)
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.training import InverseSquareRootSchedule
-from keras_transformer.translator import Translator
+from keras_transformer.translator import RerankedTranslator, Translator
 
 QUERIES = ["ein", "Mann", "."]
 KEYS = ["a", "man", "on", "it", "."]
@@ -142,9 +147,10 @@ def test_words_are_labelled_as_they_are():
     assert labels(map_of(tokens).axes[0].xaxis) == tokens
 
 
+@pytest.mark.parametrize("language", ["<s>", "arb_Arab", "__ar__", ">>ara<<", "ar_AR"])
 @pytest.mark.parametrize(("word", "leftward"), [("שלום", True), ("Hund", False)])
-def test_columns_run_as_the_text_of_the_keys_is_read(word, leftward):
-    figure = plots.attention_map(["a"], [f"\u2581{word}", "."], [[1.0, 0.0]])
+def test_columns_run_as_the_text_of_the_keys_is_read(word, leftward, language):
+    figure = plots.attention_map(["a"], [language, f"\u2581{word}"], [[1.0, 0.0]])
     assert figure.axes[0].xaxis_inverted() == leftward
     assert not plots.attention_map([word], ["a"], [[1.0]]).axes[0].xaxis_inverted()
 
@@ -285,6 +291,21 @@ def test_a_search_that_finds_nothing_is_told(translator):
         plots.translation_attention(translator, "a dog rides", search)
 
 
+def test_a_hypothesis_that_ends_nowhere_is_left_out(translator):
+    banned = [index for index in range(29) if index not in (7, 8)]
+    search = GreedySearch([BannedIds(banned), NoRepeatNgram(1)])
+    arguments = translator, "a dog rides", search, 6
+    assert plots.translate_n_best_with_attention(*arguments) == []
+    with pytest.raises(ValueError, match="forbid every token. Received: a Greedy"):
+        plots.translate_with_attention(*arguments)
+
+
+def test_attention_needs_a_translator(translator):
+    reranked = RerankedTranslator(translator, translator)
+    with pytest.raises(ValueError, match="Received: a RerankedTranslator"):
+        plots.translate_with_attention(reranked, "a dog")
+
+
 def test_a_text_that_is_cut_is_told(translator):
     with pytest.warns(UserWarning, match="max_source_length=17 subwords and was cut"):
         seen = plots.translate_with_attention(translator, "a dog rides " * 13)
@@ -336,6 +357,23 @@ def test_training_curves_show_what_fit_returns():
     assert [value for _, value in drawn["training"]] == history.history["loss"]
     assert [epoch for epoch, _ in drawn["training"]] == [1, 2, 3, 4, 5]
     assert [epoch for epoch, _ in drawn["validation"]] == [2, 4]
+
+
+def history_of(num_epochs, num_values):
+    history = keras.callbacks.History()
+    history.epoch = list(range(num_epochs))
+    history.history = {"loss": [1.0] * num_epochs, "val_loss": [2.0] * num_values}
+    return history
+
+
+def test_validation_is_drawn_at_the_epochs_that_are_possible():
+    (loss,) = plots.training_curves(history_of(7, 3)).axes
+    assert [epoch for epoch, _ in curves(loss)["validation"]] == [2, 4, 6]
+    with pytest.warns(UserWarning, match=r"\[5\] are drawn, and \[3\] are possible"):
+        (loss,) = plots.training_curves(history_of(5, 1)).axes
+    assert curves(loss)["validation"] == [[5, 2]]
+    with pytest.raises(ValueError, match="val_loss for every nth epoch.* 4 values"):
+        plots.training_curves(history_of(7, 4))
 
 
 @pytest.mark.parametrize("text", ["", "epoch,loss\n", "epoch,seconds\n1,3\n"])

@@ -427,6 +427,17 @@ def test_what_is_no_translation_is_refused(seen, message):
         attention_html(*seen)
 
 
+@pytest.mark.parametrize("score", [-np.inf, np.nan])
+def test_a_score_that_json_cannot_hold_is_refused(score):
+    with pytest.raises(ValueError, match=f"`seen.score` must be .* score={score}"):
+        attention_html(attended()._replace(score=score))
+
+
+def test_the_source_is_shown_without_its_language():
+    seen = attended(source=["deu_Latn", *SOURCE])
+    assert data_of(attention_html(seen))["source"] == "a dog."
+
+
 def test_translations_that_cannot_be_compared_are_refused():
     seen = attended()
     with pytest.raises(

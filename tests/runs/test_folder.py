@@ -1,8 +1,12 @@
 import shutil
+from types import SimpleNamespace
 
 import pytest
+from interop.random_translator import make_translator
 
+from keras_transformer.decoding import BannedIds, BeamSearch, PowerLengthPenalty
 from keras_transformer.runs import Run
+from keras_transformer.runs.settings import DecodingSettings
 
 
 def test_a_run_holds_all_that_made_it(trained):
@@ -43,3 +47,30 @@ def test_reading_the_tokenizers_trains_none(copy):
     with pytest.raises(FileNotFoundError, match="shared.model"):
         copy.tokenizers()
     assert not copy.tokenizers_path.exists()
+
+
+def test_settings_keep_the_limits_and_ends_of_a_pretrained_search(
+    tmp_path, monkeypatch
+):
+    run, translator = Run(tmp_path), make_translator()
+    translator.search = BeamSearch(
+        3,
+        PowerLengthPenalty(0.8),
+        processors=[BannedIds([7])],
+        end_ids=[3, 5],
+        stop_strings=translator.target_tokenizer.stop_strings("a"),
+    )
+    translator.save(run.pretrained_path)
+
+    def searched(**settings):
+        recipe = SimpleNamespace(decoding=DecodingSettings(**settings))
+        monkeypatch.setattr(run, "recipe", lambda: recipe)
+        return run.search()
+
+    assert repr(searched()) == repr(translator.search)
+    for settings in ({"beam_width": 1}, {"beam_width": 2}, {"length_penalty": 1.5}):
+        search = searched(**settings)
+        for name in ("processors", "end_ids", "stop_strings"):
+            assert repr(getattr(search, name)) == repr(getattr(translator.search, name))
+    assert repr(search.length_penalty) == repr(PowerLengthPenalty(1.5))
+    assert repr(searched(beam_width=2).length_penalty) == repr(PowerLengthPenalty(0.8))

@@ -129,3 +129,9 @@ def test_a_long_text_is_read_once_and_in_step(score, metric):
     assert found == metric.corpus_score(hypotheses, corpus[1:]).score
     assert signature == metric.get_signature().format()
     assert read == [2103] * 3
+
+
+def test_one_text_is_no_list_of_texts():
+    for score in (cased_bleu, chrf):
+        with pytest.raises(ValueError, match="must be lists of texts"):
+            score("Ein Hund.", "Ein Hund.")

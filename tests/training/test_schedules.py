@@ -109,3 +109,9 @@ def test_a_cooldown_comes_back_with_its_schedule():
 def test_a_cooldown_needs_a_beginning_and_an_end(start, steps):
     with pytest.raises(ValueError, match=f"start={start}, steps={steps}"):
         Cooldown(InverseSquareRootSchedule(11), start, steps)
+
+
+@pytest.mark.parametrize("peak", [0, -1e-3, float("nan")])
+def test_a_peak_that_is_not_positive_is_named(peak):
+    with pytest.raises(ValueError, match=f"`peak` must be positive. .*peak={peak}"):
+        InverseSquareRootSchedule.with_peak(peak, hidden_dim=11)

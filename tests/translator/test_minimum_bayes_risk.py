@@ -74,3 +74,8 @@ def test_what_was_not_found_is_left_out():
 @pytest.mark.parametrize("texts", [[""], ["", ""], ["a"], ["a", "a", "a"]])
 def test_one_translation_alone_is_chosen(texts):
     assert minimum_bayes_risk(sampled(*texts)) == (texts[0], 0.0)
+
+
+def test_no_translation_is_refused():
+    with pytest.raises(ValueError, match="`translations` must hold .* Received: none"):
+        minimum_bayes_risk([])

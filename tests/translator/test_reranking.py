@@ -6,6 +6,7 @@ import pytest
 from serving.tiny_translator import SOURCES, TARGETS, make_translator
 
 import keras_transformer as kt
+from keras_transformer.text import VocabularyTokenizer
 from keras_transformer.translator import RerankedTranslator
 
 BEAM = kt.decoding.BeamSearch(4, length_penalty=0.7, num_hypotheses=4)
@@ -26,7 +27,7 @@ def reverse(translator):
     return kt.Translator(model, *tokenizers, max_source_length=20)
 
 
-def log_probability(translator, text, target):
+def log_probability(translator, text, target, num_given=0):
     """The log-probability of a target, token by token, and the number of tokens."""
     labels = [*translator.target_tokenizer([target]).to_list()[0], 3]
     inputs = {
@@ -35,7 +36,8 @@ def log_probability(translator, text, target):
     }
     logs = keras.ops.log_softmax(translator.model(inputs))[0]
     logs = keras.ops.convert_to_numpy(logs)
-    return sum(logs[i, label] for i, label in enumerate(labels)), len(labels)
+    gains = [logs[i, label] for i, label in enumerate(labels)][num_given:]
+    return sum(gains), len(gains)
 
 
 def test_scores_are_the_log_probabilities_of_the_model(translator):
@@ -127,6 +129,28 @@ def test_blank_texts_stay_blank(translator, reverse):
     assert reranked.translate(["", " "]) == ["", ""]
     (found,) = reranked.translate_n_best([" "], BEAM)
     assert found == [("", 0.0)] * 4
+    assert reranked.translate_n_best(["\u200b", "\x1c"], BEAM) == [found, found]
+
+
+def test_any_iterable_of_texts_is_reranked(translator, reverse):
+    reranked = RerankedTranslator(translator, reverse)
+    expected = reranked.translate(SOURCES[:2])
+    assert reranked.translate(text for text in SOURCES[:2]) == expected
+
+
+def test_the_language_of_a_target_does_not_count(translator):
+    tokenizer = translator.target_tokenizer
+    pieces = tokenizer.pieces(range(43))
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    prefixed = VocabularyTokenizer(
+        tokenizer.model_proto, vocabulary, start="<s>", prefix=[pieces[9]]
+    )
+    tokenizers = translator.source_tokenizer, prefixed
+    given = kt.Translator(translator.model, *tokenizers, 20)
+    (score,) = given.score(SOURCES[:1], TARGETS[:1])
+    expected, tokens = log_probability(given, SOURCES[0], TARGETS[0], num_given=1)
+    assert score.log_probability == pytest.approx(expected, abs=1e-3)
+    assert score.tokens == tokens == len(prefixed(TARGETS[:1])[0])
 
 
 @pytest.mark.parametrize("weight", [-0.1, math.inf, math.nan])

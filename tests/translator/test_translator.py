@@ -228,6 +228,17 @@ def test_padded_lengths_end_at_the_longest_source(translator):
     assert translator.batching_policy().target_length(16) == 32
 
 
+def test_translations_are_no_longer_than_the_positions_of_the_model():
+    limited = make_translator(positions=kt.layers.LearnedPositionalEncoding(24))
+    both = kt.translator.ensemble([limited, make_translator()])
+    for one in (limited, both):
+        policy = one.batching_policy()
+        assert [policy.target_length(x) for x in (10, 16, 20)] == [20, 24, 24]
+    assert len(limited.translate(SOURCES[:1], GREEDY)) == 1
+    assert len(limited.score(SOURCES[:1], ["Hund " * 30])) == 1
+    assert make_translator().batching_policy().target_length(20) == 40
+
+
 def test_a_global_seed_takes_no_tokenizer_away(saved):
     loaded = kt.Translator.load(saved)
     keras.utils.set_random_seed(7)
@@ -357,6 +368,17 @@ def test_a_damaged_file_is_named_in_one_line(copied, name, kept):
     with pytest.raises(ValueError, match=name) as error:
         kt.Translator.load(copied)
     assert "\n" not in str(error.value)
+
+
+def test_a_processor_that_is_not_registered_is_named(copied):
+    path = copied / "translator.json"
+    settings = json.loads(path.read_text())
+    settings["search"]["config"]["processors"] = [
+        {"module": "mine", "class_name": "A", "config": {}, "registered_name": "mine>A"}
+    ]
+    path.write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="names mine>A, not registered .* Import the"):
+        kt.Translator.load(copied)
 
 
 def test_a_model_of_another_vocabulary_is_not_taken(copied):

@@ -1,5 +1,6 @@
 """The values of config.json that Marian, Pegasus and M2M100 share."""
 
+import numbers
 from collections.abc import Mapping
 
 from keras_transformer.decoding import (
@@ -33,13 +34,15 @@ GENERATION = {
     "min_length",
     "no_repeat_ngram_size",
     "num_beams",
+    "num_return_sequences",
     "renormalize_logits",
     "repetition_penalty",
     "temperature",
     "top_k",
     "top_p",
 }
-# Values that change neither logits nor texts, or that only training reads.
+# Values that change neither logits nor the search, or that only training reads. Lengths
+# are arguments of `translate`, and our beam search never ends early.
 _WITHOUT_EFFECT = {
     "_from_model_config",
     "_name_or_path",
@@ -61,7 +64,7 @@ _WITHOUT_EFFECT = {
     "max_new_tokens",
     "model_type",
     "num_hidden_layers",
-    "num_return_sequences",
+    "num_labels",
     "output_attentions",
     "output_hidden_states",
     "output_past",
@@ -75,6 +78,23 @@ _WITHOUT_EFFECT = {
     "torch_dtype",
     "transformers_version",
     "use_cache",
+}
+# Values that switch something off which is not here.
+_OFF = {
+    "add_cross_attention": False,
+    "chunk_size_feed_forward": 0,
+    "diversity_penalty": 0,
+    "do_blenderbot_90_layernorm": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "epsilon_cutoff": 0,
+    "eta_cutoff": 0,
+    "num_beam_groups": 1,
+    "pruned_heads": {},
+    "remove_invalid_values": False,
+    "tie_encoder_decoder": False,
+    "torchscript": False,
+    "typical_p": 1,
+    "use_bfloat16": False,
 }
 
 
@@ -101,6 +121,17 @@ class Config:
             raise ValueError(f"{self._path} has no {name!r}.")
         return default[0] if value is None else value
 
+    def take_number(self, name: str, *default, kind=numbers.Integral):
+        """Returns a value as `take` does; raises `ValueError` if it is of no `kind`."""
+        value = self.take(name, *default)
+        if not isinstance(value, kind) and (value,) != default:
+            noun = "an integer" if kind is numbers.Integral else "a number"
+            raise ValueError(
+                f"{self._path} must have {noun} as {name!r}. "
+                f"Received: {name}={value!r}."
+            )
+        return value
+
     def expect(self, name: str, *allowed) -> None:
         """Raises `ValueError` if there is a value that is not one of `allowed`."""
         value = self._unused.pop(name, None)
@@ -112,7 +143,8 @@ class Config:
 
     def check_all_used(self) -> None:
         """Raises `ValueError` if there are values that were not used."""
-        rest = {k: v for k, v in self._unused.items() if v is not None}
+        unused = self._unused.items()
+        rest = {k: v for k, v in unused if v is not None and v != _OFF.get(k)}
         if rest:
             raise ValueError(
                 f"{self._path} has values that are not understood: {rest}. Remove "
@@ -127,12 +159,12 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
         config: The config.json.
         normalize_first: Whether the family has pre-norm.
     """
-    num_heads = config.take("encoder_attention_heads")
-    intermediate_dim = config.take("encoder_ffn_dim")
+    num_heads = config.take_number("encoder_attention_heads")
+    intermediate_dim = config.take_number("encoder_ffn_dim")
     config.expect("decoder_attention_heads", num_heads)
     config.expect("decoder_ffn_dim", intermediate_dim)
     activation = config.take("activation_function")
-    if activation not in _ACTIVATIONS:
+    if activation not in [*_ACTIVATIONS]:
         raise ValueError(
             f"`activation_function` must be one of {sorted(_ACTIVATIONS)}. "
             f"Received: activation_function={activation!r}."
@@ -154,9 +186,9 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
         config.take(name, None)
     return {
         "normalize_first": normalize_first,
-        "num_layers": config.take("encoder_layers"),
-        "num_decoder_layers": config.take("decoder_layers"),
-        "hidden_dim": config.take("d_model"),
+        "num_layers": config.take_number("encoder_layers"),
+        "num_decoder_layers": config.take_number("decoder_layers"),
+        "hidden_dim": config.take_number("d_model"),
         "num_heads": num_heads,
         "intermediate_dim": intermediate_dim,
         "activation": _ACTIVATIONS[activation],
@@ -165,9 +197,9 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
         "activation_dropout": config.take("activation_dropout", 0.0),
         "scale_embeddings": config.take("scale_embedding", False),
         "epsilon": 1e-5,  # PyTorch's default, which config.json does not hold
-        "pad_id": config.take("pad_token_id"),
-        "start_id": config.take("decoder_start_token_id"),
-        "end_id": config.take("eos_token_id"),
+        "pad_id": config.take_number("pad_token_id"),
+        "start_id": config.take_number("decoder_start_token_id"),
+        "end_id": config.take_number("eos_token_id"),
     }
 
 
@@ -196,12 +228,12 @@ def search_of(
     # transformers ends a cut translation with this token. Here it has no end token.
     generation.expect("forced_eos_token_id", end_id)
     generation.take("bos_token_id", None)
-    forced_id = generation.take("forced_bos_token_id", first_id)
+    forced_id = generation.take_number("forced_bos_token_id", first_id)
     first_id = forced_id if wanted_id is None else wanted_id
     banned = generation.take("bad_words_ids", [])
-    if any(len(ids) > 1 for ids in banned):
+    if not (isinstance(banned, list) and all(map(_is_one_id, banned))):
         raise ValueError(
-            "`bad_words_ids` must forbid single tokens. Received: "
+            "`bad_words_ids` must forbid single tokens, such as [[5], [7]]. Received: "
             f"bad_words_ids={banned}."
         )
     banned = [ids[0] for ids in banned if ids != [pad_id]]
@@ -210,18 +242,20 @@ def search_of(
         processors.append(ForcedPrefix([first_id], is_scored=False))
     if banned:
         processors.append(BannedIds(banned))
-    if (penalty := generation.take("repetition_penalty", 1.0)) != 1:
+    real = numbers.Real
+    if (penalty := generation.take_number("repetition_penalty", 1.0, kind=real)) != 1:
         processors.append(RepetitionPenalty(penalty))
-    if size := generation.take("no_repeat_ngram_size", 0):
+    if size := generation.take_number("no_repeat_ngram_size", 0):
         processors.append(NoRepeatNgram(size))
-    if length := generation.take("min_length", 0):
+    if length := generation.take_number("min_length", 0):
         processors.append(MinimumLength(length))
-    penalty = PowerLengthPenalty(float(generation.take("length_penalty", 1.0)))
-    width = generation.take("num_beams", 1)
+    penalty = PowerLengthPenalty(generation.take_number("length_penalty", 1, kind=real))
+    width = generation.take_number("num_beams", 1)
+    count = generation.take_number("num_return_sequences", 1)
     settings = {
-        "temperature": generation.take("temperature", 1.0),
-        "top_k": generation.take("top_k", 50) or None,  # 0 is off
-        "top_p": generation.take("top_p", None),
+        "temperature": generation.take_number("temperature", 1.0, kind=real),
+        "top_k": generation.take_number("top_k", 50) or None,  # 0 is off
+        "top_p": generation.take_number("top_p", None, kind=real),
     }
     if end_ids in (end_id, [end_id]):
         end_ids = None
@@ -239,7 +273,14 @@ def search_of(
                 "Beam search cannot sample here. Received: do_sample=True, "
                 f"num_beams={width}."
             )
-        return Sampling(**settings, processors=processors, end_ids=end_ids)
-    if width > 1:
-        return BeamSearch(width, penalty, processors=processors, end_ids=end_ids)
+        return Sampling(
+            **settings, num_hypotheses=count, processors=processors, end_ids=end_ids
+        )
+    if width > 1 or count > 1:  # more results than the beam is wide are refused
+        return BeamSearch(width, penalty, count, processors, end_ids)
     return GreedySearch(processors, end_ids)
+
+
+def _is_one_id(ids):
+    is_one = isinstance(ids, list) and len(ids) == 1
+    return is_one and isinstance(ids[0], numbers.Integral)

@@ -56,7 +56,7 @@ def _read_model(folder, kwargs):
     """The model, its arguments, the longest source and the settings of its search."""
     path = Path(folder) / "config.json"
     values = read_json(path)
-    family = FAMILIES.get(values.get("model_type"))
+    family = FAMILIES.get(str(values.get("model_type")))
     if family is None:
         raise ValueError(
             f"{path} must be of a known family, model_type="

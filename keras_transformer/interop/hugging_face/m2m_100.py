@@ -7,12 +7,11 @@ Reference:
 
 import numpy as np
 
-from keras_transformer.interop.checkpoint import read_bytes, read_json
+from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
 from keras_transformer.interop.hugging_face.weights import tied_embeddings
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
-from keras_transformer.text.vocabulary_tokenizer import pieces_of_model
 
 NAME = "m2m_100"
 _FIRST = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -58,11 +57,11 @@ def complete_weights(weights, model) -> dict:
 
 def tokenizers(folder, arguments, source_language=None, target_language=None):
     """Returns the tokenizers of source and target, and the id that begins targets."""
-    model = read_bytes(folder / "sentencepiece.bpe.model")
+    model, pieces = read_sentencepiece(folder / "sentencepiece.bpe.model")
     if (folder / "vocab.json").is_file():
         table = read_json(folder / "vocab.json")
     else:  # NLLB
-        pieces = [*_FIRST, *pieces_of_model(model)[3:]]
+        pieces = [*_FIRST, *pieces[3:]]
         table = {piece: index for index, piece in enumerate(pieces)}
     languages = _language_tokens(folder, len(table))
     table |= languages

@@ -7,7 +7,7 @@ Reference:
 
 import numpy as np
 
-from keras_transformer.interop.checkpoint import read_bytes, read_json
+from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
 from keras_transformer.interop.hugging_face.weights import tied_embeddings
 from keras_transformer.interop.marian_files import language_prefix
@@ -65,7 +65,9 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
     names = ("vocab.json", "target_vocab.json" if is_separate else "vocab.json")
     source, target = (read_json(folder / name) for name in names)
     piece_of = {index: piece for piece, index in target.items()}
-    special = {"unknown": settings.get("unk_token", "<unk>")}
+    unknown = settings.get("unk_token", "<unk>")
+    is_wrapped = isinstance(unknown, dict)  # with how to strip spaces around it
+    special = {"unknown": unknown.get("content") if is_wrapped else unknown}
     for name in ("pad", "start", "end"):
         index = arguments[f"{name}_id"]
         if index not in piece_of:
@@ -76,10 +78,10 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
         special[name] = piece_of[index]
     prefix = language_prefix(source, source_language, target_language)
     is_code = {"reads_language_codes": True}
-    model = read_bytes(folder / "source.spm")
+    model, _ = read_sentencepiece(folder / "source.spm")
     source_tokenizer = VocabularyTokenizer(
         model, source, **special, prefix=prefix, **is_code
     )
-    model = read_bytes(folder / "target.spm")
+    model, _ = read_sentencepiece(folder / "target.spm")
     target_tokenizer = VocabularyTokenizer(model, target, **special, **is_code)
     return source_tokenizer, target_tokenizer, None

@@ -4,12 +4,11 @@ Reference:
     [Zhang et al., 2020](https://arxiv.org/abs/1912.08777)
 """
 
-from keras_transformer.interop.checkpoint import read_bytes, read_json
+from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face import marian
 from keras_transformer.interop.hugging_face.config import stack_arguments
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
-from keras_transformer.text.vocabulary_tokenizer import pieces_of_model
 
 NAME = "pegasus"
 
@@ -38,10 +37,8 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
         return marian.tokenizers(folder, arguments)
     settings = read_json(folder / "tokenizer_config.json", is_optional=True)
     offset = settings.get("offset", 103)
-    model = read_bytes(folder / "spiece.model")
-    pad, end, *pieces = pieces_of_model(model)
+    model, (pad, end, unknown, *pieces) = read_sentencepiece(folder / "spiece.model")
     control = ["<mask_1>", "<mask_2>", *(f"<unk_{i}>" for i in range(2, offset))]
-    unknown, *pieces = pieces
     table = [pad, end, *control, unknown, *pieces]
     tokenizer = VocabularyTokenizer(
         model,

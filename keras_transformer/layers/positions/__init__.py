@@ -1,10 +1,13 @@
 """Positions: encodings of the inputs, and position-dependent attention."""
 
+from keras_transformer.layers.positions.checks import (
+    check_position_range,
+    given_positions,
+    input_positions,
+)
 from keras_transformer.layers.positions.encodings import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
-    check_position_range,
-    input_positions,
 )
 from keras_transformer.layers.positions.relative import (
     AttentionPositions,
@@ -38,6 +41,7 @@ __all__ = [
     "acts_on_inputs",
     "attention_positions",
     "check_position_range",
+    "given_positions",
     "input_positions",
     "merge_positions",
     "merge_positions_at",

@@ -7,6 +7,11 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_shape
+from keras_transformer.layers.positions.checks import (
+    as_integers,
+    check_position_range,
+    input_positions,
+)
 from keras_transformer.layers.weight_options import WeightOptionsLayer
 
 _MERGES = ("add", "concatenate")
@@ -105,8 +110,8 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
 
     Raises:
         ValueError: If `inputs` have another width than the layer was built for,
-            `positions` another length than `inputs`, or both `start_index` and
-            `positions` are given.
+            `positions` another length than `inputs`, both `start_index` and
+            `positions` are given, or either is not of integers.
 
     Example:
         >>> SinusoidalPositionalEncoding()(ops.zeros((2, 5, 16))).shape
@@ -175,7 +180,7 @@ def position_angles(positions, frequencies):
     # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
     # integers overflow exactly where the angle is back at zero.
     steps = np.round(frequencies / (2 * math.pi) * 2**32).astype("uint32").view("int32")
-    positions = ops.cast(ops.convert_to_tensor(positions), "int32")
+    positions = as_integers("positions", positions)
     counts = positions[..., None] * ops.convert_to_tensor(steps)
     return ops.cast(counts, "float32") * (2 * math.pi / 2**32)
 
@@ -232,6 +237,12 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
         normal = keras.initializers.RandomNormal(stddev=0.02)
         self.table = self.add_weight_with_options("embeddings", shape, normal, "table")
 
+    def compute_output_spec(self, inputs, start_index=0, positions=None):
+        # Keras does not trace `call` to build a functional model.
+        if positions is None and inputs.shape[1] is not None:
+            check_position_range(self, inputs.shape[1], start_index)
+        return super().compute_output_spec(inputs)
+
     def _encode(self, positions):
         # What a gather reads beyond the table differs between devices.
         rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
@@ -240,43 +251,3 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
 
     def get_config(self):
         return {**super().get_config(), "max_length": self.max_length}
-
-
-def input_positions(length, start_index=0, positions=None):
-    """Int32 positions `(length,)` or `(batch, length)`, given or counted.
-
-    Raises:
-        ValueError: If both are given, or `positions` are not as long as the inputs.
-    """
-    if positions is None:
-        start_index = ops.expand_dims(ops.cast(start_index, "int32"), axis=-1)
-        return ops.arange(length, dtype="int32") + start_index
-    if not isinstance(start_index, int) or start_index != 0:
-        raise ValueError(
-            "`start_index` and `positions` must not both be given: add the index to "
-            f"the positions. Received: start_index={start_index}."
-        )
-    positions = ops.cast(ops.convert_to_tensor(positions), "int32")
-    lengths = {x for x in (*positions.shape[-1:], length) if isinstance(x, int)}
-    if len(positions.shape) not in (1, 2) or len(lengths) > 1:
-        raise ValueError(
-            "`positions` must have the shape (length,) or (batch, length). Received: "
-            f"positions of shape {tuple(positions.shape)} for length={length}."
-        )
-    return positions
-
-
-def check_position_range(positions, length: int, start_index=0):
-    """Raises `ValueError` if the inputs are longer than a position layer allows.
-
-    A `start_index` that is a tensor is not checked.
-    """
-    max_length = getattr(positions, "max_length", None)
-    if max_length is None or not isinstance(start_index, int):
-        return
-    if start_index + length > max_length:
-        raise ValueError(
-            f"Positions end at `max_length`={max_length}: shorten the inputs "
-            "or build the layer with a larger one. "
-            f"Received: length={length}, start_index={start_index}."
-        )

@@ -5,9 +5,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_shape
+from keras_transformer.layers.positions.checks import as_integers, input_positions
 from keras_transformer.layers.positions.encodings import (
     check_waves,
-    input_positions,
     position_angles,
     wave_frequencies,
 )
@@ -68,8 +68,8 @@ class RotaryEmbedding(AttentionPositions):
         A tensor of the same shape as `inputs`.
 
     Raises:
-        ValueError: If `dim` is odd, `max_wavelength` is not above 1, or `layout` or
-            `scaling` is of another kind.
+        ValueError: If `dim` is odd, `max_wavelength` is not above 1, `layout` or
+            `scaling` is of another kind, or positions are not integers.
 
     Example:
         >>> queries = keras.random.normal((2, 3, 5, 8))
@@ -213,16 +213,16 @@ class LinearPositionBias(AttentionPositions):
                 f"num_heads={len(self._slopes)}."
             )
         queries, keys = (ops.arange(x, dtype="int32") for x in ops.shape(inputs)[2:])
-        bias = self.bias(queries + ops.cast(start_index, "int32"), keys)
+        bias = self.bias(queries + as_integers("start_index", start_index), keys)
         return ops.cast(ops.cast(inputs, "float32") + bias, inputs.dtype)
 
     def bias(self, query_positions, key_positions):
-        def as_integers(positions):
-            positions = ops.cast(ops.convert_to_tensor(positions), "int32")
+        def at_least_1d(positions):
+            positions = as_integers("positions", positions)
             return positions if len(positions.shape) else ops.reshape(positions, (1,))
 
-        query_positions = as_integers(query_positions)
-        key_positions = as_integers(key_positions)
+        query_positions = at_least_1d(query_positions)
+        key_positions = at_least_1d(key_positions)
         # (..., query, 1) - (..., 1, key)
         queries = ops.expand_dims(query_positions, -1)
         distances = ops.abs(queries - ops.expand_dims(key_positions, -2))

@@ -202,6 +202,15 @@ def test_learned_positions_end_at_max_length(length, start_index):
         layer(ops.zeros((1, length, 2)), start_index=start_index)
 
 
+def test_learned_positions_end_in_a_functional_model_too():
+    layer = LearnedPositionalEncoding(max_length=11)
+    with pytest.raises(ValueError, match="end at `max_length`=11.*length=12"):
+        layer(keras.Input((12, 2)))
+    # Positions that are given may repeat.
+    positions = keras.Input((12,), dtype="int32")
+    assert layer(keras.Input((12, 2)), positions=positions).shape == (None, 12, 2)
+
+
 @pytest.mark.parametrize(
     ("layer_class", "arguments", "message"),
     [

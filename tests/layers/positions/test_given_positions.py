@@ -14,6 +14,7 @@ from keras_transformer.layers import (
     Encoder,
     EncoderBlock,
     LearnedPositionalEncoding,
+    LinearPositionBias,
     MultiHeadAttention,
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
@@ -159,6 +160,61 @@ def test_positions_of_the_queries_are_those_of_as_many_keys(dtype):
     one, whole = (ops.convert_to_numpy(ops.cast(x, "float32")) for x in (one, whole))
     tolerance = 1e-5 if dtype == "float32" else 0.02
     np.testing.assert_allclose(one[:, 0], whole[:, 3], tolerance, tolerance)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_keys_are_as_many_as_queries_only_if_their_lengths_are_equal(jit_compile):
+    import tensorflow as tf
+
+    layer = MultiHeadAttention(HEADS, 4, positions="linear_bias")
+    states = tf.TensorSpec((None, None, WIDTH))
+    compiled = tf.function(
+        lambda query, value, where: layer(query, value, query_positions=where),
+        input_signature=[states, states, tf.TensorSpec((None,), tf.int32)],
+        jit_compile=jit_compile,
+    )
+    for length in (1, 7, 8):
+        query, where = PACKED[:, :length], np.arange(3, 3 + length, dtype="int32")
+        expected = layer(query, MEMORY, query_positions=where)
+        np.testing.assert_allclose(compiled(query, MEMORY, where), expected, 1e-5, 1e-5)
+
+
+def test_positions_in_each_row_are_those_of_the_attended_axis():
+    layer = MultiHeadAttention(HEADS, 4, positions="rotary", attention_axes=2)
+    states = RANDOM.normal(size=(2, 5, 3, WIDTH)).astype("float32")
+    positions = np.array([[4, 0, 9], [1, 1, 0]])
+    outputs = ops.convert_to_numpy(layer(states, states, query_positions=positions))
+    for row, where in enumerate(positions):
+        one = states[row : row + 1]
+        alone = layer(one, one, query_positions=where)[0]
+        np.testing.assert_allclose(outputs[row], alone, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (2, 8, 1)])
+def test_positions_of_queries_that_do_not_fit_are_refused(shape):
+    layer = MultiHeadAttention(HEADS, 4, positions="linear_bias")
+    message = r"`query_positions` must have the shape .*length=8"
+    with pytest.raises(ValueError, match=message):
+        layer(PACKED, PACKED, query_positions=np.zeros(shape, int))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda where: SinusoidalPositionalEncoding()(PACKED, start_index=where[0]),
+        lambda where: LearnedPositionalEncoding(9)(PACKED, positions=where),
+        lambda where: RotaryEmbedding()(PACKED, positions=where),
+        lambda where: LinearPositionBias()(PACKED[None], start_index=where[0]),
+        lambda where: EncoderBlock(HEADS, 11, positions="rotary")(
+            PACKED, positions=where
+        ),
+    ],
+)
+def test_positions_that_are_floats_are_refused(call):
+    """Mixed precision would round 257 to 256."""
+    with pytest.raises(ValueError, match="must be integers.* dtype float32"):
+        call(np.arange(8, dtype="float32"))
 
 
 @pytest.mark.parametrize("layer", [EncoderBlock(HEADS, 11), Encoder(2, HEADS, 11)])
