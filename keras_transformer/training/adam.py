@@ -37,6 +37,8 @@ class Adam(keras.optimizers.Adam):
       weight decay is applied once per update, and a schedule counts batches.
     - Under `MirroredStrategy` the gradients are clipped after they have been summed
       over the replicas, so that several replicas make the update of one.
+    - `clipnorm` and `clipvalue` clip the gradient of an embedding as it is used. Keras
+      clips its rows before it sums those of one token.
 
     Args:
         learning_rate: A float, or a schedule.

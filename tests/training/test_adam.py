@@ -154,7 +154,7 @@ def assert_same_steps(ours, theirs):
     assert len(ours) == len(theirs) == 4
     for found, expected in zip(ours, theirs, strict=True):
         for x, y in zip(found, expected, strict=True):
-            np.testing.assert_allclose(x, y, 1e-4, 1e-6)
+            np.testing.assert_allclose(x, y, 1e-4, 1e-5)
 
 
 HOW = {True: {"run_eagerly": True}, False: {"jit_compile": False}}
@@ -176,8 +176,9 @@ each_option = pytest.mark.parametrize(
 @each_option
 def test_every_option_makes_the_updates_of_keras(name, eager):
     how = HOW[eager]
-    # Keras divides no sparse gradient by `loss_scale_factor`.
-    embeds = "loss_scale_factor" not in OPTIONS[name]
+    # Keras divides no sparse gradient by `loss_scale_factor`, and clips its rows before
+    # those of one token are summed.
+    embeds = not OPTIONS[name].keys() & {"loss_scale_factor", "clipnorm", "clipvalue"}
     options = {**PAPER, **OPTIONS[name]}
     ours, found = trained(Adam(0.1, **options), embeds=embeds, **how)
     theirs, expected = trained(

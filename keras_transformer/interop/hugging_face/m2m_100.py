@@ -76,9 +76,9 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
                 f"{side}_language={code!r}."
             )
         chosen[side] = codes[code]
-    size = arguments["source_vocabulary_size"]
-    unused = [f"madeupword{i}" for i in range(size - len(table))]
-    table |= {piece: len(table) + i for i, piece in enumerate(unused)}
+    free = {*range(arguments["source_vocabulary_size"])} - {*table.values()}
+    unused = {f"madeupword{i}": index for i, index in enumerate(sorted(free))}
+    table |= unused
 
     def tokenizer(prefix):
         return VocabularyTokenizer(
