@@ -230,6 +230,7 @@ def test_what_cannot_be_adapted_is_told():
         model.quantize("int8")
 
 
+@pytest.mark.usefixtures("few_objects_to_collect")
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_a_quantised_layer_refuses_an_adaptation_that_it_would_lose(mode, tmp_path):
     adapted, plain = (keras.Sequential([Projection(4, name="p")]) for _ in "12")
@@ -246,6 +247,7 @@ def test_a_quantised_layer_refuses_an_adaptation_that_it_would_lose(mode, tmp_pa
     np.testing.assert_array_equal(outputs_of(plain, x), outputs_of(adapted, x))
 
 
+@pytest.mark.usefixtures("few_objects_to_collect")
 def test_adaptations_of_quantised_layers_are_not_merged():
     model = transformer()
     model.quantize("int8")
