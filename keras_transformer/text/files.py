@@ -12,6 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 BYTE_ORDER_MARK = "\ufeff"
+_BLOCK = 1 << 16  # bytes that are read or unpacked at a time
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
 
 
@@ -109,18 +110,19 @@ def _is_plain_gzip(path):
     part, is_new, is_empty = zlib.decompressobj(wbits=31), True, True
     after_empty = False
     with open(path, "rb") as file:
-        while block := file.read(1 << 20):
+        while block := file.read(_BLOCK):
             while block:
                 if is_new and block.startswith(b"\0"):
                     return False
                 try:
-                    is_empty = not part.decompress(block) and is_empty
+                    is_empty = not part.decompress(block, _BLOCK) and is_empty
                 except zlib.error:
                     return True  # damaged: `read_lines` says where
                 if after_empty and not is_empty:
                     return False
-                block, is_new = part.unused_data, part.eof
-                if part.eof:
+                is_new = part.eof
+                block = part.unused_data if is_new else part.unconsumed_tail
+                if is_new:
                     after_empty |= is_empty
                     part, is_empty = zlib.decompressobj(wbits=31), True
     return True
