@@ -39,8 +39,8 @@ class TransformerStack(TransformerBlock):
             settings["positions"] = None
             self.positions.build(inputs_shape)
             inputs_shape = self.positions.compute_output_shape(inputs_shape)
-            seed = sub_seed(self.seed, "dropout")
-            self._dropout = Dropout(self.dropout, seed, dtype=dtype)
+        seed = sub_seed(self.seed, "dropout")
+        self._dropout = Dropout(self.dropout, seed, dtype=dtype)
         self.blocks = [
             block_class(
                 **{**settings, **self._sublayer_settings(f"block_{i}")},
@@ -77,10 +77,9 @@ class TransformerStack(TransformerBlock):
         return (states, *map(ops.stack, zip(*all_scores, strict=True)))
 
     def _merge_positions(self, inputs, training=None, positions=None):
-        if not self._merges_positions:
-            return inputs
-        states = merge_positions(self.positions, inputs, positions)
-        return self._dropout(states, training=training)
+        if self._merges_positions:
+            inputs = merge_positions(self.positions, inputs, positions)
+        return self._dropout(inputs, training=training)
 
     def _normalize(self, states):
         return states if self._norm is None else self._norm(states)

@@ -55,13 +55,13 @@ class GenerationMixin:
 
     _settings: dict[str, Any]
     variables: list[Any]
+    asked_jit_compile: bool | str = "auto"
     positions: Any
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         # A cached function, since Keras would track and save a container of runners.
         make_runner = functools.partial(SearchRunner, self)
-        self._asked_jit_compile = "auto"
         self._runner = functools.lru_cache(MAX_RUNNERS)(make_runner)
         self._variables_of_runners = ""
 
@@ -76,17 +76,6 @@ class GenerationMixin:
     @property
     def end_id(self) -> int:
         return self._settings["end_id"]
-
-    def compile(self, *args, jit_compile="auto", **kwargs):
-        super().compile(*args, jit_compile=jit_compile, **kwargs)
-        self._asked_jit_compile = jit_compile
-
-    def get_compile_config(self):
-        config = super().get_compile_config()
-        if config:
-            # Keras would save what "auto" became for training on this machine.
-            config["jit_compile"] = self._asked_jit_compile
-        return config
 
     def run_search(
         self,
@@ -115,7 +104,7 @@ class GenerationMixin:
         if variables != self._variables_of_runners:
             self._runner.cache_clear()
             self._variables_of_runners = variables
-        runner = self._runner(search, max_length, self._asked_jit_compile)
+        runner = self._runner(search, max_length, self.asked_jit_compile)
         return runner(inputs, tables, batch_size)
 
     def cache_lengths(self, max_length: int, num_hypotheses: int) -> list[int]:

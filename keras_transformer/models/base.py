@@ -1,31 +1,23 @@
-"""Models that are saved as the settings they were made from."""
+"""What the models share: settings that are saved, one `compile`, checks of ids."""
 
 import contextlib
+import os
 import re
 from collections.abc import Sequence
 
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.kernels.batch_slices import BatchSlicesMixin
+from keras_transformer.kernels import target
 from keras_transformer.kernels.keras_private import asks_for_shapes
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.nested_layers import apply_change
 from keras_transformer.layers.weight_options import WeightOptions
-from keras_transformer.models.consistency import ConsistencyMixin
+from keras_transformer.models import adaptation
 from keras_transformer.models.exports import export
-from keras_transformer.models.layer_paths import (
-    changed_layers,
-    frozen_layers,
-    is_quantizable,
-    layer_at,
-)
-from keras_transformer.models.lora import enable_lora, has_lora, merge_lora
 
 
-class SettingsModel(
-    RematerializedMixin, ConsistencyMixin, BatchSlicesMixin, keras.Model
-):
+class SettingsModel(RematerializedMixin, keras.Model):
     """Base of functional models that keep their constructor's arguments.
 
     `get_config` returns these arguments, and `from_config` passes them to the
@@ -36,21 +28,23 @@ class SettingsModel(
     Args:
         inputs: Inputs of the functional model.
         outputs: Its outputs.
-        settings: The constructor's arguments, see `constructor_settings`.
+        settings: The constructor's arguments but `dtype`, as a config holds them.
         dtype: The dtype policy of the layers.
         weight_options: The `WeightOptions` that the layers were built with.
         name: Name of the model.
         trainable: Whether its weights are to be trained, if given.
     """
 
+    asked_jit_compile: bool | str = "auto"  # Keras's `jit_compile` is what it became
+
     # No `**kwargs`: Keras would ignore those that it does not know.
     def __init__(
         self,
         inputs,
         outputs,
-        settings,
+        settings: dict,
         dtype,
-        weight_options,
+        weight_options: WeightOptions,
         name: str | None = None,
         trainable: bool | None = None,
     ):
@@ -73,32 +67,71 @@ class SettingsModel(
         return {
             "name": self.name,
             "trainable": self.trainable,
-            "frozen_layers": frozen_layers(self),
-            "changed_layers": changed_layers(self),
+            "frozen_layers": adaptation.frozen_layers(self),
+            "changed_layers": adaptation.changed_layers(self),
             **self._settings,
             **self.weight_options.get_config(),
         }
 
-    def export(
-        self,
-        filepath,
-        format="tf_saved_model",
-        verbose=None,
-        input_signature=None,
-        **kwargs,
-    ):
-        """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
-        # For ONNX, Keras finds the inputs only of models that have been called.
-        model = merge_lora(self)
-        kwargs["input_signature"] = input_signature or [model.input]
-        export(model, filepath, format, verbose=verbose, **kwargs)
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        frozen = config.pop("frozen_layers", ())
+        changed = config.pop("changed_layers", ())
+        model = cls(**config)
+        for path in frozen:
+            adaptation.layer_at(model, path).trainable = False
+        for path, change in changed:
+            apply_change(adaptation.layer_at(model, path), change)
+        return model
+
+    def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):
+        """Configures training, as `keras.Model.compile`; `generate` reads `jit_compile`.
+
+        Args:
+            *args: Arguments of `keras.Model.compile`.
+            jit_compile: Whether XLA compiles training, evaluation and searches. "auto":
+                where it pays.
+            **kwargs: Arguments of `keras.Model.compile`.
+        """
+        super().compile(*args, jit_compile=jit_compile, **kwargs)
+        self.asked_jit_compile = jit_compile
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config:
+            # Keras would save what "auto" became for training on this machine.
+            config["jit_compile"] = self.asked_jit_compile
+        return config
+
+    def compile_from_config(self, config):
+        # The method of Keras does nothing where `compile` is overridden.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, *args, **kwargs):
+        with _explained_ids():
+            return super().fit(*args, **kwargs)
+
+    def make_train_function(self, force=False):
+        if any("dtype" in change for _, change in adaptation.changed_layers(self)):
+            raise ValueError(
+                "A quantised model cannot be trained: its integers have no gradient. "
+                "Train the model that it was made from, then quantise that."
+            )
+        if target.is_tensorflow() and self.built and not self.optimizer.built:
+            # TensorFlow traces a step that creates variables a second time.
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
 
     def enable_lora(
         self,
         rank: int,
         alpha: float | None = None,
         projections: Sequence[str] = ("query", "value"),
-    ):
+    ) -> None:
         """Adds low-rank adaptation (LoRA) to projections, and freezes all else.
 
         A kernel `W` becomes `W + alpha / rank * A B`, where only `A`, `(width, rank)`,
@@ -116,7 +149,7 @@ class SettingsModel(
 
         Raises:
             ValueError: If the model is quantised or has adaptations, if `rank` is not
-                a positive integer, or if a name is not that of a projection.
+                a positive integer, or if no projection has one of the names.
 
         Example:
             >>> model = kt.models.LanguageModel(
@@ -129,14 +162,14 @@ class SettingsModel(
         Reference:
             [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1
         """
-        enable_lora(self, rank, alpha, projections)
+        adaptation.enable_lora(self, rank, alpha, projections)
 
     def merge_lora(self):
         """Returns a model whose kernels hold the low-rank adaptations of this one.
 
         Its layers are all trainable. A model without adaptations returns itself.
         """
-        return merge_lora(self)
+        return adaptation.merge_lora(self)
 
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
         """Quantises kernels and embeddings, as `keras.Model.quantize`.
@@ -144,40 +177,28 @@ class SettingsModel(
         Raises:
             ValueError: If the model has low-rank adaptations.
         """
-        if has_lora(self):
+        if adaptation.has_lora(self):
             raise ValueError(
                 "A model with low-rank adaptations cannot be quantised. Quantise "
                 "`model.merge_lora()`."
             )
         # Keras would warn about each layer that it cannot quantise.
-        super().quantize(mode, config, filters or is_quantizable, **kwargs)
+        filters = filters or adaptation.is_quantizable
+        super().quantize(mode, config, filters, **kwargs)
 
-    def make_train_function(self, force=False):
-        if any("dtype" in change for _, change in changed_layers(self)):
-            raise ValueError(
-                "A quantised model cannot be trained: its integers have no gradient. "
-                "Train the model that it was made from, then quantise that."
-            )
-        return super().make_train_function(force)
-
-    def fit(self, *args, **kwargs):
-        with _explained_ids():
-            return super().fit(*args, **kwargs)
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        frozen = config.pop("frozen_layers", ())
-        changed = config.pop("changed_layers", [])
-        # The name in older files, which hold policies alone.
-        policies = config.pop("quantized_layers", ())
-        changed = [[path, {"dtype": policy}] for path, policy in policies] + changed
-        model = cls(**config)
-        for path in frozen:
-            layer_at(model, path).trainable = False
-        for path, change in changed:
-            apply_change(layer_at(model, path), change)
-        return model
+    def export(
+        self,
+        filepath: str | os.PathLike,
+        format: str = "tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ) -> None:
+        """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
+        model = self.merge_lora()
+        # For ONNX, Keras finds the inputs only of models that have been called.
+        kwargs["input_signature"] = input_signature or [model.input]
+        export(model, filepath, format, verbose=verbose, **kwargs)
 
 
 class TokenModel(SettingsModel):
@@ -209,30 +230,33 @@ def _explained_ids():
         ) from error
 
 
-def constructor_settings(arguments: dict) -> dict:
-    """Returns a constructor's arguments as the plain values that a config holds.
-
-    Args:
-        arguments: `locals()` at the top of the constructor. `self`, `dtype` and
-            `kwargs` are left out.
-    """
-    left_out = ("self", "__class__", "dtype", "kwargs")
-    settings = {name: arguments[name] for name in arguments if name not in left_out}
-    activation = keras.activations.get(settings["activation"])
-    return {**settings, "activation": keras.activations.serialize(activation)}
-
-
-def model_weight_options(kwargs: dict) -> WeightOptions:
-    """Takes the options of kernels, biases and embeddings out of keyword arguments."""
-    return WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
-
-
-def policy_of(dtype):
-    """Returns a dtype policy, the global one for None."""
+def policy_of(dtype) -> keras.DTypePolicy:
+    """Returns a dtype policy; the global one for None."""
     return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
 
-def check_special_ids(vocabulary_size, pad_id, **others):
+def activation_name(activation):
+    """Returns an activation as a config holds it: its name or its own config."""
+    return keras.activations.serialize(keras.activations.get(activation))
+
+
+def embedding_dim(hidden_dim: int, position_layer) -> int:
+    """Returns the width of embeddings: `hidden_dim` less a concatenated encoding.
+
+    Raises:
+        ValueError: If the encoding leaves no width for the embedding.
+    """
+    encoding_dim = getattr(position_layer, "encoding_dim", None) or 0
+    if encoding_dim >= hidden_dim:
+        raise ValueError(
+            "`hidden_dim` must be greater than the `encoding_dim` of concatenated "
+            f"positions. Received: hidden_dim={hidden_dim}, "
+            f"encoding_dim={encoding_dim}."
+        )
+    return hidden_dim - encoding_dim
+
+
+def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:
     """Raises `ValueError` unless all ids are in the vocabulary and not `pad_id`."""
     check_in_vocabulary(vocabulary_size, pad_id=pad_id, **others)
     for name, special_id in others.items():
@@ -243,7 +267,7 @@ def check_special_ids(vocabulary_size, pad_id, **others):
             )
 
 
-def check_in_vocabulary(vocabulary_size, **ids):
+def check_in_vocabulary(vocabulary_size: int, **ids: int) -> None:
     """Raises `ValueError` unless all ids are in the vocabulary."""
     for name, special_id in ids.items():
         if not 0 <= special_id < vocabulary_size:
@@ -253,7 +277,7 @@ def check_in_vocabulary(vocabulary_size, **ids):
             )
 
 
-def check_called_with_ids(inputs, name):
+def check_called_with_ids(inputs, name: str) -> None:
     """Raises `ValueError` unless a model is called with ids `(batch, length)`."""
     # Under several replicas, Keras builds the model in a graph, with the float64 mean
     # of a batch.

@@ -150,22 +150,4 @@ def test_schemes_of_no_such_name_are_refused_in_one_line(name):
 def test_a_vision_transformer_learns_its_positions_unless_told_otherwise():
     arguments = {"hidden_dim": WIDTH, **SIZES, **IMAGES}
     shapes = {w.path: w.shape for w in VisionTransformer(**arguments).weights}
-    assert shapes["positions/table"] == (6, WIDTH)
-    config = VisionTransformer(**arguments).get_config()
-    assert config.pop("positions") == "learned"
-    # As models were saved before there was a choice.
-    assert VisionTransformer.from_config(config).get_config()["positions"] == "learned"
-
-
-@pytest.mark.parametrize(
-    ("model_class", "arguments"),
-    [
-        (LanguageModel, {"vocabulary_size": VOCABULARY}),
-        (TextEncoder, {"vocabulary_size": VOCABULARY}),
-        (TextClassifier, {"vocabulary_size": VOCABULARY, "num_classes": 3}),
-    ],
-)
-def test_models_saved_before_there_was_a_choice_are_sinusoidal(model_class, arguments):
-    config = model_class(hidden_dim=WIDTH, **SIZES, **arguments).get_config()
-    assert config.pop("positions") == "sinusoidal"
-    assert model_class.from_config(config).get_config()["positions"] == "sinusoidal"
+    assert shapes["encoder/positions/table"] == (6, WIDTH)

@@ -1,16 +1,77 @@
-"""Low-rank adaptation (LoRA) of a whole model.
+"""What was done to the layers of a model: frozen, quantised or adapted (LoRA).
 
 Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4
 """
 
+import keras
+
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.keras_private import all_layers
+from keras_transformer.layers.nested_layers import change_of
 from keras_transformer.layers.projection import Projection
-from keras_transformer.models.layer_paths import (
-    changed_layers,
-    layer_at,
-    layers_with_paths,
-)
+
+
+def layers_with_paths(model):
+    """Yields every layer inside of a model with its path, outer layers first.
+
+    A config can hold a path. It is the index of the layer in `model.layers`, after the
+    indices of the models around it; for a layer inside of a layer, such as a block, the
+    Keras path of the layer follows.
+    """
+    for index, layer in enumerate(model.layers):
+        yield [index], layer
+        if isinstance(layer, keras.Model):
+            inner = layers_with_paths(layer)
+            yield from (([index, *path], x) for path, x in inner)
+        else:
+            yield from (([index, x.path], x) for x in all_layers(layer)[1:])
+
+
+def layer_at(model, path: list):
+    """Returns the layer with this path."""
+    layer = model
+    for step in path:
+        if isinstance(step, int):
+            layer = layer.layers[step]
+        else:
+            (layer,) = (x for x in all_layers(layer) if x.path == step)
+    return layer
+
+
+def frozen_layers(model) -> list[list]:
+    """Returns the paths of all frozen layers, without layers inside of frozen ones."""
+    frozen: list[list] = []
+    for path, layer in layers_with_paths(model):
+        is_in_frozen = any(_is_inside(path, outer) for outer in frozen)
+        if layer.weights and not layer.trainable and not is_in_frozen:
+            frozen.append(path)
+    return frozen
+
+
+def _is_inside(path, outer):
+    *outer_models, last = outer
+    if path[: len(outer)] == outer:
+        return True
+    return path[:-1] == outer_models and str(path[-1]).startswith(f"{last}/")
+
+
+def changed_layers(model) -> list[list]:
+    """Returns the path of each quantised or adapted layer, with what was done to it."""
+    return [
+        [path, change]
+        for path, layer in layers_with_paths(model)
+        if not isinstance(layer, keras.Model) and (change := change_of(layer))
+    ]
+
+
+def is_quantizable(layer) -> bool:
+    """Tells whether Keras can quantise a layer."""
+    return isinstance(layer, keras.layers.Dense | keras.layers.Embedding)
+
+
+def has_lora(model) -> bool:
+    """Tells whether a model has low-rank adaptations."""
+    return any("lora" in change for _, change in changed_layers(model))
 
 
 def enable_lora(model, rank: int, alpha: float | None, projections) -> None:
@@ -23,8 +84,7 @@ def enable_lora(model, rank: int, alpha: float | None, projections) -> None:
         )
     found = [x for x in all_layers(model) if isinstance(x, Projection)]
     names = sorted({layer.name for layer in found})
-    unknown = sorted(set(projections) - set(names))
-    if unknown or not projections:
+    if not projections or not set(projections) <= set(names):
         raise ValueError(
             f"`projections` must be among {names}. Received: projections={projections}."
         )
@@ -36,11 +96,6 @@ def enable_lora(model, rank: int, alpha: float | None, projections) -> None:
         layer.trainable = not {id(x) for x in adapted}.isdisjoint(inside)
     for layer in adapted:
         layer.freeze_kernel()
-
-
-def has_lora(model) -> bool:
-    """Tells whether a model has low-rank adaptations."""
-    return any("lora" in change for _, change in changed_layers(model))
 
 
 def merge_lora(model):
