@@ -86,7 +86,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
         return model
 
     def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):
-        """Configures training, as `keras.Model.compile`; `generate` reads `jit_compile`.
+        """Configures training, as `keras.Model.compile`, and how searches run.
 
         Args:
             *args: Arguments of `keras.Model.compile`.

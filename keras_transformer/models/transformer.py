@@ -127,7 +127,9 @@ class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
         **kwargs,
     ):
         is_shared = target_vocabulary_size is None
-        target_size = source_vocabulary_size if is_shared else target_vocabulary_size
+        target_size = target_vocabulary_size
+        if target_size is None:
+            target_size = source_vocabulary_size
         check_positive_integers(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_size,
