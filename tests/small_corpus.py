@@ -1,8 +1,7 @@
 """A small corpus on disk, and a recipe that trains on it in seconds."""
 
+import json
 import random
-
-import yaml
 
 WORDS = ["ba", "ko", "li", "mu", "ne", "ri", "sa", "to", "vu", "ze"]
 SETTINGS = {
@@ -57,5 +56,5 @@ def write_corpus(folder):
 
 
 def write_recipe(path, settings=SETTINGS):
-    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    path.write_text(json.dumps(settings), encoding="utf-8")  # YAML holds JSON
     return path

@@ -1,15 +1,23 @@
 """`keras-transformer train`, and `average`, with which it ends."""
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings, argument, option
 from keras_transformer.runs import Recipe
+
+
+def _print_schema(is_asked: bool):
+    if is_asked:
+        typer.echo(json.dumps(Recipe.model_json_schema(), indent=2))
+        raise typer.Exit
 
 
 def train(
@@ -17,8 +25,7 @@ def train(
         str,
         argument(
             "RECIPE",
-            "A YAML file, or one that comes with the package: `multi30k` or "
-            "`multi30k-fast`.",
+            "A YAML file, or one that comes with the package, such as `multi30k`.",
         ),
     ],
     run: Annotated[
@@ -49,6 +56,16 @@ def train(
         int | None, option("Seed of weights, dropout and sentence order.")
     ] = None,
     settings: Settings = None,
+    schema: Annotated[
+        bool,
+        option(
+            "Print the JSON schema of recipes, with which editors check and complete "
+            "them, and exit.",
+            "--schema",
+            callback=_print_schema,
+            is_eager=True,
+        ),
+    ] = False,
 ):
     """Train a translator on parallel text, or resume its training.
 
@@ -121,24 +138,22 @@ def average(
         epoch = opened.checkpoints().epoch_of(path)
         typer.echo(f"The translator in {opened.translator_path} is of epoch {epoch}.")
         return
-    paths = save_average(opened, last or opened.recipe().decoding.average)
+    paths = save_average(opened, last or opened.recipe.decoding.average)
     names = ", ".join(path.name for path in paths)
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")
 
 
 def train_recipe(recipe: Recipe, folder: Path):
     """Returns the trained `Run`; if interrupted, says how to resume it and exits."""
-    settings = recipe.training
     is_worker = "TF_CONFIG" in os.environ
-    is_worker |= settings.strategy in ("multi_worker", "slurm")
-    one_thread = not settings.jit_compile and settings.batch_slices != 1
-    load_tensorflow(devices=not is_worker, one_thread=one_thread)
-    from keras_transformer.runs import Run, train
+    is_worker |= recipe.training.strategy in ("multi_worker", "slurm")
+    load_tensorflow(devices=not is_worker)
+    from keras_transformer.runs import Run, fit, plan
 
+    run = Run(folder)
     try:
-        return train(recipe, folder)
+        return fit(plan(recipe, run))
     except KeyboardInterrupt:
-        run = Run(folder)
         paths = run.checkpoints().paths() if run.has_trained() else []
         saved = f" {paths[-1].name} is saved." if paths else ""
         typer.echo(f"Stopped.{saved} Repeat the command to resume.", err=True)
@@ -156,7 +171,7 @@ def parse_settings(settings: list[str] | None) -> dict[str, Any]:
                 param_hint="--set",
             )
         try:
-            values[name] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError):  # the latter for a date such as 2024-02-30
+            values[name] = YAML(typ="safe", pure=True).load(value)
+        except (YAMLError, ValueError):  # the latter for a date such as 2024-02-30
             values[name] = value
     return values

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from keras_transformer.interop.checkpoint import (
     as_float32,
@@ -15,12 +16,14 @@ from keras_transformer.interop.checkpoint import (
     read_sentencepiece,
 )
 
+_YAML = YAML(typ="safe", pure=True)
+
 
 def read_yaml(data: bytes, path) -> dict:
     """Reads names and values; raises `ValueError` with the path if it holds others."""
     try:
-        values = yaml.safe_load(data)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        values = _YAML.load(data)
+    except (YAMLError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is not YAML: {reason}.") from None
     if not isinstance(values, dict):
@@ -69,9 +72,9 @@ def read_vocabulary(path: Path) -> dict[str, int]:
             piece, long = piece if long is None else long, None
             try:
                 is_quoted = piece[:1] in ("'", '"')
-                piece = yaml.safe_load(piece) if is_quoted else piece
+                piece = _YAML.load(piece) if is_quoted else piece
                 vocabulary[piece] = int(index)
-            except (ValueError, yaml.YAMLError):
+            except (ValueError, YAMLError):
                 raise ValueError(
                     f"{path}, line {number}, is not a subword and its id: {line!r}."
                 ) from None

@@ -8,10 +8,16 @@ import importlib
 
 from keras_transformer.runs.recipe import Recipe
 
-__all__ = ["Log", "Recipe", "Run", "WriteLog", "train"]
+__all__ = ["Log", "Plan", "Recipe", "Run", "WriteLog", "fit", "plan"]
 
-# No module is called `train`: importing it would replace the function of that name.
-_MODULES = {"Log": "log", "Run": "folder", "WriteLog": "log", "train": "training"}
+_MODULES = {
+    "Log": "log",
+    "Plan": "training",
+    "Run": "folder",
+    "WriteLog": "log",
+    "fit": "training",
+    "plan": "training",
+}
 
 
 def __getattr__(name):

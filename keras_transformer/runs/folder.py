@@ -1,15 +1,17 @@
 """The folder of a run: where its files are, and reading them."""
 
+import functools
 import os
 from pathlib import Path
+
+from ruamel.yaml import YAML
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Search
 from keras_transformer.decoding.length_penalty import LengthPenalty
 from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
-from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.settings import DecodingSettings
-from keras_transformer.runs.text_files import SIDES
+from keras_transformer.runs.recipe import SIDES, DecodingSettings, Recipe
+from keras_transformer.storage import replace_file
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
 from keras_transformer.training import Checkpoints
@@ -25,15 +27,12 @@ class Run:
     - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
-    - `pretrained/`: the translator that training continued from, if there was one;
-    - `diversification/`: the runs of models that translated the training text, if
-      there were any, such as `en-de-1/`, and the text with its translations:
-      `en-de-1.en` and `en-de-1.de`.
+    - `pretrained/`: the translator that training continued from, if there was one.
 
-    It may be moved: in settings.yaml, `{run}` stands for the folder.
+    It may be moved.
 
     Args:
-        folder: Path of the folder, which may not exist yet; `runs.train` makes it.
+        folder: Path of the folder, which may not exist yet; `fit` makes it.
     """
 
     def __init__(self, folder: str | os.PathLike):
@@ -41,13 +40,12 @@ class Run:
         self.settings_path = self.folder / "settings.yaml"
         self.translator_path = self.folder / "translator"
         self.pretrained_path = self.folder / "pretrained"
-        self.diversification_path = self.folder / "diversification"
         self.tokenizers_path = self.folder / "tokenizers"
-        self.tensorboard_path = self.folder / "tensorboard"
         self.log = Log(self.folder / "log.csv")
 
+    @functools.cached_property
     def recipe(self) -> Recipe:
-        """Returns the settings; raises `FileNotFoundError` if this is no run."""
+        """The settings, read once; raises `FileNotFoundError` if this is no run."""
         if not self.settings_path.is_file():
             raise FileNotFoundError(
                 f"{self.folder} holds no run: there is no {self.settings_path.name}. "
@@ -55,9 +53,20 @@ class Run:
             )
         return Recipe.load(self.settings_path)
 
+    def write_settings(self, recipe: Recipe, versions: dict[str, str]) -> None:
+        """Writes settings.yaml, which `recipe` then gives without reading it again."""
+        settings = {"versions": versions, **recipe.model_dump(mode="json")}
+        settings["data"]["folder"] = str(Path(recipe.data.folder).resolve())
+        yaml = YAML(typ="safe", pure=True)
+        yaml.default_flow_style = False
+        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+        with replace_file(self.settings_path) as path:
+            yaml.dump(settings, path)
+        self.recipe = recipe
+
     def checkpoints(self) -> Checkpoints:
         """Returns the checkpoints of the run."""
-        settings = self.recipe().training
+        settings = self.recipe.training
         return Checkpoints(self.folder / "checkpoints", settings.keep, settings.best)
 
     def tokenizer_path(self, name: str) -> Path:
@@ -66,7 +75,7 @@ class Run:
 
     def tokenizers(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
         """Returns the source and the target tokenizer, once they are trained."""
-        recipe = self.recipe()
+        recipe = self.recipe
         is_shared = recipe.tokenizer.shared and recipe.model.pretrained is None
         names = ("shared", "shared") if is_shared else SIDES
         source, target = map(self.tokenizer_path, names)
@@ -79,9 +88,11 @@ class Run:
         Its processors, such as a forced language, what ends its translations, and the
         kind of its length penalty always hold.
         """
-        settings = self.recipe().decoding
+        settings = self.recipe.decoding
         if not (self.pretrained_path / SETTINGS).is_file():
-            return settings.search()
+            if settings.beam_width == 1:
+                return GreedySearch()
+            return BeamSearch(settings.beam_width, settings.length_penalty)
         pretrained = read_search(self.pretrained_path)
         default = DecodingSettings(average=settings.average)
         if settings == default:
@@ -102,9 +113,8 @@ class Run:
         """
         if checkpoint is not None:
             return self.translator_of(load_model(Path(checkpoint)))
-        self.recipe()  # raises an error that says more if this is no run
+        paths = self.checkpoints().paths()  # raises an error if this is no run
         if not self.translator_path.is_dir():
-            paths = self.checkpoints().paths()
             command = f"keras-transformer average {self.folder}"
             average = f", or average its {len(paths)} checkpoints: {command}"
             raise FileNotFoundError(
@@ -117,8 +127,8 @@ class Run:
 
     def translator_of(self, model: Transformer) -> Translator:
         """Returns a translator with the run's tokenizers and search."""
-        # A source longer than those trained on translates better whole than cut.
-        longest = 2 * self.recipe().training.max_length
+        # A source longer than the training text translates better whole than cut.
+        longest = 2 * self.recipe.training.max_length
         return Translator(model, *self.tokenizers(), longest, self.search())
 
     def has_trained(self) -> bool:

@@ -1,6 +1,5 @@
-"""The log of a run: the metrics of every epoch, in a CSV file and for TensorBoard."""
+"""The log of a run: the metrics of every epoch, in a CSV file."""
 
-import contextlib
 import csv
 import io
 import math
@@ -10,14 +9,13 @@ import warnings
 from pathlib import Path
 
 import keras
-import tensorflow as tf
 
 from keras_transformer.storage import write_text
 
-METRICS = ("loss", "token_accuracy", "perplexity")
-VALIDATION_METRICS = tuple(f"val_{name}" for name in METRICS)
-TRANSLATION_METRICS = ("val_bleu", "val_chrf")
-MEASURED = (*METRICS, *VALIDATION_METRICS, *TRANSLATION_METRICS)
+MEASURED = (
+    *("loss", "token_accuracy", "perplexity"),
+    *("val_loss", "val_token_accuracy", "val_perplexity", "val_bleu", "val_chrf"),
+)
 COLUMNS = ("epoch", *MEASURED, "learning_rate", "seconds")
 
 
@@ -58,15 +56,14 @@ class Log:
         """Keeps the first epochs only, so that training can resume after them."""
         self._write([row for row in self.rows() if int(row["epoch"]) <= epochs])
 
-    def epochs_without_improvement(self) -> int:
-        """Returns the number of epochs since the lowest validation loss."""
-        losses = [float(row["val_loss"]) for row in self.rows()]
+    def epochs_without_improvement(self, epochs: int | None = None) -> int:
+        """Returns the number of epochs since the lowest validation loss.
+
+        It looks at the first `epochs` rows; None means all.
+        """
+        losses = [float(row["val_loss"]) for row in self.rows()[:epochs]]
         losses = [math.inf if math.isnan(loss) else loss for loss in losses]
         return len(losses) - 1 - losses.index(min(losses)) if losses else 0
-
-    def has_stalled(self, patience: int | None) -> bool:
-        """Returns whether the last `patience` epochs brought no improvement."""
-        return bool(patience and self.epochs_without_improvement() >= patience)
 
     def _write(self, rows):
         text = io.StringIO()
@@ -109,52 +106,6 @@ class WriteLog(keras.callbacks.Callback):
                 "space on the disk.",
                 stacklevel=2,
             )
-        if self.log.has_stalled(self.patience):
+        if self.patience and self.log.epochs_without_improvement() >= self.patience:
             print(f"Stopped: no lower validation loss in {self.patience} epochs.")
             self.model.stop_training = True
-
-
-class WriteTensorBoard(keras.callbacks.TensorBoard):
-    """Writes what TensorBoard shows; if it cannot, warns, and training continues."""
-
-    def on_test_end(self, logs=None):
-        with self._warned():
-            super().on_test_end(logs)
-
-    def on_epoch_end(self, epoch, logs=None):
-        with self._warned():
-            super().on_epoch_end(epoch, logs)
-
-    def on_train_end(self, logs=None):
-        with self._warned():
-            super().on_train_end(logs)
-
-    @contextlib.contextmanager
-    def _warned(self):
-        none = _NoWriter()
-        with none.as_default():
-            try:
-                yield
-            except tf.errors.OpError as error:
-                # TensorFlow leaves a writer the default if it cannot flush it, and
-                # Keras writes to the default one in every batch.
-                none.set_as_default()
-                reason = error.message.splitlines()[0].rpartition("}} ")[2]
-                warnings.warn(
-                    f"{self.log_dir}: events are lost ({reason}). Free space on the "
-                    "disk.",
-                    stacklevel=4,
-                )
-
-
-class _NoWriter(tf.summary.SummaryWriter):
-    """A writer that writes nothing: the default one, where none else is."""
-
-    def init(self):
-        pass
-
-    def flush(self):
-        pass
-
-    def close(self):
-        pass

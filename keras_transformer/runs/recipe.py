@@ -1,70 +1,393 @@
-"""A recipe: the settings of a training run, read from YAML and checked key by key."""
+"""A recipe: the settings of a training run, as typed models that are read from YAML."""
 
-import contextlib
-import dataclasses
 import difflib
-import math
-import operator
 import os
-import types
-import typing
-from dataclasses import MISSING, dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from keras_transformer.runs.settings import (
-    DecodingSettings,
-    DiversificationSettings,
-    ModelSettings,
-    TokenizerSettings,
-    TrainingSettings,
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
 )
-from keras_transformer.runs.text_files import DataSettings
-from keras_transformer.runs.yaml_file import read_yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from keras_transformer.storage import names_in
+
+SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
-_TYPE_NAMES = {
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "text",
-    tuple: "text or a list of texts",
+_EXTENDS = {
+    "type": "string",
+    "description": "Another recipe, a file beside this one or one that comes with the "
+    "package, whose settings hold where this one has none.",
 }
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_MAY_CHANGE: dict[str, Any] = {"may_change": True}
+_Type = TypeVar("_Type")
+
+Changeable = Annotated[_Type, Field(json_schema_extra=_MAY_CHANGE)]
+"""A setting that may change when a run is resumed."""
+Names = Annotated[
+    tuple[str, ...],
+    Strict(False),  # of a list, too
+    BeforeValidator(lambda x: (x,) if isinstance(x, str) else x),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]}),
+]
+"""One text or several."""
+Count = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # the seeds of NumPy's generators
 
 
-_KEEPS = {
-    "at least": operator.ge,
-    "above": operator.gt,
-    "at most": operator.le,
-    "below": operator.lt,
-}
+class Settings(BaseModel):
+    """Base of the sections of a recipe: what is unknown or of another type is refused.
+
+    The JSON schema requires nothing, since a recipe may extend another.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        json_schema_extra=lambda schema: schema.pop("required", None),
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
+class TextFiles(Settings):
+    """Parallel text: each side in one file or several.
+
+    `{source}` and `{target}` in a file name stand for the two languages.
+    """
+
+    source: Names = Field(description="Files to translate from.")
+    target: Names = Field(
+        description="As many files; line by line, the nth translates the nth of "
+        "`source`."
+    )
+    tokenized: Changeable[Names] = Field(
+        (),
+        description="`target` as papers compute BLEU on it: lower-cased, split by the "
+        "Moses tokenizer.",
+    )
+
+
+class DataSettings(Settings):
+    """The text for training, validation and testing."""
+
+    source: str = Field(description="Language to translate from, such as `en`.")
+    target: str = Field(description="Language to translate into, such as `de`.")
+    train: TextFiles = Field(description="Text to train on.")
+    validation: TextFiles = Field(
+        description="Text for the validation loss, and to choose settings by."
+    )
+    test: Changeable[TextFiles | None] = Field(
+        None, description="Text to evaluate a finished model on."
+    )
+    folder: Changeable[str] = Field(
+        ".", description="Folder that file names are relative to."
+    )
+    origin: Changeable[str] = Field(
+        "", description="Where to get the text, for errors about missing files."
+    )
+
+    def paths(self, split: str, side: str) -> list[Path]:
+        """Returns the files of a side of a split, such as `"source"` of `"train"`.
+
+        Raises:
+            ValueError: If the recipe names none.
+        """
+        names = getattr(getattr(self, split), side, ())
+        if not names:
+            raise ValueError(
+                f"`data.{split}.{side}` must name files for this. Add it to the recipe."
+            )
+        names = [name.replace("{source}", self.source) for name in names]
+        names = [name.replace("{target}", self.target) for name in names]
+        return [Path(self.folder, name) for name in names]
+
+    def check_files(self, split: str) -> None:
+        """Raises `FileNotFoundError` if a file of a split is missing on any side."""
+        for side in SIDES:
+            for path in self.paths(split, side):
+                if path.exists():
+                    continue
+                there = path.parent if path.parent.is_dir() else Path(self.folder)
+                folder = there.absolute()
+                held = f"There is no folder {folder}"
+                if folder.is_dir():
+                    held = f"{folder} holds {names_in(folder)}"
+                message = (
+                    f"{path} does not exist, which `data.{split}.{side}` names. "
+                    f"{held}. Name the folder of the text with `data.folder`, which "
+                    f"is --data in the shell. {self.origin}"
+                )
+                raise FileNotFoundError(message.strip())
+
+
+class TokenizerSettings(Settings):
+    """How text is split into subwords; see `text.SubwordTokenizer.train`."""
+
+    vocabulary_size: int = Field(
+        8000, ge=5, description="Number of subwords, for each language unless shared."
+    )
+    model_type: Literal["bpe", "unigram"] = Field(
+        "bpe", description="How subwords are learnt."
+    )
+    shared: bool = Field(
+        True, description="Whether both languages share one vocabulary and embeddings."
+    )
+    split_digits: bool = Field(
+        False, description="Whether every digit is a separate subword."
+    )
+    character_coverage: float = Field(
+        1.0, gt=0, le=1, description="Fraction of the text's characters that get an id."
+    )
+    byte_fallback: bool = Field(
+        False, description="Whether other characters are bytes rather than unknown."
+    )
+    sampling: Fraction = Field(
+        0.0,
+        description="Strength of BPE-dropout or subword regularization in training.",
+    )
+
+
+class ModelSettings(Settings):
+    """A preset of `models.Transformer`, and the arguments that override it.
+
+    An argument that is left out or null keeps the preset's value.
+
+    With `pretrained`, other settings of the model and of the tokenizers must agree with
+    the translator, or be left out; `dropout` and its like may differ.
+    """
+
+    preset: Literal["tiny", "base", "big"] = Field(
+        "base", description="A published size, see `models.Transformer.from_preset`."
+    )
+    num_layers: Count | None = Field(
+        None, description="Layers of the encoder, and as many of the decoder."
+    )
+    hidden_dim: Count | None = Field(None, description="Width of the states.")
+    num_heads: Count | None = Field(None, description="Heads of each attention.")
+    intermediate_dim: Count | None = Field(
+        None, description="Inner width of the feed-forward networks."
+    )
+    dropout: Fraction | None = Field(None, description="Fraction dropped in training.")
+    normalize_first: bool | None = Field(
+        None, description="Whether sublayers normalize their inputs, not their outputs."
+    )
+    activation: str | None = Field(
+        None, description="Inner activation of the feed-forward networks."
+    )
+    positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = Field(
+        None, description="How positions are told apart."
+    )
+    attention_dropout: Fraction | None = Field(
+        None, description="Fraction of the attention scores dropped in training."
+    )
+    activation_dropout: Fraction | None = Field(
+        None, description="Fraction of the inner activations dropped in training."
+    )
+    seed: Seed | None = Field(
+        None, description="Seed of dropout. Default: it depends on `training.seed`."
+    )
+    pretrained: str | None = Field(
+        None,
+        description="A translator to continue from, with its weights, tokenizers and "
+        "search: a run, or what `Translator.from_preset` reads.",
+    )
+    frozen: Names = Field(
+        (),
+        description="Layers of the pretrained model that are not trained, such as "
+        "`encoder` or `decoder/block_0`.",
+    )
+    lora_rank: Count | None = Field(
+        None,
+        description="Rank of low-rank adaptations of the pretrained model, which are "
+        "then all that is trained; see `Transformer.enable_lora`.",
+    )
+
+    @model_validator(mode="after")
+    def _check_pretrained(self):
+        if (self.frozen or self.lora_rank) and not self.pretrained:
+            raise ValueError(
+                "`model.frozen` and `model.lora_rank` must be left out without "
+                "`model.pretrained`: weights that are not trained would stay random. "
+                f"Received: frozen={list(self.frozen)}, lora_rank={self.lora_rank}."
+            )
+        return self
+
+    def overrides(self) -> dict[str, Any]:
+        """Returns the arguments that override the preset."""
+        others = {"preset", "pretrained", "frozen", "lora_rank"}
+        return self.model_dump(exclude=others, exclude_none=True)
+
+
+class TrainingSettings(Settings):
+    """How the model is trained."""
+
+    epochs: Changeable[Count] = Field(30, description="Passes over the training text.")
+    tokens_per_batch: Count = Field(
+        4096, description="Tokens of a batch on each side, padding included."
+    )
+    max_length: int = Field(
+        64,
+        ge=2,
+        description="Maximum subwords with the end token; longer pairs are left out.",
+    )
+    learning_rate: float = Field(
+        1e-3,
+        gt=0,
+        description="Peak of the learning rate, reached after `warmup_steps`.",
+    )
+    warmup_steps: Count = Field(
+        4000,
+        description="Steps of linear warm-up; then the rate falls as 1 / sqrt(step).",
+    )
+    cooldown_epochs: Changeable[int] = Field(
+        0,
+        ge=0,
+        description="Last epochs, over which the learning rate is scaled down to 0.",
+    )
+    optimizer: Literal["adam", "muon"] = Field(
+        "adam",
+        description="`muon` is `keras.optimizers.Muon` for matrices, and Adam at half "
+        "the learning rate for embeddings, biases and normalization.",
+    )
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        description="What a step subtracts of each weight, as a multiple of the "
+        "learning rate; with `muon` only of matrices.",
+    )
+    label_smoothing: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="Probability that each target spreads over the vocabulary.",
+    )
+    seed: Seed = Field(
+        1, description="Seed of the weights, dropout and the order of the sentences."
+    )
+    jit_compile: Changeable[bool | None] = Field(
+        None,
+        description="Whether XLA compiles the training step, once for every length of "
+        "sentences, if there is one device. Default: if the device is a GPU.",
+    )
+    steps_per_execution: Changeable[Count] = Field(
+        1, description="Steps that TensorFlow takes at a time."
+    )
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
+        "float32",
+        description="Dtype policy of the model; `mixed_float16` on one device only.",
+    )
+    strategy: Changeable[
+        Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
+    ] = Field("auto", description="Devices to train on; see `training.pick_strategy`.")
+    keep: Changeable[Count] = Field(
+        10, description="Number of last checkpoints to keep, beside the best one."
+    )
+    best: Changeable[
+        Literal[
+            "val_loss", "val_token_accuracy", "val_perplexity", "val_bleu", "val_chrf"
+        ]
+    ] = Field(
+        "val_loss",
+        description="What the best checkpoint is chosen by: a metric of the validation "
+        "text, as in log.csv; `val_bleu` and `val_chrf` need `bleu_every`.",
+    )
+    early_stopping: Changeable[Count | None] = Field(
+        None,
+        description="Epochs without a lower validation loss after which training "
+        "stops, without its `cooldown_epochs`; null for never.",
+    )
+    bleu_every: Changeable[Count | None] = Field(
+        None,
+        description="Epochs from one validation BLEU and chrF to the next; null for "
+        "never.",
+    )
+    bleu_sentences: Changeable[Count] = Field(
+        500, description="Sentences translated for them, from the start of the text."
+    )
+
+    @model_validator(mode="after")
+    def _check_sizes(self):
+        if self.tokens_per_batch < self.max_length:
+            raise ValueError(
+                "`training.tokens_per_batch` must be at least `training.max_length`. "
+                f"Received: tokens_per_batch={self.tokens_per_batch}, "
+                f"max_length={self.max_length}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_best(self):
+        is_measured = self.bleu_every is not None and self.bleu_every <= self.epochs
+        if self.best in ("val_bleu", "val_chrf") and not is_measured:
+            raise ValueError(
+                "`training.best` must be measured: set `training.bleu_every` to at "
+                f"most `training.epochs`. Received: best={self.best}, "
+                f"bleu_every={self.bleu_every}, epochs={self.epochs}."
+            )
+        return self
+
+
+class DecodingSettings(Settings):
+    """How the trained model translates."""
+
+    beam_width: Changeable[Count] = Field(
+        4, description="Hypotheses that beam search keeps; 1 is greedy search."
+    )
+    length_penalty: Changeable[float] = Field(
+        0.6,
+        ge=0,
+        description="Exponent of the length penalty; larger favours longer "
+        "translations.",
+    )
+    average: Changeable[Count] = Field(
+        5, description="Number of last checkpoints whose weights are averaged."
+    )
+
+
+def _add_extends(schema: dict[str, Any]) -> None:
+    del schema["required"]
+    schema["properties"]["extends"] = _EXTENDS
+
+
+class Recipe(Settings):
     """All settings of a training run.
-
-    Attributes:
-        data: The files, and the languages that their names stand for.
-        tokenizer: How subwords are learnt.
-        model: A preset, and what overrides it.
-        training: How the model is trained.
-        decoding: How the trained model translates.
-        diversification: Data diversification, more training text by models of both
-            directions; None for none.
 
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
         >>> recipe.data.paths("train", "target")[0].name
         'train.fr.gz'
+        >>> sorted(Recipe.model_json_schema()["properties"])  # for editors
+        ['data', 'decoding', 'extends', 'model', 'tokenizer', 'training']
     """
 
-    data: DataSettings
-    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    model: ModelSettings = field(default_factory=ModelSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    decoding: DecodingSettings = field(default_factory=DecodingSettings)
-    diversification: DiversificationSettings | None = None
+    model_config = ConfigDict(json_schema_extra=_add_extends)
+    data: DataSettings = Field(
+        description="The files, and the languages that their names stand for."
+    )
+    tokenizer: TokenizerSettings = Field(
+        TokenizerSettings(), description="How subwords are learnt."
+    )
+    model: ModelSettings = Field(
+        ModelSettings(), description="A preset, and what overrides it."
+    )
+    training: TrainingSettings = Field(
+        TrainingSettings(), description="How the model is trained."
+    )
+    decoding: DecodingSettings = Field(
+        DecodingSettings(), description="How the trained model translates."
+    )
 
     @classmethod
     def load(
@@ -82,8 +405,9 @@ class Recipe:
 
         Raises:
             FileNotFoundError: If there is no such recipe.
-            ValueError: If the file is not valid YAML, or a setting is unknown, missing
-                or of the wrong type. The message names the file and the setting.
+            ValueError: If the file is not valid YAML, or a setting is unknown, missing,
+                of the wrong type or out of bounds, or settings contradict each other.
+                The message names the file and the setting.
         """
         path = _find(path)
         values = _read_extended(path)
@@ -98,36 +422,52 @@ class Recipe:
                 section[key] = dict(inner)  # YAML's aliases share one dictionary
                 section = section[key]
             section[last] = value
-        return _parse_section(cls, values, "", path)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings as nested dictionaries that YAML can hold."""
-        return _plain(dataclasses.asdict(self))
-
-    def to_dict_of_run(self, folder: Path) -> dict[str, Any]:
-        """Returns the settings for the settings.yaml of a run, which may be moved.
-
-        Names of files in the folder of the run begin with `{run}`, for which `load`
-        puts the folder of the file that it reads.
-        """
-        return _moved(self.to_dict(), f"{folder.absolute()}/", "{run}/")
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ValueError(f"{path}: {_first_fault(error)}") from None
 
     def differences(self, other: "Recipe") -> list[str]:
         """Returns the differences that keep `other` from resuming a run of this recipe.
 
         Each is a line such as "training.seed was 1 and is 2".
         """
-        mine, others = dict(_fixed(self, "")), dict(_fixed(other, ""))
+        pairs = zip(_fixed(self), _fixed(other), strict=True)
         return [
-            f"{name} was {mine.get(name)} and is {others.get(name)}"
-            for name in mine | others
-            if mine.get(name) != others.get(name)
+            f"{name} was {before} and is {after}"
+            for (name, before), (_, after) in pairs
+            if before != after
         ]
 
 
 def shipped_recipes() -> list[str]:
     """Returns the names of the recipes that come with the package."""
     return sorted(path.stem for path in _SHIPPED.glob("*.yaml"))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Returns the keys and values of a YAML file.
+
+    Raises:
+        ValueError: If it is not UTF-8 or not valid YAML 1.2, holds no keys, or has a
+            key twice.
+    """
+    try:
+        values = YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
+    except UnicodeDecodeError:
+        message = f"{path} is not UTF-8. Name a YAML file, or convert this one."
+        raise ValueError(message) from None
+    except (YAMLError, ValueError) as error:  # the latter: no such date
+        place, problem, remedy = str(path), str(error), ""
+        if isinstance(error, MarkedYAMLError) and error.problem_mark:
+            place = f"{path}:{error.problem_mark.line + 1}"
+            problem = error.problem
+        if "got '{'" in problem:
+            remedy = " Put names with braces in quotes."
+        raise ValueError(f"{place} is not valid YAML: {problem}.{remedy}") from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ValueError(f"{path} must hold settings, such as `training: ...`.")
+    return values
 
 
 def _find(name, folder=Path()):
@@ -148,7 +488,7 @@ def _find(name, folder=Path()):
 
 def _read_extended(path, extending=()):
     """Returns the values of a file, and of what it extends where it has none."""
-    values = _moved(read_yaml(path), "{run}/", f"{path.parent.absolute()}/")
+    values = read_yaml(path)
     if "extends" not in values:
         return values
     name = values.pop("extends")
@@ -176,114 +516,50 @@ def _merged(values, overrides):
     return merged
 
 
-def _moved(value, old, new):
-    """Returns nested settings with the beginning `old` of any text replaced."""
-    if isinstance(value, dict):
-        return {key: _moved(item, old, new) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_moved(item, old, new) for item in value]
-    if isinstance(value, str) and value.startswith(old):
-        return new + value.removeprefix(old)
-    return value
-
-
-def _parse_section(cls, values, name, path):
-    """Builds a dataclass from a dictionary, and checks every value."""
-    if not isinstance(values, dict):
-        raise ValueError(
-            f"{path}: `{name}` must be a section of settings. "
-            f"Received: {name}={values!r}."
+def _first_fault(error: ValidationError) -> str:
+    """Says in one line what is wrong with the first wrong setting."""
+    faults = error.errors(include_url=False)
+    fault = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")
+    name = ".".join(key for key in fault["loc"] if isinstance(key, str))
+    kind = fault["type"]
+    if kind == "value_error":
+        return str(fault["ctx"]["error"])
+    if kind == "missing":
+        return f"`{name}` is missing. Add it."
+    if kind == "extra_forbidden":
+        *section, key = name.split(".")
+        known = list(_names(Recipe))
+        beside = [x for x in known if x.split(".")[:-1] == section]
+        close = difflib.get_close_matches(name, beside, n=1) or sorted(
+            (x for x in known if x.split(".")[-1] == key), key=len
         )
-    prefix = f"{name}." if name else ""
-    fields = {one.name: one for one in dataclasses.fields(cls)}
-    for key in values:
-        if key not in fields:
-            close = difflib.get_close_matches(str(key), fields, n=1)
-            known = [f"{prefix}{one}" for one in close] or _settings_called(key)[:1]
-            remedy = "Did you mean {}?" if known else "There are {}."
-            names = known or [f"{prefix}{one}" for one in fields]
-            names = ", ".join(f"`{one}`" for one in names)
-            raise ValueError(
-                f"{path}: there is no setting `{prefix}{key}`. {remedy.format(names)}"
-            )
-    hints = typing.get_type_hints(cls)
-    arguments = {}
-    for key, setting in fields.items():
-        if key in values:
-            arguments[key] = _parse_value(
-                hints[key], values[key], f"{prefix}{key}", path, setting.metadata
-            )
-        elif setting.default is setting.default_factory is MISSING:
-            raise ValueError(f"{path}: `{prefix}{key}` is missing. Add it.")
-    return cls(**arguments)
+        if close:
+            return f"there is no setting `{name}`. Did you mean `{close[0]}`?"
+        names = ", ".join(f"`{x}`" for x in beside)
+        return f"there is no setting `{name}`. There are {names}."
+    expected = {
+        "model_type": "must be a section of settings",
+        "tuple_type": "must be text or a list of texts",
+    }.get(kind, fault["msg"].replace("Input should", "must"))
+    return f"`{name}` {expected}. Received: {fault['input']!r}."
 
 
-def _parse_value(hint, value, name, path, metadata):
-    """Returns a value as the type of its setting, or raises."""
-    if typing.get_origin(hint) is types.UnionType:
-        if value is None:
-            return None
-        hint, _ = typing.get_args(hint)  # the other is None
-    if dataclasses.is_dataclass(hint):
-        return _parse_section(hint, value, name, path)
-    wanted = typing.get_origin(hint) or hint
-    is_bool = isinstance(value, bool)  # which Python counts among the integers
-    if wanted is tuple and isinstance(value, str):
-        value = (value,)
-    elif wanted is tuple and isinstance(value, list):
-        value = tuple(value)
-    elif wanted is float and isinstance(value, (int, str)) and not is_bool:
-        with contextlib.suppress(ValueError):
-            value = float(value)  # also of "3e-3", which is text in YAML 1.1
-    bounds = metadata.get("bounds", {})
-    is_valid = isinstance(value, wanted) and is_bool == (wanted is bool)
-    if is_valid and wanted is tuple:
-        is_valid = all(isinstance(item, str) for item in value)
-    if is_valid and wanted is float:
-        is_valid = math.isfinite(value)
-    if not is_valid or not all(_KEEPS[kind](value, x) for kind, x in bounds.items()):
-        bound = "".join(f", {kind} {limit}" for kind, limit in bounds.items())
-        is_word = wanted is str and is_bool
-        remedy = " YAML reads yes, no, on and off so: put it in quotes."
-        raise ValueError(
-            f"{path}: `{name}` must be {_TYPE_NAMES[wanted]}{bound}. "
-            f"Received: {value!r}.{remedy if is_word else ''}"
-        )
-    return value
+def _names(section: type[Settings], prefix="") -> Iterator[str]:
+    """Yields the dotted names of all settings and their sections."""
+    for name, field in section.model_fields.items():
+        yield f"{prefix}{name}"
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Settings):
+                yield from _names(kind, f"{prefix}{name}.")
 
 
-def _settings_called(key):
-    """Returns the dotted names of the settings of a name, the shortest first."""
-    names = [name for name in _names(Recipe, "") if name.split(".")[-1] == key]
-    return sorted(names, key=lambda name: name.count("."))
-
-
-def _names(cls, prefix):
-    """Yields the dotted names of the settings in a section."""
-    for name, hint in typing.get_type_hints(cls).items():
-        kinds = typing.get_args(hint) or (hint,)  # of `TextFiles | None`
-        if dataclasses.is_dataclass(kinds[0]):
-            yield from _names(kinds[0], f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
-def _plain(value):
-    """Returns a value of `dataclasses.asdict` as a recipe would hold it."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return value[0] if len(value) == 1 else list(value)
-    return value
-
-
-def _fixed(section, prefix):
-    """Yields the names and values of the settings that a resumed run must keep."""
-    for setting in dataclasses.fields(section):
-        value = getattr(section, setting.name)
-        if not setting.metadata.get("fixed", True):
+def _fixed(section: Settings, prefix="") -> Iterator[tuple[str, Any]]:
+    """Yields names and values of the settings that a resumed run must keep."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if field.json_schema_extra == _MAY_CHANGE:
             continue
-        if dataclasses.is_dataclass(value):
-            yield from _fixed(value, f"{prefix}{setting.name}.")
+        if isinstance(value, Settings):
+            yield from _fixed(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{setting.name}", _plain(value)
+            yield f"{prefix}{name}", value

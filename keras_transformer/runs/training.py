@@ -1,8 +1,8 @@
-"""Training what a recipe describes, from text files to a translator."""
+"""Training what a recipe describes: a plan that writes nothing, and its execution."""
 
 import itertools
-import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -10,97 +10,128 @@ import keras
 from keras_transformer import training
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
+from keras_transformer.kernels.keras_private import all_layers
 from keras_transformer.models import Transformer
-from keras_transformer.runs.distillation import read_teacher
-from keras_transformer.runs.diversification import student_recipe, teachers_of
 from keras_transformer.runs.folder import Run, with_beam
-from keras_transformer.runs.log import WriteLog, WriteTensorBoard
-from keras_transformer.runs.prepare import (
-    check_recipe,
-    check_run,
-    check_settings,
-    prepare,
-)
-from keras_transformer.runs.pretrained import pretrained_model
-from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.text_files import SIDES
-from keras_transformer.text import read_lines
+from keras_transformer.runs.log import WriteLog
+from keras_transformer.runs.recipe import SIDES, Recipe
+from keras_transformer.runs.start import FREE_SETTINGS, begin, check_folder, join
+from keras_transformer.text import parallel_dataset, read_lines
 
 
-def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
-    """Trains a translator, or resumes a training that was interrupted.
+@dataclass(frozen=True)
+class Plan:
+    """What `fit` will do.
 
-    With `recipe.diversification`, models of both directions are trained first, and
-    translate the training text; see `settings.DiversificationSettings`.
+    Attributes:
+        recipe: The recipe.
+        run: The folder.
+        files: For `"train"` and `"validation"`, the source and the target files.
+        tokenizer_files: Files to learn each tokenizer from, by its name: `"shared"`, or
+            `"source"` and `"target"`. Empty if they exist, or come with a pretrained
+            translator.
+        checkpoint: The checkpoint to resume from; None for a new run.
+        epochs_done: Epochs that it was trained for.
+        is_finished: Whether there is nothing left to train.
+    """
+
+    recipe: Recipe
+    run: Run
+    files: dict[str, tuple[list[Path], list[Path]]]
+    tokenizer_files: dict[str, list[Path]]
+    checkpoint: Path | None
+    epochs_done: int
+    is_finished: bool
+
+
+def plan(recipe: Recipe, run: Run) -> Plan:
+    """Decides what there is to train. Writes nothing, and builds no model.
 
     Args:
         recipe: Files and settings.
-        folder: Folder of the run; see `Run`. If it holds checkpoints of the same
-            recipe, training resumes after the last complete one, with the weights, the
-            optimizer and the order of sentences that it would have had. Workers on
-            several machines share the folder; only the chief writes to it.
+        run: A new folder, or one to resume. If it holds checkpoints of the same recipe,
+            training resumes after the last complete one.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If the folder holds something else.
+    """
+    data, settings = recipe.data, recipe.training
+    files = {}
+    for split in ("train", "validation"):
+        data.check_files(split)
+        files[split] = (data.paths(split, "source"), data.paths(split, "target"))
+    check_folder(recipe, run)
+    checkpoint, epochs_done, learnt = None, 0, {}
+    if run.has_trained():
+        checkpoints = run.checkpoints()
+        checkpoint = checkpoints.latest()
+        if checkpoint is None:
+            raise ValueError(
+                f"{checkpoints.folder} holds no complete checkpoint to resume from. "
+                "Name another run folder."
+            )
+        epochs_done = checkpoints.epoch_of(checkpoint)
+    elif not recipe.model.pretrained:
+        learnt = dict(zip(SIDES, files["train"], strict=True))
+        if recipe.tokenizer.shared:
+            learnt = {"shared": [*learnt["source"], *learnt["target"]]}
+    patience = settings.early_stopping
+    waited = run.log.epochs_without_improvement(epochs_done)
+    has_stalled = patience is not None and waited >= patience
+    is_finished = has_stalled or epochs_done >= settings.epochs
+    return Plan(recipe, run, files, learnt, checkpoint, epochs_done, is_finished)
+
+
+def fit(plan: Plan) -> Run:
+    """Trains a translator, or resumes a training that was interrupted.
+
+    A resumed training ends with the weights, the optimizer and the order of sentences
+    of an uninterrupted one. Workers on several machines share the folder; only the
+    chief writes to it.
+
+    Args:
+        plan: What `plan` returned; each worker makes its own.
 
     Returns:
         The run; its `translator()` is the result.
 
     Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is invalid, settings contradict each other, or the folder
-            holds something else.
+        ValueError: If the text is invalid or has changed, or settings contradict each
+            other.
         FloatingPointError: If the loss becomes NaN.
         ConnectionError: If another worker is lost.
+
+    Example:
+        >>> from keras_transformer.runs import Recipe, Run, fit, plan
+        >>> recipe = Recipe.load("demo", {"data.folder": "runs/demo-data"})
+        >>> fit(plan(recipe, Run("runs/demo")))
+        Traceback (most recent call last):
+        FileNotFoundError: runs/demo-data/train.en does not exist, ...
     """
-    run = Run(folder)
-    if recipe.diversification is not None:
-        recipe = _diversify(recipe, run)
-    settings = recipe.training
+    recipe, run = plan.recipe, plan.run
     # Workers must connect before TensorFlow does anything else.
-    workers = training.Workers(training.pick_strategy(settings.strategy))
+    workers = training.Workers(training.pick_strategy(recipe.training.strategy))
     with workers.watched():
-        data = prepare(recipe, run, workers)
-        checkpoint, epochs_done = _find_checkpoint(run, workers)
-        keras.utils.set_random_seed(settings.seed)
-        with workers.strategy.scope():
-            model = _build_or_restore(recipe, run, checkpoint, data, workers)
-        has_stalled = run.log.has_stalled(settings.early_stopping)
-        if epochs_done < settings.epochs and not has_stalled:
-            if settings.teachers:
-                with workers.strategy.scope():
-                    teacher = read_teacher(recipe, data.tokenizers)
-                model.consistency = training.Distillation(
-                    teacher, settings.distillation
-                )
-            _fit(model, recipe, run, epochs_done, data, workers)
+        check_precision(recipe.training.precision, workers.num_replicas)
+        if workers.is_chief:
+            begin(recipe, run, plan.checkpoint is not None, plan.tokenizer_files)
+            run.log.truncate(plan.epochs_done)
+            run.checkpoints().keep_best()
+        found = workers.gather(plan.epochs_done)
+        if len(set(found)) > 1:
+            raise ValueError(
+                f"{run.folder} must be on a disk that all workers share. Received: "
+                f"checkpoints of {found} epochs."
+            )
+        if not workers.is_chief:
+            join(recipe, run)
+        if not plan.is_finished:
+            _train(plan, workers)
         if workers.is_chief:
             save_average(run, recipe.decoding.average)
         workers.wait()
     return run
-
-
-def _diversify(recipe, run):
-    """Trains the teachers, lets them translate, and returns the recipe to go on by."""
-    student, teachers = student_recipe(recipe, run), teachers_of(recipe, run)
-    check_settings(student, run)
-    if run.has_trained():
-        return student
-    # Before anything is trained. A model of 8 subwords has every other setting.
-    check_recipe(student)
-    _random_model(student, [8, 8])
-    for teacher in teachers:
-        check_run(teacher.recipe, teacher.run)
-    for teacher in teachers:
-        if teacher.has_translated():
-            continue
-        if not teacher.run.has_trained():
-            teacher.remove_texts()  # of a model that was removed
-        data, seed = teacher.recipe.data, teacher.recipe.training.seed
-        model = f"the model {data.source}-{data.target} with seed {seed}"
-        print(f"Training {model}.", flush=True)
-        train(teacher.recipe, teacher.run.folder)
-        print(f"Translating the training text by {model}.", flush=True)
-        teacher.translate()
-    print("Training with all translations.", flush=True)
-    return student
 
 
 def save_best(run: Run) -> Path:
@@ -135,83 +166,132 @@ def save_average(run: Run, last: int) -> list[Path]:
     return paths
 
 
-def _find_checkpoint(run, workers):
-    """Returns the last complete checkpoint, if there is any, and its epochs."""
-    checkpoints = run.checkpoints()
-    latest = checkpoints.latest()
-    if latest is None and run.has_trained():
+def check_precision(precision: str, num_replicas: int) -> None:
+    """Raises `ValueError` if models cannot be trained in such a precision.
+
+    On several devices, Keras 3.15 looks for overflows of float16 on the first alone.
+    """
+    if precision == "mixed_float16" and num_replicas > 1:
         raise ValueError(
-            f"{checkpoints.folder} holds no complete checkpoint to resume from. Name "
-            "another run folder."
+            "`training.precision` must be float32 or mixed_bfloat16 on "
+            f"{num_replicas} devices. Received: {precision!r}."
         )
-    epochs_done = checkpoints.epoch_of(latest) if latest else 0
-    if workers.is_chief:
-        run.log.truncate(epochs_done)
-        checkpoints.keep_best()
-    found = workers.gather(epochs_done)
-    if len(set(found)) > 1:
-        raise ValueError(
-            f"{checkpoints.folder} must be on a disk that all workers share. Received: "
-            f"checkpoints of {found} epochs."
-        )
-    return latest, epochs_done
 
 
-def _build_or_restore(recipe, run, checkpoint, data, workers):
-    settings = recipe.training
-    schedule = _schedule(settings, int(data.train.cardinality()))
-    # XLA compiles the step for one device, and cannot sum gradients over several.
-    num_replicas = workers.strategy.num_replicas_in_sync
+def _train(plan, workers):
+    settings, run = plan.recipe.training, plan.run
+    tokenizers = run.tokenizers()
+    sizes = {
+        "tokens_per_batch": settings.tokens_per_batch,
+        "max_length": settings.max_length,
+    }
+    data = parallel_dataset(
+        *(*plan.files["train"], *tokenizers),
+        seed=settings.seed,
+        sampling=plan.recipe.tokenizer.sampling,
+        **sizes,
+    )
+    validation = parallel_dataset(
+        *plan.files["validation"], *tokenizers, shuffle=False, **sizes
+    )
+    schedule = learning_rate(settings, int(data.cardinality()))
+    keras.utils.set_random_seed(settings.seed)
+    with workers.strategy.scope():
+        model = compiled_model(plan, tokenizers, schedule, workers.num_replicas)
+    callbacks = [
+        keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, _: data.epoch.assign(epoch)
+        ),
+        training.StopAtNaN(),
+        *(_writers(plan, model) if workers.is_chief else []),
+        training.StopTogether(workers),
+    ]
+    with no_blocks(settings.max_length):
+        model.fit(
+            training.split_evenly(data, workers.num_replicas, model.pad_id),
+            validation_data=training.split_evenly(
+                validation, workers.num_replicas, model.pad_id
+            ),
+            epochs=settings.epochs,
+            initial_epoch=plan.epochs_done,
+            shuffle=False,  # the dataset does it
+            verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
+            callbacks=callbacks,
+        )
+
+
+def compiled_model(plan, tokenizers, schedule, num_replicas):
+    """Returns the model of the checkpoint, or a new one."""
+    settings = plan.recipe.training
     jit_compile = settings.jit_compile
     if jit_compile is None:
         jit_compile = not target.xla_would_compile_for_cpu()
-    how = {
-        "jit_compile": jit_compile and num_replicas == 1,
-        "batch_slices": settings.batch_slices or "auto",
-        "steps_per_execution": settings.steps_per_execution,
-    }
-    if checkpoint:
-        model = run.checkpoints().load(checkpoint)
+    # XLA compiles the step for one device, and cannot sum gradients over several.
+    jit_compile = jit_compile and num_replicas == 1
+    if plan.checkpoint:
+        model = plan.run.checkpoints().load(plan.checkpoint)
         # The number of epochs may have changed, on which the schedule depends.
         model.optimizer.learning_rate = schedule
-        for name, value in how.items():
-            setattr(model, name, value)
+        model.jit_compile = jit_compile
+        model.steps_per_execution = settings.steps_per_execution
         return model
-    if recipe.model.pretrained:
-        model = pretrained_model(recipe, run)
+    if plan.recipe.model.pretrained:
+        model = pretrained_model(plan.recipe, plan.run)
     else:
-        _, tokenizer = data.tokenizers
-        model = _random_model(
-            recipe,
-            [tokenizer.vocabulary_size for tokenizer in data.tokenizers],
-            pad_id=tokenizer.pad_id,
-            start_id=tokenizer.start_id,
-            end_id=tokenizer.end_id,
-        )
-    pad_id = model.pad_id
+        model = _new_model(plan.recipe, *tokenizers)
     model.compile(
-        _optimizer(settings, schedule),
-        training.TokenCrossentropy(settings.label_smoothing, pad_id=pad_id),
-        metrics=[training.TokenAccuracy(pad_id), training.Perplexity(pad_id)],
-        consistency=_consistency(settings),
-        **how,
+        optimizer(settings, schedule),
+        training.TokenCrossentropy(settings.label_smoothing, model.pad_id),
+        metrics=[
+            training.TokenAccuracy(model.pad_id),
+            training.Perplexity(model.pad_id),
+        ],
+        jit_compile=jit_compile,
+        steps_per_execution=settings.steps_per_execution,
     )
     return model
 
 
-def _random_model(recipe, vocabulary_sizes, **ids):
-    source, target = vocabulary_sizes
+def _new_model(recipe, source_tokenizer, target_tokenizer):
+    target_size = target_tokenizer.vocabulary_size
     return Transformer.from_preset(
         recipe.model.preset,
-        source,
-        target_vocabulary_size=None if recipe.tokenizer.shared else target,
+        source_tokenizer.vocabulary_size,
+        target_vocabulary_size=None if recipe.tokenizer.shared else target_size,
+        pad_id=target_tokenizer.pad_id,
+        start_id=target_tokenizer.start_id,
+        end_id=target_tokenizer.end_id,
         dtype=recipe.training.precision,
         **recipe.model.overrides(),
-        **ids,
     )
 
 
-def _optimizer(settings, schedule):
+def pretrained_model(recipe: Recipe, run: Run) -> Transformer:
+    """Returns the model that training continues from, with the recipe's dropout.
+
+    What the recipe does not want to be trained is frozen.
+    """
+    settings = recipe.model
+    arguments = {k: v for k, v in settings.overrides().items() if k in FREE_SETTINGS}
+    arguments["dtype"] = recipe.training.precision
+    model = Transformer.from_preset(run.pretrained_path, **arguments)
+    if settings.lora_rank:
+        model = model.merge_lora()  # of an adaptation before this one
+        model.enable_lora(settings.lora_rank)
+    layers = {layer.path: layer for layer in all_layers(model) if layer.weights}
+    for name in settings.frozen:
+        if name not in layers:
+            known = ", ".join(x.name for x in model.layers if x.weights)
+            raise ValueError(
+                f"`model.frozen` must name layers, such as {known}, or layers inside "
+                f"of these. Received: {name!r}."
+            )
+        layers[name].trainable = False
+    return model
+
+
+def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of `TrainingSettings`, not built."""
     weight_decay = settings.weight_decay or None
     if settings.optimizer == "muon":
         # What is no matrix is trained as by `training.Adam`.
@@ -226,13 +306,8 @@ def _optimizer(settings, schedule):
     return training.Adam(schedule, weight_decay=weight_decay)
 
 
-def _consistency(settings):
-    if settings.simcut:
-        return training.SimCut(settings.simcut, settings.cutoff)
-    return training.RDrop(settings.rdrop) if settings.rdrop else None
-
-
-def _schedule(settings, steps_per_epoch):
+def learning_rate(settings, steps_per_epoch: int):
+    """Returns the schedule of `TrainingSettings`."""
     # With the peak given, the width cancels out.
     schedule = training.InverseSquareRootSchedule.with_peak(
         settings.learning_rate, hidden_dim=1, warmup_steps=settings.warmup_steps
@@ -244,42 +319,20 @@ def _schedule(settings, steps_per_epoch):
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
-def _fit(model, recipe, run, epochs_done, data, workers):
-    num_replicas = workers.strategy.num_replicas_in_sync
-    train, validation = (
-        training.split_evenly(dataset, num_replicas, model.pad_id)
-        for dataset in (data.train, data.validation)
-    )
-    set_epoch = keras.callbacks.LambdaCallback(
-        on_epoch_begin=lambda epoch, _: data.train.epoch.assign(epoch)
-    )
-    writers = _writers(recipe, run, model) if workers.is_chief else []
-    stop_at_nan, stop_together = training.StopAtNaN(), training.StopTogether(workers)
-    with no_blocks(recipe.training.max_length):
-        model.fit(
-            train,
-            validation_data=validation,
-            epochs=recipe.training.epochs,
-            initial_epoch=epochs_done,
-            shuffle=False,  # the dataset does it
-            verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
-            callbacks=[set_epoch, stop_at_nan, *writers, stop_together],
-        )
-
-
-def _writers(recipe, run, model):
+def _writers(plan, model):
     """Returns the callbacks that measure the model and write to the folder."""
-    settings = recipe.training
+    settings, run = plan.recipe.training, plan.run
+    board = run.folder / "tensorboard"
     writers = [
         WriteLog(run.log, settings.early_stopping),
-        # Keras has no graph to write of such a model, but writes at the start for it.
-        WriteTensorBoard(run.tensorboard_path, write_graph=False),
         training.SaveCheckpoints(run.checkpoints()),
+        # Without a graph: Keras has none to write of such a model.
+        keras.callbacks.TensorBoard(board, write_graph=False),
     ]
     if settings.bleu_every is not None:
         translator = run.translator_of(model)
         search = with_beam(translator.search, beam_width=1)
-        files = (recipe.data.paths("validation", side) for side in SIDES)
+        files = plan.files["validation"]
         bleu = training.BleuCallback(
             lambda texts: translator.translate(texts, search),
             *(_first_lines(paths, settings.bleu_sentences) for paths in files),

@@ -1,8 +1,12 @@
-"""Strategies for training on several devices and machines."""
+"""Training on several devices and machines: strategies, workers, and their sums."""
 
+import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+
+import keras
 
 
 def pick_strategy(name: str = "auto"):
@@ -36,7 +40,7 @@ def pick_strategy(name: str = "auto"):
     import tensorflow as tf
 
     if name == "auto":
-        if connects_workers(name):
+        if _workers_of_tf_config() > 1:
             name = "multi_worker"
         elif len(tf.config.list_logical_devices("GPU")) > 1:
             name = "mirrored"
@@ -51,23 +55,40 @@ def pick_strategy(name: str = "auto"):
             '`name` must be "auto", "default", "mirrored", "multi_worker" or "slurm". '
             f"Received: name={name!r}."
         )
-    from keras_transformer.training.multi_worker import MultiWorkerStrategy
-
     if name == "slurm":
-        return MultiWorkerStrategy(cluster_resolver=_slurm_resolver())
+        return _multi_worker_strategy(_slurm_resolver())
     if not _workers_of_tf_config():
         raise ValueError(
             "The environment variable `TF_CONFIG` must name the workers. Set it, or "
             'name the strategy "auto".'
         )
-    return MultiWorkerStrategy()
+    return _multi_worker_strategy()
 
 
-def connects_workers(name: str) -> bool:
-    """Returns whether `pick_strategy` connects workers under this name."""
-    if name == "auto":
-        return _workers_of_tf_config() > 1
-    return name in ("multi_worker", "slurm")
+def _multi_worker_strategy(cluster_resolver=None):
+    """Returns a `MultiWorkerMirroredStrategy` that Keras 3 can train under.
+
+    Keras reduces nested values, where TensorFlow accepts only tensors, and reduces
+    scalars along an axis that they do not have. This strategy accepts both. A test
+    fails when Keras no longer needs it.
+
+    Reference:
+        [keras#20585](https://github.com/keras-team/keras/issues/20585)
+    """
+    import tensorflow as tf
+
+    class MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
+        def reduce(self, reduce_op, value, axis):
+            """Reduces each value of a structure, scalars only over the replicas."""
+
+            def reduce_one(value):
+                is_scalar = self.experimental_local_results(value)[0].shape.rank == 0
+                return reduce_value(reduce_op, value, None if is_scalar else axis)
+
+            reduce_value = super().reduce
+            return tf.nest.map_structure(reduce_one, value)
+
+    return MultiWorkerStrategy(cluster_resolver)
 
 
 def _workers_of_tf_config():
@@ -136,3 +157,95 @@ def split_evenly(dataset, num_replicas: int, pad_id: int = 0):
         return tf.pad(tensor, paddings, constant_values=pad_id)
 
     return dataset.map(lambda *batch: tf.nest.map_structure(pad, batch))
+
+
+class Workers:
+    """The workers of a strategy: processes, usually one per machine.
+
+    One of them, the chief, writes checkpoints and logs; the others write nothing.
+    Under a strategy for one machine there is one worker, the chief.
+
+    Args:
+        strategy: A `tf.distribute.Strategy`; see `pick_strategy`.
+
+    Example:
+        >>> workers = Workers(kt.training.pick_strategy("default"))
+        >>> workers.is_chief, workers.gather(7)
+        (True, [7])
+    """
+
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.num_replicas = strategy.num_replicas_in_sync
+        resolver = strategy.cluster_resolver
+        cluster = resolver.cluster_spec().as_dict() if resolver else {}
+        self.count = sum(len(cluster.get(job, ())) for job in ("chief", "worker")) or 1
+        first = ("chief" if "chief" in cluster else "worker", 0)
+        self.is_chief = (
+            self.count == 1 or (resolver.task_type, resolver.task_id) == first
+        )
+
+    def gather(self, number: int) -> list[int]:
+        """Collects one number from every worker, in the order of the workers.
+
+        Every worker must call it, and waits until all others have.
+        """
+        if self.count == 1:
+            return [number]
+        import tensorflow as tf
+
+        def gather_all():
+            replica = tf.distribute.get_replica_context()
+            return replica.all_gather(tf.constant([number], tf.int64), axis=0)
+
+        numbers = tf.function(self.strategy.run)(gather_all)
+        numbers = self.strategy.experimental_local_results(numbers)[0].numpy().tolist()
+        return numbers[:: len(numbers) // self.count]  # one per worker
+
+    def wait(self) -> None:
+        """Waits until all workers have called it."""
+        self.gather(0)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Turns TensorFlow's errors about lost workers into one clear line.
+
+        Raises:
+            ConnectionError: If TensorFlow no longer reaches one of the workers.
+        """
+        if self.count == 1:
+            yield
+            return
+        import tensorflow as tf
+
+        try:
+            yield
+        except (
+            tf.errors.AbortedError,
+            tf.errors.CancelledError,
+            tf.errors.DeadlineExceededError,
+            tf.errors.UnavailableError,
+        ) as error:
+            raise ConnectionError(
+                f"One of the {self.count} workers has stopped, so this one stops too; "
+                "the output of the other may say why. Start all of them again: they "
+                "continue after the last checkpoint."
+            ) from error
+
+
+class StopTogether(keras.callbacks.Callback):
+    """Stops training on all workers as soon as one of them stops.
+
+    It comes after the callbacks that set `model.stop_training`.
+
+    Args:
+        workers: The `Workers` of the strategy that the model is trained under.
+    """
+
+    def __init__(self, workers: Workers):
+        super().__init__()
+        self.workers = workers
+
+    def on_epoch_end(self, epoch, logs=None):
+        stop = bool(self.model.stop_training)
+        self.model.stop_training = any(self.workers.gather(stop))

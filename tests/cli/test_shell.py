@@ -27,7 +27,7 @@ from keras_transformer.decoding import (
     RepetitionPenalty,
     Sampling,
 )
-from keras_transformer.runs import Run
+from keras_transformer.runs import Recipe, Run
 from keras_transformer.translator import RerankedTranslator, minimum_bayes_risk
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +122,7 @@ def test_a_training_tells_its_epochs_and_where_its_translator_is(run):
     assert stdout.endswith(f"The translator is in {run / 'translator'}.\n")
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_after_the_last_epoch(text, recipe, run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     result = shell(
@@ -134,6 +135,7 @@ def test_the_same_command_goes_on_after_the_last_epoch(text, recipe, run, tmp_pa
     assert [row.partition(",")[0] for row in rows] == ["epoch", "1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_last_epoch_and_says_how_to_go_on(
     text, recipe, tmp_path, default_ctrl_c
 ):
@@ -488,9 +490,9 @@ def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
         (["--tokens-per-batch", 13], "Received: tokens_per_batch=13, max_length=16"),
         (["--set", "tokenizer.vocabulary_size=5000"], "`vocabulary_size` must be at m"),
         (["--set", "model.hidden_dim=9"], "num_heads=2, hidden_dim=9"),
-        (["--set", "model.preset=small"], "`model.preset` must be one of"),
+        (["--set", "model.preset=small"], "must be 'tiny', 'base' or 'big'. Received"),
         (["--set", "model.activation=rellu"], "rellu"),
-        (["--set", "training.precision=float7"], "float7"),
+        (["--set", "training.precision=float7"], "Received: 'float7'"),
         (["--set", "training.strategy=hope"], "hope"),
         (["--set", "training.epoch=3"], "Did you mean `training.epochs`?"),
         (["--set", "training.max_length=3"], "longer than max_length=3"),
@@ -503,6 +505,12 @@ def test_invalid_settings_are_reported(recipe, text, tmp_path, options, message)
     )
     assert result.exit_code == 1, result.output
     assert message in in_one_line(result)
+
+
+def test_editors_get_the_schema_of_recipes():
+    result = shell("train", "--schema")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout) == Recipe.model_json_schema()
 
 
 def test_a_folder_that_cannot_be_written_to_is_reported(recipe, text):
@@ -617,6 +625,7 @@ def test_a_disk_that_is_full_is_not_taken_for_a_small_memory():
     assert _in_one_line(memory).startswith("The memory is too small")
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_continues_after_its_origin_has_moved(
     run, small_text, tmp_path, monkeypatch
 ):

@@ -6,7 +6,7 @@ from interop.random_translator import make_translator
 
 from keras_transformer.decoding import BannedIds, BeamSearch, PowerLengthPenalty
 from keras_transformer.runs import Run
-from keras_transformer.runs.settings import DecodingSettings
+from keras_transformer.runs.recipe import DecodingSettings
 
 
 def test_a_run_holds_all_that_made_it(trained):
@@ -16,7 +16,7 @@ def test_a_run_holds_all_that_made_it(trained):
 
 
 def test_its_settings_are_those_that_it_was_trained_with(trained, load):
-    assert trained.recipe() == load(**{"training.epochs": 3})
+    assert trained.recipe == load(**{"training.epochs": 3})
 
 
 def test_its_translator_translates(trained):
@@ -25,7 +25,7 @@ def test_its_translator_translates(trained):
 
 def test_a_folder_without_a_run_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
-        Run(tmp_path).recipe()
+        _ = Run(tmp_path).recipe
     with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
         Run(tmp_path).translator()
 
@@ -49,9 +49,7 @@ def test_reading_the_tokenizers_trains_none(copy):
     assert not copy.tokenizers_path.exists()
 
 
-def test_settings_keep_the_limits_and_ends_of_a_pretrained_search(
-    tmp_path, monkeypatch
-):
+def test_settings_keep_the_limits_and_ends_of_a_pretrained_search(tmp_path):
     run, translator = Run(tmp_path), make_translator()
     translator.search = BeamSearch(
         3,
@@ -63,8 +61,7 @@ def test_settings_keep_the_limits_and_ends_of_a_pretrained_search(
     translator.save(run.pretrained_path)
 
     def searched(**settings):
-        recipe = SimpleNamespace(decoding=DecodingSettings(**settings))
-        monkeypatch.setattr(run, "recipe", lambda: recipe)
+        run.recipe = SimpleNamespace(decoding=DecodingSettings(**settings))
         return run.search()
 
     assert repr(searched()) == repr(translator.search)

@@ -6,7 +6,7 @@ import pytest
 from same_runs import assert_same_end
 from worker_processes import TIMEOUT, outputs, workers
 
-from keras_transformer.runs import Run, train
+from keras_transformer.runs import Run, fit, plan
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,8 @@ def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
     assert str(other.pid) not in pids
 
     # All is as if one process had done it, never interrupted.
-    alone = train(load(**SETTINGS, **{"training.epochs": epochs}), tmp_path / "alone")
+    recipe = load(**SETTINGS, **{"training.epochs": epochs})
+    alone = fit(plan(recipe, Run(tmp_path / "alone")))
     assert len(run.log.rows()) == len(alone.log.rows()) == epochs
     for found, wanted in zip(run.log.rows(), alone.log.rows(), strict=True):
         for name in ("perplexity", "val_perplexity", "learning_rate"):

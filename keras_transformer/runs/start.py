@@ -1,0 +1,167 @@
+"""The start of a run: what its folder holds, and what training needs there."""
+
+import importlib.metadata
+import platform
+import shutil
+import zlib
+from pathlib import Path
+
+import keras
+
+from keras_transformer.models.presets import PRESETS
+from keras_transformer.runs.folder import Run
+from keras_transformer.runs.recipe import (
+    SIDES,
+    ModelSettings,
+    Recipe,
+    TokenizerSettings,
+    read_yaml,
+)
+from keras_transformer.storage import is_unfinished, remove_unfinished
+from keras_transformer.text import SubwordTokenizer
+from keras_transformer.translator import Translator
+from keras_transformer.translator.checks import check_one_transformer
+from keras_transformer.version import __version__
+
+# Settings that may differ from those of the pretrained model.
+FREE_SETTINGS = {"dropout", "attention_dropout", "activation_dropout", "seed"}
+_LIBRARIES = ("keras", "tensorflow", "tensorflow-text", "sentencepiece", "numpy")
+
+
+def check_folder(recipe: Recipe, run: Run) -> None:
+    """Raises `ValueError` if the folder holds another model, or something else."""
+    if run.has_trained():
+        _check_same(run, run.recipe.differences(recipe))
+    elif not run.settings_path.is_file() and run.folder.exists():
+        is_folder = run.folder.is_dir()
+        if not is_folder or not all(map(is_unfinished, run.folder.iterdir())):
+            raise ValueError(
+                f"{run.folder} holds something other than a run. Name a new folder."
+            )
+
+
+def begin(
+    recipe: Recipe, run: Run, resumes: bool, tokenizer_files: dict[str, list[Path]]
+) -> None:
+    """Writes the settings of a run and, if it is new, its tokenizers.
+
+    Args:
+        recipe: Its recipe.
+        run: A new run, or one that `check_folder` accepts.
+        resumes: Whether it has trained before.
+        tokenizer_files: Files to learn each tokenizer from, by its name; empty if they
+            are there already, or those of a pretrained translator.
+
+    Raises:
+        ValueError: If the training text has changed since the run began, or settings do
+            not agree with the pretrained translator.
+    """
+    checksum = _text_checksum(recipe)
+    if resumes:
+        _check_text(run, checksum)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    for folder in (run.folder, run.translator_path, run.pretrained_path):
+        remove_unfinished(folder)
+    versions = {"keras-transformer": __version__, "python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    run.write_settings(recipe, versions | {"training_text": checksum})
+    if resumes:
+        return
+    # An interrupted start may have left those of other settings.
+    shutil.rmtree(run.tokenizers_path, ignore_errors=True)
+    shutil.rmtree(run.pretrained_path, ignore_errors=True)
+    if recipe.model.pretrained:
+        copy_pretrained(recipe.model.pretrained, recipe, run)
+    how = recipe.tokenizer.model_dump(exclude={"shared", "sampling"})
+    for name, files in tokenizer_files.items():
+        SubwordTokenizer.train(files, **how).save(run.tokenizer_path(name))
+
+
+def join(recipe: Recipe, run: Run) -> None:
+    """Checks that the chief has begun a run with the same settings and text."""
+    begun = Run(run.folder)  # written since this process looked at it
+    if not begun.settings_path.is_file():
+        raise FileNotFoundError(
+            f"{run.folder} holds no run that another worker has begun. All workers "
+            "must share the folder: name one on a disk that all of them can read."
+        )
+    _check_same(begun, begun.recipe.differences(recipe))
+    _check_text(begun, _text_checksum(recipe))
+    run.recipe = recipe
+
+
+def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
+    """Writes the translator that training continues from, and its tokenizers, to a run.
+
+    Raises:
+        ValueError: If the recipe has settings that do not agree with the translator.
+    """
+    other = Run(where)
+    is_run = other.settings_path.is_file()
+    translator = other.translator() if is_run else Translator.from_preset(where)
+    check_one_transformer(translator, "Training")
+    _check_agreement(recipe, translator)
+    translator.save(run.pretrained_path)
+    translator.source_tokenizer.save(run.tokenizer_path("source"))
+    translator.target_tokenizer.save(run.tokenizer_path("target"))
+
+
+def _check_agreement(recipe, translator):
+    config = translator.model.get_config()
+    found = {
+        "tokenizer.vocabulary_size": translator.source_tokenizer.vocabulary_size,
+        "tokenizer.shared": config["target_vocabulary_size"] is None,
+        **{f"model.{name}": value for name, value in config.items()},
+    }
+    for name, value in _settings_to_agree(recipe.tokenizer, recipe.model).items():
+        if name not in found:
+            raise ValueError(
+                f"`{name}` must be left out with `model.pretrained`, which brings its "
+                f"tokenizers. Received: {name}={value!r}."
+            )
+        if value != found[name]:
+            raise ValueError(
+                f"`{name}` must be {found[name]!r}, as in the pretrained translator, "
+                f"or be left out. Received: {name}={value!r}."
+            )
+
+
+def _settings_to_agree(tokenizer: TokenizerSettings, model: ModelSettings):
+    """The settings that must be those of the translator: all that are not defaults."""
+    learnt = tokenizer.model_dump(exclude={"sampling"}, exclude_defaults=True)
+    arguments = model.overrides()
+    if model.preset != ModelSettings().preset:
+        arguments = PRESETS[model.preset] | arguments
+    if "activation" in arguments:  # by the name that a model's settings have
+        function = keras.activations.get(arguments["activation"])
+        arguments["activation"] = keras.activations.serialize(function)
+    return {f"tokenizer.{name}": value for name, value in learnt.items()} | {
+        f"model.{name}": value
+        for name, value in arguments.items()
+        if name not in FREE_SETTINGS
+    }
+
+
+def _check_same(run, differences):
+    if differences:
+        raise ValueError(
+            f"{run.folder} holds another model: {'; '.join(differences)}. Name another "
+            "run folder, or train with the settings that this run began with."
+        )
+
+
+def _check_text(run, checksum):
+    before = read_yaml(run.settings_path)["versions"]["training_text"]
+    if checksum != before:
+        _check_same(run, [f"its training text was {before} and is {checksum}"])
+
+
+def _text_checksum(recipe):
+    """Returns a checksum of the training text that ignores the names of its files."""
+    checksum = 0
+    for side in SIDES:
+        for path in recipe.data.paths("train", side):
+            with open(path, "rb") as file:
+                while block := file.read(1 << 20):
+                    checksum = zlib.crc32(block, checksum)
+    return f"crc32:{checksum:08x}"
