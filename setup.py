@@ -89,7 +89,7 @@ setup(
         "matplotlib>=3.9.2",
         "babel>=2.16",
         "pyyaml>=6.0.2",
-        "typer>=0.16",
+        "typer>=0.19",
         "rich>=13.9",
     ],
     extras_require={

@@ -7,7 +7,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keras_transformer.cli.export import export_next_version
 from keras_transformer.cli.options import Settings, option
 from keras_transformer.cli.train import parse_settings, train_recipe
 from keras_transformer.runs import Recipe
@@ -53,7 +52,9 @@ def demo(
             path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     translator = train_recipe(recipe, run).translator()
     _show(splits.test, translator.translate(splits.test.source))
-    path = export_next_version(translator, folder)
+    from keras_transformer.serving import next_version
+
+    path = translator.export(next_version(folder))
     typer.echo(f"The SavedModel is in {path}, for TensorFlow Serving.")
 
 

@@ -11,8 +11,7 @@ from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.settings import ModelSettings, TokenizerSettings
-from keras_transformer.translator import Translator
-from keras_transformer.translator.checks import check_one_transformer
+from keras_transformer.translator import Translator, check_one_transformer
 
 # What may differ from the pretrained model.
 _FREE = {"dropout", "attention_dropout", "activation_dropout", "seed"}

@@ -8,20 +8,18 @@ import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.kernels.batch_halves import search_in_halves
-from keras_transformer.serving.request_batching import (
+from keras_transformer.serving.server_files import (
     batching_parameters,
     compiled_batch_sizes,
+    next_version,
+    write_warmup_requests,
 )
-from keras_transformer.serving.versions import next_version
-from keras_transformer.serving.warmup import write_warmup_requests
 from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import Translator, batching, check_serves_any_text
-from keras_transformer.translator.formats import register_format
 from keras_transformer.translator.scoring import log_probabilities
 from keras_transformer.version import __version__
 
 
-@register_format("saved_model")
 def export_translator(
     translator: Translator,
     path: str | os.PathLike,

@@ -15,8 +15,7 @@ from keras_transformer.text.files import (
     read_lines,
     text_lines,
 )
-from keras_transformer.text.inputs import check_tokenizer
-from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 
 _DOCUMENTS_PER_CHUNK = 256  # tokenized together
 _SHUFFLE_BUFFER_TOKENS = 1 << 22

@@ -9,7 +9,7 @@ from forked import run_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
+from keras_transformer.text import parallel_dataset, pipeline
 
 WORDS = st.text(
     st.characters(exclude_categories=["C", "Z"]) | st.just(" "),
@@ -257,48 +257,6 @@ def test_sampling_changes_the_subwords_and_not_the_text(
     assert len(ids[0] & ids[1]) < 0.5 * len(pairs)
     assert len(ids[0] & ids[2]) < 0.5 * len(pairs)
     assert dataset.cardinality() == len(epochs[0]) == len(epochs[1])
-
-
-def test_sampling_depends_only_on_seed_and_epoch(make):
-    dataset = make(sampling=0.1, max_length=151)
-    epochs = [flat(as_numpy(dataset)) for _ in range(2)]
-    assert (
-        flat(as_numpy(make(sampling=0.1, max_length=151, initial_epoch=1))) == epochs[1]
-    )
-    assert epochs[0] != epochs[1]
-
-
-SECOND_EPOCH = """
-import sys
-from keras_transformer.text import SubwordTokenizer, parallel_dataset
-
-*files, source, target = sys.argv[1:]
-dataset = parallel_dataset(
-    *files,
-    SubwordTokenizer.load(source),
-    SubwordTokenizer.load(target),
-    sampling=0.3,
-    initial_epoch=1,
-)
-for inputs, labels in dataset:
-    print(inputs["source_ids"].numpy().tolist(), labels.numpy().tolist())
-"""
-
-
-def test_sampling_is_the_same_in_every_process(corpus, tmp_path):
-    paths, tokenizers = [tmp_path / "bpe", tmp_path / "unigram"], []
-    for file, path in zip(corpus, paths, strict=True):
-        tokenizers.append(SubwordTokenizer.train(file, 97, model_type=path.name))
-        tokenizers[-1].save(path)
-    dataset = parallel_dataset(*corpus, *tokenizers, sampling=0.3)
-    for _ in dataset:  # the first epoch
-        pass
-    expected = [
-        f"{inputs['source_ids'].numpy().tolist()} {labels.numpy().tolist()}"
-        for inputs, labels in dataset
-    ]
-    found = run(SECOND_EPOCH, *corpus, *paths).splitlines()
-    assert found == expected
 
 
 def test_sampling_drops_no_sentence_that_fits_without_it(

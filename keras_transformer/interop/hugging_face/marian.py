@@ -10,11 +10,9 @@ import numpy as np
 from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
 from keras_transformer.interop.hugging_face.weights import tied_embeddings
-from keras_transformer.interop.marian_files import language_prefix
+from keras_transformer.interop.marian import language_prefix
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
-
-NAME = "marian"
 
 
 def transformer_arguments(config) -> dict:
