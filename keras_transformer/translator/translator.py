@@ -279,10 +279,6 @@ class Translator:
         except ValueError as error:
             raise ValueError(f"{folder} cannot be loaded. {error}") from None
 
-    def save_to_preset(self, folder: str | os.PathLike) -> None:
-        """Writes a folder that `from_preset` reads; it is what `save` writes."""
-        self.save(folder)
-
     @classmethod
     def from_preset(
         cls,

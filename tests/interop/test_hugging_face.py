@@ -109,7 +109,7 @@ def test_a_checkpoint_is_saved_and_served(read, name, tmp_path):
     texts = [*answers["texts"], "", "ꙮ and more " * 99]
     with pytest.warns(UserWarning, match="are longer than max_source_length=64"):
         expected = translator.translate(texts, max_length=LENGTH)
-    translator.save_to_preset(tmp_path / "saved")
+    translator.save(tmp_path / "saved")
     loaded = kt.Translator.from_preset(tmp_path / "saved")
     assert repr(loaded.search) == repr(translator.search)
     with pytest.warns(UserWarning, match="are longer"):

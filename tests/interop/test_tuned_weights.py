@@ -44,7 +44,7 @@ def test_transformers_gets_an_adaptation(adapted, tmp_path):
 
 
 def test_an_adaptation_is_saved_to_go_on_from(adapted, tmp_path):
-    adapted.save_to_preset(tmp_path)
+    adapted.save(tmp_path)
     twin = kt.Translator.from_preset(tmp_path)
     for mine, theirs in zip(adapted.model.weights, twin.model.weights, strict=True):
         assert mine.path == theirs.path

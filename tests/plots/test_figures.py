@@ -249,6 +249,7 @@ def test_the_attention_of_every_hypothesis_is_that_of_the_model(translator):
     text, search = "a dog rides", BeamSearch(3, num_hypotheses=3)
     found = plots.translate_n_best_with_attention(translator, text, search)
     (wanted,) = translator.translate_n_best([text], search)
+    wanted = [(each.text, each.score) for each in wanted]
     assert [(each.text, each.score) for each in found] == wanted
     tokenizer, model = translator.source_tokenizer, translator.model
     source_ids, _ = translator.encode([text])
