@@ -120,6 +120,7 @@ def test_a_training_tells_its_epochs_and_where_its_translator_is(run):
     assert stdout.endswith(f"The translator is in {run / 'translator'}.\n")
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_after_the_last_epoch(text, recipe, run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     result = shell(
@@ -132,6 +133,7 @@ def test_the_same_command_goes_on_after_the_last_epoch(text, recipe, run, tmp_pa
     assert [row.partition(",")[0] for row in rows] == ["epoch", "1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_last_epoch_and_says_how_to_go_on(
     text, recipe, tmp_path, default_ctrl_c
 ):
@@ -174,7 +176,11 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     [
         ([], BeamSearch(2, length_penalty=0.6)),  # as the recipe says
         (["--beam-width", 1], GreedySearch()),
-        (["--beam-width", 3, "--length-penalty", 7], BeamSearch(3, length_penalty=7)),
+        pytest.param(
+            ["--beam-width", 3, "--length-penalty", 7],
+            BeamSearch(3, length_penalty=7),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_options_choose_the_search(run, loaded, options, search):
@@ -202,6 +208,7 @@ def test_options_control_what_is_produced(run, loaded, option, processors, max_l
     assert result.stdout.splitlines() == wanted
 
 
+@pytest.mark.slow
 def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     compiled = []
     translate = Translator.translate_n_best
@@ -399,6 +406,7 @@ def test_exports_are_numbered(run, tmp_path):
     assert settings["search"]["processors"][0]["config"] == {"length": 2}
 
 
+@pytest.mark.slow
 def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
     few = functools.partial(datasets.locale_phrases, train=503, validation=7, test=11)
     monkeypatch.setattr(datasets, "locale_phrases", few)
@@ -452,8 +460,9 @@ def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
         (["--set", "tokenizer.vocabulary_size=5000"], "`vocabulary_size` must be at m"),
         (["--set", "model.hidden_dim=9"], "num_heads=2, hidden_dim=9"),
         (["--set", "model.preset=small"], "`model.preset` must be one of"),
-        (["--set", "model.activation=rellu"], "rellu"),
-        (["--set", "training.precision=float7"], "float7"),
+        pytest.param(
+            ["--set", "model.activation=rellu"], "rellu", marks=pytest.mark.slow
+        ),
         (["--set", "training.strategy=hope"], "hope"),
         (["--set", "training.epoch=3"], "Did you mean `training.epochs`?"),
         (["--set", "training.max_length=3"], "longer than max_length=3"),
@@ -576,6 +585,7 @@ def test_a_disk_that_is_full_is_not_taken_for_a_small_memory():
     assert _in_one_line(memory).startswith("The memory is too small")
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_continues_after_its_origin_has_moved(
     run, small_text, tmp_path, monkeypatch
 ):

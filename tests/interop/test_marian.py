@@ -221,7 +221,10 @@ def encoded(tokenizer, texts, pad, end):
 # The original
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [x if x == "post" else pytest.param(x, marks=pytest.mark.slow) for x in MODELS],
+)
 def test_numbers_and_searches_are_those_of_ctranslate2(write, name, tmp_path):
     """CTranslate2 forbids the end token first, before the softmax, unless told not to.
 

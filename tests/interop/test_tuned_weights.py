@@ -22,6 +22,7 @@ def adapted():
     return make_adapted_translator()
 
 
+@pytest.mark.slow
 def test_a_saved_model_holds_an_adaptation(adapted, tmp_path):
     adapted.export(tmp_path / "1", GREEDY, MAX_LENGTH)
     served = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
@@ -51,6 +52,7 @@ def test_an_adaptation_is_saved_to_go_on_from(adapted, tmp_path):
         np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_objects_to_collect")
 def test_a_quantised_translator_is_saved_and_served(tmp_path):
     translator = make_translator()

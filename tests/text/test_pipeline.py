@@ -135,6 +135,7 @@ def test_nothing_tunes_the_reading_and_keeps_an_epoch_from_ending(make):
     assert not make().options().autotune.enabled
 
 
+@pytest.mark.slow
 def test_an_interrupted_epoch_continues_with_the_same_batches(make):
     rest = as_numpy(make(initial_epoch=3).skip(5))
     assert flat(rest) == flat(as_numpy(make(initial_epoch=3))[5:])
@@ -259,6 +260,7 @@ def test_sampling_changes_the_subwords_and_not_the_text(
     assert dataset.cardinality() == len(epochs[0]) == len(epochs[1])
 
 
+@pytest.mark.slow
 def test_sampling_drops_no_sentence_that_fits_without_it(
     make, pairs, source_tokenizer, target_tokenizer
 ):
@@ -331,6 +333,7 @@ assert not batches
 """
 
 
+@pytest.mark.slow
 def test_two_replicas_share_the_batches_of_one(corpus, source_tokenizer, tmp_path):
     source_tokenizer.save(tmp_path / "model")
     run(TWO_REPLICAS, *corpus, tmp_path / "model")
@@ -350,6 +353,7 @@ for pair in (files[:2], files[2:]):
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
     # Spaces make a text large but quick to tokenize: 3 and 30 MB a side.
     line = f"ba{' ' * 1000}ko\n".encode()

@@ -426,6 +426,7 @@ def saved_model(source_tokenizer, byte_tokenizer, tmp_path):
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 def test_one_saved_model_holds_two_tokenizers(
     source_tokenizer, byte_tokenizer, saved_model
 ):

@@ -60,6 +60,7 @@ def test_a_text_has_one_translation_whatever_it_is_together_with(
     assert translations == [expected[text] for text in texts]
 
 
+@pytest.mark.slow
 @settings(max_examples=7)
 @given(
     st.lists(st.sampled_from(TEXTS) | st.text(max_size=9), max_size=7),
