@@ -460,8 +460,9 @@ def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
         (["--set", "tokenizer.vocabulary_size=5000"], "`vocabulary_size` must be at m"),
         (["--set", "model.hidden_dim=9"], "num_heads=2, hidden_dim=9"),
         (["--set", "model.preset=small"], "`model.preset` must be one of"),
-        pytest.param(
-            ["--set", "model.activation=rellu"], "rellu", marks=pytest.mark.slow
+        *(
+            pytest.param(["--set", setting], setting[-6:], marks=pytest.mark.slow)
+            for setting in ("model.activation=arellu", "training.precision=float7")
         ),
         (["--set", "training.strategy=hope"], "hope"),
         (["--set", "training.epoch=3"], "Did you mean `training.epochs`?"),
