@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -33,6 +34,7 @@ from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
 from keras_transformer.text import VocabularyTokenizer
 
+_YAML = YAML(typ="safe", pure=True)
 NAME = "decoder.yml"  # marks a folder of Marian's
 _CONFIG = "special:model.yml"  # an array of the weights' file
 _MAX_SOURCE_LENGTH = 512  # subwords; Marian leaves this to its caller
@@ -320,8 +322,8 @@ def _marian_name(path):
 def _read_yaml(data: bytes, path) -> dict:
     """Reads names and values; raises `ValueError` with the path if it holds others."""
     try:
-        values = yaml.safe_load(data)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        values = _YAML.load(data)
+    except (YAMLError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is not YAML: {reason}.") from None
     if not isinstance(values, dict):
@@ -370,9 +372,9 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
             piece, long = piece if long is None else long, None
             try:
                 is_quoted = piece[:1] in ("'", '"')
-                piece = yaml.safe_load(piece) if is_quoted else piece
+                piece = _YAML.load(piece) if is_quoted else piece
                 vocabulary[piece] = int(index)
-            except (ValueError, yaml.YAMLError):
+            except (ValueError, YAMLError):
                 raise ValueError(
                     f"{path}, line {number}, is not a subword and its id: {line!r}."
                 ) from None

@@ -353,9 +353,7 @@ class Translator:
             jit_compile: For `"saved_model"`: whether XLA compiles the search on the
                 server. It is faster then, except for the first request of each length
                 and batch size (a power of two), which takes some seconds. The server's
-                TensorFlow must have XLA for its device. For a server with a GPU, export
-                on a machine with a GPU; otherwise large batches are searched in two
-                halves.
+                TensorFlow must have XLA for its device.
             format: A name in the table above.
             quantization: For `"ctranslate2"`: the type of the weights, such as `"int8"`
                 or `"float16"`. None: float32.
