@@ -78,8 +78,8 @@ def evaluate(
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
-    The text is that of a run's recipe, or any files: `--source-file` and `--reference`.
-    It and its translations are held in memory.
+    A run's recipe names the text, or `--source-file` and `--reference` do. Memory
+    holds it and its translations.
 
     Prints cased BLEU and chrF, of text as people write it. If the recipe names
     tokenized references, it also prints BLEU as papers report it: lower-cased,
@@ -192,7 +192,7 @@ class EvaluatedText(NamedTuple):
 def text_of_recipe(
     model: str, recipe: str | None, split: str, data: Path | None
 ) -> EvaluatedText:
-    """Returns the text of a split of a recipe, by default that of the run `model`."""
+    """Returns the text of a split of a recipe, by default the recipe of a run."""
     settings = run_folder(model) / "settings.yaml"
     if recipe is None and not settings.is_file():
         raise FileNotFoundError(

@@ -147,7 +147,7 @@ def ensemble(
     """Make one translator of several: the mean of their probabilities.
 
     Runs of one recipe that differ in `training.seed` translate better together than
-    each of them. It takes as long as all of them. The search is that of the first.
+    each of them. It takes as long as all of them, and has the first one's search.
 
     Example: `keras-transformer ensemble runs/seed-1 runs/seed-2 -o runs/both`
     """

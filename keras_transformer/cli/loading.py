@@ -94,7 +94,7 @@ def _not_importable(*packages):
 
 @contextlib.contextmanager
 def _silent():
-    """Hides standard error, also that of C++, unless the block raises."""
+    """Hides standard error, also what C++ writes, unless the block raises."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as hidden:

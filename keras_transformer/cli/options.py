@@ -14,7 +14,7 @@ def argument(metavar: str, text: str):
 def option(text: str, *names: str, **settings):
     """Returns the description of an option, for its annotation.
 
-    `names` such as `"-o"` replace that of the parameter; `settings` are further
+    `names` such as `"-o"` replace the parameter's name; `settings` are further
     arguments of `typer.Option`.
     """
     return typer.Option(*names, help=text, **settings)

@@ -52,7 +52,7 @@ def attention(
 ):
     """Draw the attention from a translation to its source.
 
-    A page can compare: the best translations of a beam, or those of two models.
+    A page can compare the best translations of a beam, or of two models.
 
     Examples: `keras-transformer plot attention runs/en-de "A man rides." -o out.html`,
     with `--num-hypotheses 2` or `--against runs/en-de-2`

@@ -64,7 +64,7 @@ def locale_phrases(
         validation: Number of phrases to choose models and settings by.
         test: Number of phrases to evaluate a finished model on.
         seed: Random seed. Equal arguments give equal phrases.
-        kinds: Names of the kinds of phrases, in any order; all kinds unless given.
+        kinds: Names of the kinds of phrases, in any order; by default all.
             Time: `"date"`, `"part_of_date"`, `"date_and_time"`, `"date_interval"`,
             `"time"`, `"time_interval"`, `"relative_time"`, `"duration"`. Amounts:
             `"money"`, `"named_money"`, `"quantity"`, `"number"`, `"percentage"`. Lists

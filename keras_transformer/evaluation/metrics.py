@@ -44,7 +44,7 @@ def chrf(
     """The F-score of character n-grams (chrF2), of cased, detokenised text.
 
     Unlike BLEU, it gives credit for a word that is right except for its ending, and
-    does not depend on a tokenizer. Arguments, result and errors are those of
+    does not depend on a tokenizer. Arguments, result and errors are as in
     `cased_bleu`.
 
     Example:
@@ -70,7 +70,7 @@ def paper_protocol_bleu(
     The hypotheses are lower-cased, their punctuation is normalised, and the Moses
     tokenizer splits (and escapes) them. Never compare the result with `cased_bleu`.
 
-    Arguments, result and errors are those of `cased_bleu`, except that the references
+    Arguments, result and errors are as in `cased_bleu`, except that the references
     are tokenised and `language` is the code of their language, such as `"de"`. The
     signature does not mention the lower-casing and tokenising.
 

@@ -97,7 +97,7 @@ class Limits(NamedTuple):
 def limits_of(search: Search, pad_id: int, system: str) -> Limits:
     """Returns what the processors of a search forbid and force.
 
-    `pad_id` is that of the model.
+    `pad_id` is the model's.
 
     Raises:
         ValueError: If the search has other processors.

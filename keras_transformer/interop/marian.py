@@ -1,4 +1,4 @@
-"""Models in Marian's own format, such as those in OPUS-MT's archives.
+"""Models in Marian's own format, as OPUS-MT's archives hold them.
 
 Such a folder holds decoder.yml, which names the weights (.npz) and the vocabularies:
 .yml with the SentencePiece models source.spm and target.spm beside them, or .spm.
@@ -105,7 +105,7 @@ def read_translator(
 ) -> dict:
     """Reads the arguments of a `Translator` by name; raises as `read_transformer`.
 
-    The languages are those of `language_prefix`. OPUS-MT's script normalises
+    The languages are as in `language_prefix`. OPUS-MT's script normalises
     punctuation first; here texts are read as they are.
     """
     folder = Path(folder)
@@ -268,11 +268,11 @@ def _check_rest(settings, without_effect, path):
 
 
 def _set_weights(model, weights, sizes, normalize_first, path) -> None:
-    """Sets all weights of a `Transformer` from those of a file of Marian's.
+    """Sets all weights of a `Transformer` from a file of Marian's.
 
     Args:
         model: A `Transformer` of the file's sizes, with an additional id for padding.
-        weights: Arrays by name; those that are set are removed.
+        weights: Arrays by name. What is set is removed from them.
         sizes: Sizes of the two vocabularies.
         normalize_first: Whether the model is pre-norm.
         path: Path of the file, for messages.

@@ -28,7 +28,7 @@ def export_translator(
 ) -> Path:
     """Writes a translator as a SavedModel.
 
-    Arguments, result and errors are those of `Translator.export`. The folder includes
+    Arguments, result and errors are as in `Translator.export`. The folder includes
     warm-up requests for the server, its batching settings in `batching_params.pbtxt`,
     and the settings of this export in `assets.extra/translator.json`.
     `ServedTranslator` has the signatures.
@@ -85,7 +85,7 @@ class ServedTranslator(tf.Module):
     `Translator.encode_targets`.
 
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
-    translation as there, whatever else is in its batch. The arguments are those of
+    translation as there, whatever else is in its batch. The arguments are as in
     `Translator.export`. With `jit_compile`, XLA compiles the search once for every
     shape. To keep the shapes few, groups are filled up to a power of two.
     """
@@ -188,8 +188,8 @@ class ServedTranslator(tf.Module):
     def find(self, source_ids):
         """Searches the translations of subwords `(batch, length)`, group by group.
 
-        The ids of the `Hypotheses` are as long as the longest needs. Those of blank
-        sources are empty, with a score of 0.
+        The ids of the `Hypotheses` are as long as the longest needs. A blank source
+        has no ids, and a score of 0.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths

@@ -121,8 +121,8 @@ def parallel_dataset(
 
     repeat = sampling > 0
     if repeat:
-        # Sampled subwords may make more batches than were counted, and the last ones
-        # of a pass are those of rare lengths. Another pass supplies what is too many.
+        # Sampled subwords may make more batches than were counted. The last batches of
+        # a pass hold rare lengths. Another pass supplies what is missing.
         num_batches += 2 + num_batches // 50
     return numbered_epochs(
         read_chunks, make_batches, num_batches, seed, initial_epoch, repeat
@@ -135,7 +135,7 @@ def _read_lines(paths):
 
 
 def _read_mixed_lines(paths, pairs_per_file, seed):
-    """Returns the pairs of lines of all files, those of different files mixed.
+    """Returns the pairs of lines of all files, in an order that mixes the files.
 
     The buffer that shuffles may hold less than the text. If files were read one after
     the other, an epoch would then end with the last one.

@@ -30,8 +30,8 @@ class VocabularyTokenizer(SubwordTokenizer):
         vocabulary: Id of every subword, a dictionary from str to int.
         pad: The subword of the padding.
         unknown: The subword of unknown characters.
-        start: The subword that begins every target. It may be that of the padding or
-            of the end.
+        start: The subword that begins every target. It may be the same as `pad` or
+            `end`.
         end: The subword that ends every source and every target.
         prefix: Subwords that begin every text, such as its language.
         control: Other tokens without text, such as all languages.

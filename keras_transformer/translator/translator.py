@@ -158,7 +158,7 @@ class Translator:
 
         `lines` is any iterable of str, such as an open file. `chunk_size` of them are
         read and translated at a time, and an eighth of that at first. The other
-        arguments are those of `translate`. Warnings about texts that are too long
+        arguments are as in `translate`. Warnings about texts that are too long
         count the texts of one chunk.
 
         Yields:
@@ -459,8 +459,8 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
     It takes as long as all of them together.
 
     Args:
-        translators: Translators with the same tokenizers, such as those of runs that
-            differ in their seeds.
+        translators: Translators with the same tokenizers, such as the results of runs
+            that differ in their seeds.
 
     Returns:
         A `Translator` with the search and the longest source of the first. It is
