@@ -9,7 +9,6 @@ from rich.table import Table
 
 from keras_transformer.cli.options import Settings, option
 from keras_transformer.cli.train import parse_settings, train_recipe
-from keras_transformer.runs import Recipe
 
 _NUM_SHOWN = 10
 
@@ -38,6 +37,7 @@ def demo(
     The demo trains only once: the trained model stays in the folder of the run.
     """
     from keras_transformer.datasets import locale_phrases
+    from keras_transformer.runs import Recipe
 
     data = run.resolve().with_name(f"{run.resolve().name}-data")
     overrides = {"data.folder": str(data)} | parse_settings(settings)

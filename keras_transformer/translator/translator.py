@@ -133,9 +133,8 @@ class Translator:
             ValueError: If `texts` is not a list of str, or if `search` forces a
                 different prefix for each text, since texts are sorted.
         """
-        best = [
-            x[0] for x in self.translate_n_best(texts, search, batch_size, max_length)
-        ]
+        found = self.translate_n_best(texts, search, batch_size, max_length)
+        best = [translations[0] for translations in found]
         cut = [index for index, one in enumerate(best) if one.is_cut]
         if cut:
             warnings.warn(
@@ -187,6 +186,7 @@ class Translator:
         """Translates as `translate` does, and returns every hypothesis with its score.
 
         The `num_hypotheses` of `search` is the number of translations of each text.
+        There is no warning of texts that are cut: each `Translation` tells it.
 
         Returns:
             For each text a list of `Translation`, best first. A score of minus infinity
@@ -297,8 +297,7 @@ class Translator:
                 `"hf://Helsinki-NLP/opus-mt-en-de"`. Downloads need the extra `hub`.
             source_language: Language of the texts, for M2M100 and NLLB.
             target_language: Language to translate to, for models that know several,
-                such as `"deu_Latn"`; by default that
-                of the checkpoint's settings.
+                such as `"deu_Latn"`; by default what the checkpoint's settings say.
             **kwargs: Arguments of the `Transformer` that do not change its weights,
                 such as `dropout=0.3`.
 
