@@ -90,7 +90,7 @@ setup(
         "babel>=2.16",
         "pydantic>=2.10",
         "ruamel.yaml>=0.18",
-        "typer>=0.16",
+        "typer>=0.19",
         "rich>=13.9",
     ],
     extras_require={

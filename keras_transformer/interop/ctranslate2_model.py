@@ -117,7 +117,7 @@ def _set_projection(projection, weights, forbidden_ids):
 
 
 def _positions(model, weights, max_length):
-    """Returns the table of positions on inputs or None, and those inside attention."""
+    """Returns the table of positions on inputs or None, and the rotary settings."""
     layer, hidden_dim = positions_of(model), model.settings["hidden_dim"]
     count = max(_MIN_POSITIONS, max_length)
     if layer is None:

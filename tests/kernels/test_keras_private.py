@@ -140,7 +140,4 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
     modules = (
         f"{common}.{x}" for x in ("masking", "stateless_scope", "symbolic_scope")
     )
-    # SacreBLEU scores texts in memory only; `training.quality` says what it needs.
-    of_sacrebleu = "_extract_corpus_statistics", "_aggregate_and_compute"
-    expected = {name: {"training/quality.py"} for name in of_sacrebleu}
-    assert foreign == expected | dict.fromkeys((*names, *modules), home)
+    assert foreign == dict.fromkeys((*names, *modules), home)

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 from sacrebleu.significance import PairedTest
 
-from keras_transformer.training import (
+from keras_transformer.evaluation import (
     cased_bleu,
     chrf,
     paired_bootstrap,

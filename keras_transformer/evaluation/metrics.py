@@ -1,11 +1,6 @@
 """How good translations are: BLEU and chrF, each with its signature."""
 
-import itertools
-from collections.abc import Iterable, Iterator
-
-import numpy as np
-
-_CHUNK_SIZE = 1024
+from collections.abc import Iterable
 
 
 def cased_bleu(
@@ -16,7 +11,7 @@ def cased_bleu(
     """BLEU of cased, detokenised text: the one to show users.
 
     Args:
-        hypotheses: Translations, detokenised and cased; read once, not kept in memory.
+        hypotheses: Translations, detokenised and cased.
         references: The correct translations, one for each.
         *more_references: Others that are correct too, one for each.
 
@@ -49,7 +44,7 @@ def chrf(
     """The F-score of character n-grams (chrF2), of cased, detokenised text.
 
     Unlike BLEU, it gives credit for a word that is right except for its ending, and
-    does not depend on a tokenizer. Arguments, result and errors are those of
+    does not depend on a tokenizer. Arguments, result and errors are as in
     `cased_bleu`.
 
     Example:
@@ -75,7 +70,7 @@ def paper_protocol_bleu(
     The hypotheses are lower-cased, their punctuation is normalised, and the Moses
     tokenizer splits (and escapes) them. Never compare the result with `cased_bleu`.
 
-    Arguments, result and errors are those of `cased_bleu`, except that the references
+    Arguments, result and errors are as in `cased_bleu`, except that the references
     are tokenised and `language` is the code of their language, such as `"de"`. The
     signature does not mention the lower-casing and tokenising.
 
@@ -92,13 +87,15 @@ def paper_protocol_bleu(
     return _corpus_score(bleu_of_tokens(), tokenized, tokenized_references)
 
 
-def moses_tokenized(texts: Iterable[str], language: str) -> Iterator[str]:
-    """Yields texts lower-cased, normalised and split as `paper_protocol_bleu` does."""
+def moses_tokenized(texts: Iterable[str], language: str) -> list[str]:
+    """Returns texts lower-cased, normalised and split as `paper_protocol_bleu` does."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    for text in texts:
-        yield tokenizer.tokenize(normalizer.normalize(text.lower()), return_str=True)
+    return [
+        tokenizer.tokenize(normalizer.normalize(text.lower()), return_str=True)
+        for text in texts
+    ]
 
 
 def bleu_of_tokens():
@@ -109,35 +106,16 @@ def bleu_of_tokens():
 
 
 def _corpus_score(metric, hypotheses, *references):
-    # The counts that a metric is computed from add up over chunks of the corpus.
-    # sacreBLEU's public functions hold the n-grams of a whole corpus in memory.
-    counts = 0
-    for chunk, *references_chunks in _chunks(hypotheses, *references):
-        found = metric._extract_corpus_statistics(chunk, references_chunks)
-        counts += np.sum(found, axis=0)
-    score = metric._aggregate_and_compute([counts.tolist()]).score
-    return score, metric.get_signature().format()
-
-
-def _chunks(hypotheses, *references):
-    """Yields lists of some lines of each; raises unless all have the same number."""
-    texts = [hypotheses, *references]
-    if any(isinstance(side, (str, bytes)) for side in texts):
+    if any(isinstance(side, (str, bytes)) for side in (hypotheses, *references)):
         raise ValueError(
             "`hypotheses` and references must be lists of texts. Received: one text."
         )
-    sides = [iter(side) for side in texts]
-    counts = np.zeros(len(sides), int)
-    while True:
-        chunks = [list(itertools.islice(side, _CHUNK_SIZE)) for side in sides]
-        counts += [len(chunk) for chunk in chunks]
-        if len(set(counts)) > 1 or not counts[0]:
-            counts += [sum(1 for _ in side) for side in sides]
-            raise ValueError(
-                "`hypotheses` must have one translation per reference. Received: "
-                f"{counts[0]} hypotheses and {', '.join(map(str, counts[1:]))} "
-                "references."
-            )
-        if not chunks[0]:
-            return
-        yield chunks
+    hypotheses, *references = map(list, (hypotheses, *references))
+    counts = [len(side) for side in (hypotheses, *references)]
+    if len({*counts}) > 1 or not hypotheses:
+        raise ValueError(
+            "`hypotheses` must have one translation per reference. Received: "
+            f"{counts[0]} hypotheses and {', '.join(map(str, counts[1:]))} references."
+        )
+    score = metric.corpus_score(hypotheses, references).score
+    return score, metric.get_signature().format()

@@ -21,8 +21,8 @@ from keras_transformer.decoding import (
     GreedySearch,
     PowerLengthPenalty,
 )
-from keras_transformer.interop import marian_npz
-from keras_transformer.interop.marian_files import read_vocabulary
+from keras_transformer.interop import marian
+from keras_transformer.interop.marian import _read_vocabulary
 
 WIDTH, INNER, HEADS, ENCODER, DECODER = 12, 20, 3, 2, 1
 LONGEST = 11
@@ -221,7 +221,10 @@ def encoded(tokenizer, texts, pad, end):
 # The original
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [x if x == "post" else pytest.param(x, marks=pytest.mark.slow) for x in MODELS],
+)
 def test_numbers_and_searches_are_those_of_ctranslate2(write, name, tmp_path):
     """CTranslate2 forbids the end token first, before the softmax, unless told not to.
 
@@ -229,7 +232,7 @@ def test_numbers_and_searches_are_those_of_ctranslate2(write, name, tmp_path):
     """
     folder = write(**MODELS[name])
     translator = original(folder, tmp_path / "converted")
-    arguments = marian_npz.read_translator(folder)
+    arguments = marian.read_translator(folder)
     model = arguments["model"]
     source, target = (arguments[f"{x}_tokenizer"] for x in ("source", "target"))
     end, pad = model.end_id, model.pad_id
@@ -275,7 +278,7 @@ def test_ids_that_marian_does_not_have_have_no_probability(write):
     sizes = config["dim-vocabs"]
     wider = [sizes[0] + 5, sizes[1]]  # vectors without a subword
     write_weights(folder, {**config, "dim-vocabs": wider})
-    arguments = marian_npz.read_translator(folder, dropout=0.3)
+    arguments = marian.read_translator(folder, dropout=0.3)
     model = arguments["model"]
     assert model.pad_id == model.start_id == wider[0]
     assert model.get_config()["dropout"] == 0.3
@@ -293,16 +296,16 @@ def test_ids_that_marian_does_not_have_have_no_probability(write):
 
 def test_a_target_language_is_put_before_texts(write):
     folder = write()
-    tokenizer = marian_npz.read_translator(folder)["source_tokenizer"]
-    french = marian_npz.read_translator(folder, target_language="fra")
+    tokenizer = marian.read_translator(folder)["source_tokenizer"]
+    french = marian.read_translator(folder, target_language="fra")
     french = french["source_tokenizer"]
     texts = ["in dignity"]
     assert french(texts).to_list() == tokenizer([">>fra<<" + texts[0]]).to_list()
     message = r"`target_language` must be one of \['deu', 'fra'\].*'xyz'"
     with pytest.raises(ValueError, match=message):
-        marian_npz.read_translator(folder, target_language="xyz")
+        marian.read_translator(folder, target_language="xyz")
     with pytest.raises(ValueError, match="leave out `source_language`"):
-        marian_npz.read_translator(folder, source_language="eng")
+        marian.read_translator(folder, source_language="eng")
 
 
 def test_the_shell_reads_a_folder_of_marians(write):
@@ -328,7 +331,7 @@ def test_the_shell_reads_a_folder_of_marians(write):
 def test_the_search_is_that_of_decoder_yml(write, settings, search):
     folder = write()
     write_settings(folder, **settings)
-    arguments = marian_npz.read_translator(folder)
+    arguments = marian.read_translator(folder)
     banned = [BannedIds([arguments["target_tokenizer"].unknown_id])]
     assert arguments["search"] == search(banned)
 
@@ -341,7 +344,7 @@ def test_a_vocabulary_may_be_a_sentencepiece_model(write, originals):
     write_settings(folder, vocabs=["vocab.spm", "vocab.spm"])
     sizes = [model.vocab_size()] * 2
     write_weights(folder, {**CONFIG, "dim-vocabs": sizes})
-    arguments = marian_npz.read_translator(folder)
+    arguments = marian.read_translator(folder)
     for side in ("source", "target"):
         ids = arguments[f"{side}_tokenizer"](TEXTS[:1]).to_list()
         assert ids == model.encode(TEXTS[:1])
@@ -366,7 +369,7 @@ no: 2
     path.write_text(text % ("x" * 200), "utf-8")
     pieces = ["</s>", "<unk>", "no", "~", ":", '"', "\xa0\xe9", "it's", "x" * 200]
     pieces += ["\u2581a", "12"]
-    assert read_vocabulary(path) == {piece: i for i, piece in enumerate(pieces)}
+    assert _read_vocabulary(path) == {piece: i for i, piece in enumerate(pieces)}
 
 
 # Bad input
@@ -394,7 +397,7 @@ def test_a_setting_that_is_not_understood_is_named(write, changes):
     folder = write(**changes)
     (name,) = changes
     with pytest.raises(ValueError, match=re.escape(name)) as error:
-        marian_npz.read_transformer(folder)
+        marian.read_transformer(folder)
     assert "model.npz" in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -415,7 +418,7 @@ def test_a_setting_of_the_search_that_is_not_understood_is_named(
     folder = write()
     write_settings(folder, **changes)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        marian_npz.read_translator(folder)
+        marian.read_translator(folder)
 
 
 WEIGHT = "encoder_l1_self_Wq"
@@ -435,7 +438,7 @@ def test_a_weight_that_does_not_fit_is_named(write, weights, message):
     config = yaml.safe_load((folder / "config.yml").read_text())
     write_weights(folder, config, **weights)
     with pytest.raises(ValueError, match=message):
-        marian_npz.read_transformer(folder)
+        marian.read_transformer(folder)
 
 
 @pytest.mark.parametrize("size", [0, 100, -1000])
@@ -443,7 +446,7 @@ def test_truncated_weights_are_told(write, size):
     path = write() / "model.npz"
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(ValueError, match=r"model\.npz is damaged .* again") as error:
-        marian_npz.read_transformer(path.parent)
+        marian.read_transformer(path.parent)
     assert "\n" not in str(error.value)
 
 
@@ -452,7 +455,7 @@ def test_a_missing_file_is_named(write, name):
     folder = write()
     (folder / name).unlink()
     with pytest.raises(FileNotFoundError, match=rf"{re.escape(name)} is missing"):
-        marian_npz.read_translator(folder)
+        marian.read_translator(folder)
 
 
 @pytest.mark.parametrize(
@@ -471,5 +474,5 @@ def test_a_damaged_file_is_told(write, name, data, message):
     folder = write()
     (folder / name).write_bytes(data)
     with pytest.raises(ValueError, match=message) as error:
-        marian_npz.read_translator(folder)
+        marian.read_translator(folder)
     assert "\n" not in str(error.value)

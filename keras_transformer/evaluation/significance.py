@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from keras_transformer.training.quality import bleu_of_tokens, moses_tokenized
+from keras_transformer.evaluation.metrics import bleu_of_tokens, moses_tokenized
 
 
 class Resampled(NamedTuple):
@@ -38,7 +38,7 @@ def paired_bootstrap(
 
     Args:
         first: Translations of one translator, detokenised and cased.
-        second: Those of the other.
+        second: Translations of the other one.
         references: The correct translations, one for each.
         *more_references: Others that are correct too, one for each.
         language: The language of references that are tokenised as papers do; see
@@ -80,7 +80,7 @@ def paired_bootstrap(
     if language is None:
         metrics = {"cased BLEU": BLEU(), "chrF": CHRF()}
     else:
-        texts[:2] = (list(moses_tokenized(text, language)) for text in texts[:2])
+        texts[:2] = (moses_tokenized(text, language) for text in texts[:2])
         metrics = {"paper-protocol BLEU": bleu_of_tokens()}
     systems = [("first", texts[0]), ("second", texts[1])]
     found = {}

@@ -1,4 +1,4 @@
-"""Models in Marian's own format, such as those in OPUS-MT's archives.
+"""Models in Marian's own format, as OPUS-MT's archives hold them.
 
 Such a folder holds decoder.yml, which names the weights (.npz) and the vocabularies:
 .yml with the SentencePiece models source.spm and target.spm beside them, or .spm.
@@ -9,8 +9,15 @@ Reference:
     [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344)
 """
 
+import io
 import re
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+
+import numpy as np
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -18,18 +25,16 @@ from keras_transformer.decoding import (
     GreedySearch,
     PowerLengthPenalty,
 )
-from keras_transformer.interop.checkpoint import read_bytes, read_sentencepiece
-from keras_transformer.interop.marian_files import (
-    language_prefix,
-    read_npz,
-    read_vocabulary,
-    read_yaml,
+from keras_transformer.interop.checkpoint import (
+    as_float32,
+    read_bytes,
+    read_sentencepiece,
 )
-from keras_transformer.interop.marian_weights import set_weights
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
-from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
+from keras_transformer.text import VocabularyTokenizer
 
+_YAML = YAML(typ="safe", pure=True)
 NAME = "decoder.yml"  # marks a folder of Marian's
 _CONFIG = "special:model.yml"  # an array of the weights' file
 _MAX_SOURCE_LENGTH = 512  # subwords; Marian leaves this to its caller
@@ -55,6 +60,30 @@ _WITHOUT_EFFECT_ON_SEARCH = re.compile(
     "mini-batch|maxi-batch|max-length|workspace|relative-paths|cpu-threads|devices|"
     "log|quiet|seed|version"
 )
+NEVER = -1e4  # bias of ids that the file does not have: their probability is exactly 0
+# From our path to the name in a file, applied in this order.
+_RENAMES = (
+    (r"^embedding/embeddings$", "Wemb"),
+    (r"^source_embedding/embeddings$", "encoder_Wemb"),
+    (r"^target_embedding/embeddings$", "decoder_Wemb"),
+    (r"^output_bias/bias$", "decoder_ff_logit_out_b"),
+    (r"/block_(\d+)/", lambda found: f"_l{int(found[1]) + 1}_"),
+    (r"/final_norm/", "_top_ln_"),
+    (r"self_attention_residual/norm/", "self_Wo_ln_"),
+    (r"cross_attention_residual/norm/", "context_Wo_ln_"),
+    (r"feed_forward_residual/norm/", "ffn_ffn_ln_"),
+    (r"self_attention/", "self_"),
+    (r"cross_attention/", "context_"),
+    (r"feed_forward/", "ffn_"),
+    (r"([qkvo])(uery|ey|alue|utput)/kernel$", r"W\1"),
+    (r"([qkvo])(uery|ey|alue|utput)/bias$", r"b\1"),
+    (r"widen/kernel$", "W1"),
+    (r"widen/bias$", "b1"),
+    (r"narrow/kernel$", "W2"),
+    (r"narrow/bias$", "b2"),
+    (r"gamma$", "scale"),
+    (r"beta$", "bias"),
+)
 
 
 def read_transformer(folder: Path, **kwargs) -> Transformer:
@@ -76,7 +105,7 @@ def read_translator(
 ) -> dict:
     """Reads the arguments of a `Translator` by name; raises as `read_transformer`.
 
-    The languages are those of `language_prefix`. OPUS-MT's script normalises
+    The languages are as in `language_prefix`. OPUS-MT's script normalises
     punctuation first; here texts are read as they are.
     """
     folder = Path(folder)
@@ -106,14 +135,14 @@ def read_translator(
 def _read(folder, kwargs):
     """The model, the settings in decoder.yml, and two vocabularies."""
     path = folder / NAME
-    settings = read_yaml(read_bytes(path), path)
+    settings = _read_yaml(read_bytes(path), path)
     (weights_path,) = _files(folder, settings, "models", 1)
-    vocabularies = [read_vocabulary(x) for x in _files(folder, settings, "vocabs", 2)]
-    weights = read_npz(weights_path)
+    vocabularies = [_read_vocabulary(x) for x in _files(folder, settings, "vocabs", 2)]
+    weights = _read_npz(weights_path)
     if _CONFIG not in weights:
         raise ValueError(f"{weights_path} is not a model of Marian: no {_CONFIG!r}.")
     config = weights.pop(_CONFIG).tobytes().rstrip(b"\0")
-    config = read_yaml(config, f"{weights_path}, {_CONFIG!r},")
+    config = _read_yaml(config, f"{weights_path}, {_CONFIG!r},")
     arguments = _arguments(config, weights_path)
     # Marian reads as many subwords as its model has vectors.
     vocabularies = [
@@ -134,7 +163,7 @@ def _read(folder, kwargs):
     arguments["end_id"] = ends.pop()
     model = Transformer(**{**arguments, **kwargs})
     normalize_first = arguments["normalize_first"]
-    set_weights(model, weights, config["dim-vocabs"], normalize_first, weights_path)
+    _set_weights(model, weights, config["dim-vocabs"], normalize_first, weights_path)
     return model, settings, vocabularies
 
 
@@ -236,3 +265,145 @@ def _check_rest(settings, without_effect, path):
     rest = {k: v for k, v in settings.items() if v and not without_effect.match(k)}
     if rest:
         raise ValueError(f"{path} has settings that are not understood: {rest}.")
+
+
+def _set_weights(model, weights, sizes, normalize_first, path) -> None:
+    """Sets all weights of a `Transformer` from a file of Marian's.
+
+    Args:
+        model: A `Transformer` of the file's sizes, with an additional id for padding.
+        weights: Arrays by name. What is set is removed from them.
+        sizes: Sizes of the two vocabularies.
+        normalize_first: Whether the model is pre-norm.
+        path: Path of the file, for messages.
+
+    Raises:
+        ValueError: If a weight is missing, has another shape or is not understood.
+    """
+    suffix = "_pre" if normalize_first else ""
+    source, target = sizes
+    sizes = {"Wemb": source, "encoder_Wemb": source, "decoder_Wemb": target}
+    sizes["decoder_ff_logit_out_b"] = target
+    values = []
+    for weight in model.weights:
+        name = _marian_name(weight.path)
+        if "_ln_" in name and "_top_" not in name:
+            name += suffix
+        if name not in weights:
+            raise ValueError(f"{path} has no weight {name!r}.")
+        array, shape = weights.pop(name), tuple(weight.shape)
+        if len(shape) == 1:
+            array = array.reshape(-1)  # Marian's have a first axis of 1.
+        of_vocabulary = sizes.get(name)
+        if of_vocabulary:
+            shape = (of_vocabulary, *shape[1:])
+        if array.shape != shape:
+            raise ValueError(
+                f"{path}: the weight {name!r} must have the shape {shape}, as its "
+                f"settings say. Received: {array.shape}."
+            )
+        if of_vocabulary:
+            missing = [(0, model.pad_id + 1 - of_vocabulary), (0, 0)][: array.ndim]
+            value = 0 if array.ndim == 2 else NEVER
+            array = np.pad(array, missing, constant_values=value)
+        values.append(array)
+    if weights:
+        raise ValueError(f"{path} has weights that are not understood: {[*weights]}.")
+    for weight, array in zip(model.weights, values, strict=True):
+        weight.assign(array)
+
+
+def _marian_name(path):
+    for pattern, replacement in _RENAMES:
+        path = re.sub(pattern, replacement, path)
+    return path
+
+
+def _read_yaml(data: bytes, path) -> dict:
+    """Reads names and values; raises `ValueError` with the path if it holds others."""
+    try:
+        values = _YAML.load(data)
+    except (YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is not YAML: {reason}.") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold names and values. Received: {values!r}.")
+    return values
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Reads arrays by name: floats as float32, other dtypes as they are.
+
+    Raises:
+        FileNotFoundError: If the file is missing.
+        ValueError: If it is damaged.
+    """
+    data = read_bytes(path)
+    try:
+        with np.load(io.BytesIO(data)) as file:
+            arrays = dict(file.items())
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error}). Download it again.") from None
+    return {name: as_float32(array) for name, array in arrays.items()}
+
+
+def _read_vocabulary(path: Path) -> dict[str, int]:
+    """Reads the ids of subwords: of a .yml file, or of a SentencePiece model, .spm.
+
+    Raises:
+        FileNotFoundError: If the file is missing.
+        ValueError: If it is damaged.
+    """
+    if path.suffix == ".spm":
+        _, pieces = read_sentencepiece(path)
+        return {piece: index for index, piece in enumerate(pieces)}
+    try:
+        lines = read_bytes(path).decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}.") from None
+    vocabulary, long = {}, None
+    # Line by line: YAML would read the subword no as a boolean.
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r")
+        if line.startswith("? "):  # a long subword, its id on the next line
+            long = line[2:]
+        elif line:
+            piece, _, index = line.rpartition(":")
+            piece, long = piece if long is None else long, None
+            try:
+                is_quoted = piece[:1] in ("'", '"')
+                piece = _YAML.load(piece) if is_quoted else piece
+                vocabulary[piece] = int(index)
+            except (ValueError, YAMLError):
+                raise ValueError(
+                    f"{path}, line {number}, is not a subword and its id: {line!r}."
+                ) from None
+    return vocabulary
+
+
+def language_prefix(
+    vocabulary: Iterable[str], source_language: str | None, target_language: str | None
+) -> list[str]:
+    """Returns the subword of the target language, which begins every source, if any.
+
+    A multilingual model reads the language of the target from the text, as in
+    `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there.
+
+    Raises:
+        ValueError: If there is no such language, or a `source_language`.
+    """
+    if source_language is not None:
+        raise ValueError(
+            "A Marian model reads its source language from the text: leave out "
+            f"`source_language`. Received: source_language={source_language!r}."
+        )
+    if target_language is None:
+        return []
+    prefix = f">>{target_language}<<"
+    if prefix not in vocabulary:
+        known = sorted(x[2:-2] for x in vocabulary if re.fullmatch(">>.*<<", x))
+        raise ValueError(
+            f"`target_language` must be one of {known}. "
+            f"Received: target_language={target_language!r}."
+        )
+    return [prefix]
