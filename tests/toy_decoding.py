@@ -131,16 +131,6 @@ def ends_with(*end_ids):
 ends_with_end = ends_with(END)
 
 
-def ends_or_contains(texts, stops):
-    """Returns a function that tells whether tokens end, or their text has a stop."""
-
-    def ends(tokens):
-        text = "".join(texts[token] for token in tokens)
-        return tokens[-1] == END or any(stop in text for stop in stops)
-
-    return ends
-
-
 def all_sequences(vocabulary_size, max_length, ends=ends_with_end):
     """Yields all sequences that end by `max_length`, or reach it without ending."""
     growing = [()]

@@ -64,13 +64,6 @@ class DecodingOptions:
             min=1,
         ),
     ] = None
-    stop_string: Annotated[
-        list[str] | None,
-        option(
-            "End a translation before this text. May be given several times.",
-            metavar="TEXT",
-        ),
-    ] = None
 
     def search(self, translator, num_samples: int | None = None):
         """Returns the search of a `Translator`, changed by the options given.
@@ -91,9 +84,6 @@ class DecodingOptions:
         kept = [one for one in search.processors if type(one) not in given]
         settings = {name: getattr(search, name) for name in search.get_config()}
         settings["processors"] = [*kept, *(kind(x) for kind, x in given.items())]
-        if self.stop_string:
-            tokenizer = translator.target_tokenizer
-            settings["stop_strings"] = tokenizer.stop_strings(self.stop_string)
         is_changed = self.beam_width is not None or self.length_penalty is not None
         if num_samples is not None:
             if is_changed:
@@ -101,7 +91,7 @@ class DecodingOptions:
                     "cannot be combined with --beam-width or --length-penalty.",
                     param_hint="--mbr",
                 )
-            shared = ("processors", "stop_strings", "end_ids")
+            shared = ("processors", "end_ids")
             settings = {name: settings[name] for name in shared}
             # Label smoothing leaves some probability to tokens that are all wrong.
             return decoding.Sampling(

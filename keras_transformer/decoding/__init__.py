@@ -1,6 +1,6 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `search`, `next_tokens`, `lineage`, `endings`, `stop_strings`,
+Reading order: `search`, `next_tokens`, `lineage`, `endings`,
 `independent`, `greedy`, `sampling`, `length_penalty`, `beam`; the controls,
 `processors` first; then `continuous_batching` and `runner`, which search many sentences
 through few compiled programs.
@@ -19,7 +19,6 @@ from keras_transformer.decoding.processors import BannedIds, Processor
 from keras_transformer.decoding.repetition import NoRepeatNgram, RepetitionPenalty
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.decoding.search import Hypotheses, Search
-from keras_transformer.decoding.stop_strings import StopStrings
 
 __all__ = [
     "BannedIds",
@@ -36,6 +35,5 @@ __all__ = [
     "RepetitionPenalty",
     "Sampling",
     "Search",
-    "StopStrings",
     "WuLengthPenalty",
 ]

@@ -1,6 +1,5 @@
 """Beam search: the best hypotheses, grown side by side."""
 
-import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from keras import ops
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.configurable import is_finite_number
+from keras_transformer.decoding.endings import ends_with
 from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
 from keras_transformer.decoding.lineage import (
     inherit_lineage,
@@ -19,7 +19,6 @@ from keras_transformer.decoding.lineage import (
 )
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search
-from keras_transformer.decoding.stop_strings import StopStrings
 from keras_transformer.kernels.gather import take_rows
 from keras_transformer.kernels.top_k import top_k
 
@@ -33,15 +32,12 @@ class LiveHypotheses(NamedTuple):
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         scores: Log-probability so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
-        stop_states: States of the search's `StopStrings`, of the shape of `scores`,
-            or ().
     """
 
     token_ids: Any
     ids: Any
     lineage: Any
     scores: Any
-    stop_states: Any
 
 
 class Extensions(NamedTuple):
@@ -51,14 +47,12 @@ class Extensions(NamedTuple):
         scores: Log-probabilities, of shape `(batch, extensions)`.
         parents: Which live hypothesis was extended, of the same shape.
         token_ids: The token that it was extended by, of the same shape.
-        stop_states: As those of `LiveHypotheses`, of the same shape or ().
         is_end: Whether the token ends the sequence, of the same shape.
     """
 
     scores: Any
     parents: Any
     token_ids: Any
-    stop_states: Any
     is_end: Any
 
 
@@ -99,9 +93,6 @@ class BeamSearch(Search):
         processors: `Processor`s, applied to the logits in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none. Any
-            number of extensions may then end, and only the best are looked at: as
-            many as `2 + number of end tokens` times `beam_width`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -118,9 +109,8 @@ class BeamSearch(Search):
         num_hypotheses: int = 1,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        super().__init__(processors, end_ids, stop_strings)
+        super().__init__(processors, end_ids)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
         if not isinstance(length_penalty, LengthPenalty):
             if not is_finite_number(length_penalty):
@@ -146,16 +136,12 @@ class BeamSearch(Search):
     def num_candidates(self):
         # Of the extensions of a hypothesis, only those that end can matter, and one for
         # each place in the next beam.
-        if self.stop_strings is None:
-            return self.beam_width + self.num_endings
-        # With stop strings, any number of extensions may end.
-        return self.beam_width * (1 + self.num_endings)
+        return self.beam_width + self.num_endings
 
     @property
     def num_endings(self):
-        """Number of end tokens, and one more if there are stop strings."""
-        num_ids = 1 if self.end_ids is None else len(self.end_ids)
-        return num_ids + (self.stop_strings is not None)
+        """Number of end tokens."""
+        return 1 if self.end_ids is None else len(self.end_ids)
 
     def first_hypotheses(self, model, inputs, max_length: int):
         return begin(model, batch_size_of(inputs), self.beam_width, max_length)
@@ -219,7 +205,6 @@ def begin(model, batch_size, beam_width: int, max_length: int):
         lineage=own_lineage(*shape, max_length),
         # All would be equal, so only the first exists.
         scores=ops.where(ops.arange(beam_width) == 0, 0.0, none),
-        stop_states=model.first_stop_states(shape),
     )
     return live, Hypotheses(ids, none)
 
@@ -243,14 +228,8 @@ def extend(model, live, tokens, num_endings: int):
     scores, places = top_k(scores, beam_width * min(choices, 1 + num_endings))
     token_ids = ops.reshape(tokens.best_ids, (-1, beam_width * choices))
     parents, token_ids = places // choices, take_rows(token_ids, places)
-    stop_states = take_states(live.stop_states, parents)
-    return Extensions(scores, parents, token_ids, *model.read(stop_states, token_ids))
-
-
-def take_states(stop_states, places):
-    """Takes entries of each row of states; returns () for ()."""
-    take = functools.partial(take_rows, indices=places)
-    return keras.tree.map_structure(take, stop_states)
+    is_end = ends_with(token_ids, model.end_ids)
+    return Extensions(scores, parents, token_ids, is_end)
 
 
 def finish(finished, live, extensions, index, divisor):
@@ -277,7 +256,6 @@ def survive(live, extensions, index):
         ids=write_position(take_rows(live.ids, parents), index, token_ids),
         lineage=inherit_lineage(live.lineage, parents, index),
         scores=scores,
-        stop_states=take_states(extensions.stop_states, places),
     )
 
 

@@ -1,11 +1,9 @@
-"""What ends a hypothesis: an end token, or a stop string in its text."""
+"""What ends a hypothesis: one of several end tokens."""
 
 import functools
 import operator
 
 import numpy as np
-
-from keras_transformer.decoding.stop_strings import StopStrings
 
 
 class SearchedModel:
@@ -16,39 +14,19 @@ class SearchedModel:
     Args:
         model: A model that offers the cached step.
         end_ids: Ids that end a sequence; the model's `end_id` if None.
-        stop_strings: `StopStrings` or None.
     """
 
-    def __init__(self, model, end_ids: tuple[int, ...] | None, stop_strings=None):
+    def __init__(self, model, end_ids: tuple[int, ...] | None):
         self._model = model
         self.end_ids = (model.end_id,) if end_ids is None else end_ids
-        self.stop_strings = stop_strings
 
     def __getattr__(self, name):
         return getattr(self._model, name)
 
-    def first_stop_states(self, shape):
-        """Returns the states of `StopStrings` before the first token, () if None."""
-        if self.stop_strings is None:
-            return ()
-        return self.stop_strings.first_states(shape)
 
-    def read(self, stop_states, token_ids):
-        """Reads one more token of each hypothesis.
-
-        Args:
-            stop_states: As `first_stop_states` or the last `read` returned it.
-            token_ids: The tokens, int32 of the same shape.
-
-        Returns:
-            The new states, and whether the token ends the sequence.
-        """
-        is_one = [token_ids == end_id for end_id in self.end_ids]
-        is_end = functools.reduce(operator.or_, is_one)
-        if self.stop_strings is None:
-            return (), is_end
-        stop_states = self.stop_strings.read(stop_states, token_ids)
-        return stop_states, is_end | self.stop_strings.is_complete(stop_states)
+def ends_with(token_ids, end_ids):
+    """Tells which tokens are one of `end_ids`."""
+    return functools.reduce(operator.or_, [token_ids == one for one in end_ids])
 
 
 def check_end_ids(end_ids) -> tuple[int, ...] | None:
@@ -69,13 +47,3 @@ def check_end_ids(end_ids) -> tuple[int, ...] | None:
             f"Received: end_ids={end_ids}."
         )
     return tuple(sorted({int(one) for one in ids}))
-
-
-def check_stop_strings(stop_strings) -> StopStrings | None:
-    """Returns stop strings; raises `ValueError` unless they are `StopStrings`."""
-    if not isinstance(stop_strings, StopStrings | None):
-        raise ValueError(
-            "`stop_strings` must be `StopStrings`, as the target tokenizer's method "
-            f"`stop_strings` returns them. Received: stop_strings={stop_strings!r}."
-        )
-    return stop_strings

@@ -6,7 +6,6 @@ import keras
 
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import Processor
-from keras_transformer.decoding.stop_strings import StopStrings
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -21,7 +20,6 @@ class GreedySearch(IndependentSearch):
         processors: Sequence of `Processor`, applied in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Example:
         >>> kt.decoding.GreedySearch([kt.decoding.BannedIds([1])]).processors
@@ -32,9 +30,8 @@ class GreedySearch(IndependentSearch):
         self,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        super().__init__(1, processors, end_ids, stop_strings)
+        super().__init__(1, processors, end_ids)
 
     def choose(self, model, tokens, index, random_numbers):
         logits, ids = tokens.likeliest()

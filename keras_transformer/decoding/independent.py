@@ -8,10 +8,10 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cached_model import batch_size_of
+from keras_transformer.decoding.endings import ends_with
 from keras_transformer.decoding.lineage import own_lineage, write_position
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search
-from keras_transformer.decoding.stop_strings import StopStrings
 from keras_transformer.kernels.gather import take_rows
 from keras_transformer.kernels.top_k import top_k
 
@@ -25,8 +25,6 @@ class GrowingHypotheses(NamedTuple):
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         random_numbers: The random numbers of all steps, a nested structure of
             tensors with the batch first.
-        stop_states: States of the search's `StopStrings`, of shape
-            `(batch, hypotheses)`, or ().
         scores: Log-probability so far, of shape `(batch, hypotheses)`.
         ended: Whether nothing follows, of shape `(batch, hypotheses)`.
     """
@@ -35,7 +33,6 @@ class GrowingHypotheses(NamedTuple):
     ids: Any
     lineage: Any
     random_numbers: Any
-    stop_states: Any
     scores: Any
     ended: Any
 
@@ -50,7 +47,6 @@ class IndependentSearch(Search):
         num_hypotheses: Hypotheses of each sentence.
         processors: Sequence of `Processor`, applied in this order.
         end_ids: As in `Search`.
-        stop_strings: As in `Search`.
     """
 
     num_candidates = 1
@@ -60,9 +56,8 @@ class IndependentSearch(Search):
         num_hypotheses: int = 1,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        super().__init__(processors, end_ids, stop_strings)
+        super().__init__(processors, end_ids)
         check_positive_integers(num_hypotheses=num_hypotheses)
         self.num_hypotheses = int(num_hypotheses)
 
@@ -99,7 +94,6 @@ class IndependentSearch(Search):
             ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
             lineage=own_lineage(*shape, max_length),
             random_numbers=self.random_numbers(model, inputs, max_length),
-            stop_states=model.first_stop_states(shape),
             scores=ops.zeros(shape, dtype="float32"),
             ended=ops.zeros(shape, dtype="bool"),
         )
@@ -116,11 +110,10 @@ class IndependentSearch(Search):
         scores = ops.where(old.ended, old.scores, old.scores + gains)
         ended = old.ended | (scores == -np.inf)
         token_ids = ops.where(ended, model.pad_id, chosen)
-        stop_states, is_end = model.read(old.stop_states, token_ids)
+        is_end = ends_with(token_ids, model.end_ids)
         grown = old._replace(
             token_ids=token_ids,
             ids=write_position(old.ids, index, token_ids),
-            stop_states=stop_states,
             scores=scores,
             ended=ended | is_end,
         )

@@ -13,8 +13,6 @@ from keras_transformer.decoding.processors import Processor, forbid, vocabulary_
 class MinimumLength(Processor):
     """Forbids all end tokens until a sequence has a minimum length.
 
-    Stop strings of the search may end it earlier.
-
     Args:
         length: Least number of tokens, the end token included.
 

@@ -13,7 +13,6 @@ from keras_transformer.decoding.configurable import is_finite_number
 from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.lineage import read_position
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
-from keras_transformer.decoding.stop_strings import StopStrings
 from keras_transformer.kernels.gather import take_one
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
 from keras_transformer.kernels.top_p import in_nucleus
@@ -48,7 +47,6 @@ class Sampling(IndependentSearch):
             temperature.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -70,9 +68,8 @@ class Sampling(IndependentSearch):
         num_hypotheses: int = 1,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        super().__init__(num_hypotheses, processors, end_ids, stop_strings)
+        super().__init__(num_hypotheses, processors, end_ids)
         if not is_finite_number(temperature) or temperature < 0:
             raise ValueError(
                 "`temperature` must be a finite number of at least 0. "

@@ -17,11 +17,9 @@ from keras_transformer.decoding.configurable import Configurable
 from keras_transformer.decoding.endings import (
     SearchedModel,
     check_end_ids,
-    check_stop_strings,
 )
 from keras_transformer.decoding.next_tokens import next_tokens_function
 from keras_transformer.decoding.processors import Processor, check_processors
-from keras_transformer.decoding.stop_strings import StopStrings
 
 
 class Hypotheses(NamedTuple):
@@ -84,7 +82,6 @@ class Search(Configurable):
         processors: Sequence of `Processor`, applied in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default the
             model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
     """
 
     num_slots: int
@@ -95,11 +92,9 @@ class Search(Configurable):
         self,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
         self.processors = check_processors(processors)
         self.end_ids = check_end_ids(end_ids)
-        self.stop_strings = check_stop_strings(stop_strings)
 
     def __call__(self, model: CachedModel, inputs, max_length: int) -> Hypotheses:
         """Finds the best sequences for each sentence.
@@ -144,7 +139,7 @@ class Search(Configurable):
         cache holds at first.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
-        model = SearchedModel(model, self.end_ids, self.stop_strings)
+        model = SearchedModel(model, self.end_ids)
         return SearchState(
             index=ops.zeros((batch_size_of(inputs),), dtype="int32"),
             inputs=inputs,
@@ -168,7 +163,7 @@ class Search(Configurable):
         Returns:
             The new `SearchState`.
         """
-        model = SearchedModel(model, self.end_ids, self.stop_strings)
+        model = SearchedModel(model, self.end_ids)
         next_tokens = next_tokens_function(
             model,
             state.inputs,
@@ -257,11 +252,12 @@ class Search(Configurable):
             **super().get_config(),
             "processors": serialize(list(self.processors)),
             "end_ids": self.end_ids and list(self.end_ids),
-            "stop_strings": serialize(self.stop_strings),
         }
 
     @classmethod
     def from_config(cls, config):
+        # None is a default, and what older files have for settings that are gone.
+        config = {name: value for name, value in config.items() if value is not None}
         objects = {
             name: keras.saving.deserialize_keras_object(value)
             for name, value in config.items()

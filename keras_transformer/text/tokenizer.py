@@ -9,7 +9,6 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer.decoding import StopStrings
 from keras_transformer.storage import replace_file
 from keras_transformer.text.files import Paths
 from keras_transformer.text.inputs import batch_of_ids, batch_of_texts
@@ -241,35 +240,9 @@ class SubwordTokenizer(tf.Module):
         """
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 
-    def stop_strings(self, strings: str | Iterable[str]) -> StopStrings:
-        """Returns `StopStrings`: a hypothesis ends once its text contains one of them.
-
-        Args:
-            strings: One string or several, none of them empty.
-
-        Example:
-            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
-            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
-            >>> stops = tokenizer.stop_strings("bike")
-            >>> search = kt.decoding.BeamSearch(4, stop_strings=stops)
-        """
-        tokens = {one: self._text_of(one) for one in range(self.vocabulary_size)}
-        return StopStrings(strings, tokens)
-
     def equals(self, other: "SubwordTokenizer") -> bool:
         """Tells whether another tokenizer gives the same ids to every text."""
         return type(self) is type(other) and self.model_proto == other.model_proto
-
-    def _text_of(self, token_id):
-        model = self._python_model
-        piece = model.id_to_piece(token_id)
-        if model.is_control(token_id):
-            return ""
-        if model.is_unknown(token_id):
-            return model.decode([token_id])
-        if model.is_byte(token_id):  # such as <0x0A>
-            return bytes([int(piece[1:-1], 16)]).decode("utf-8", "surrogateescape")
-        return piece.replace("\u2581", " ")
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a file in SentencePiece's own format, which its tools read too.

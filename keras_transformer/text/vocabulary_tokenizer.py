@@ -137,15 +137,6 @@ class VocabularyTokenizer(SubwordTokenizer):
         # SentencePiece keeps the mark of a space in subwords that it does not know.
         return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))
 
-    def _text_of(self, token_id):
-        if not self._is_text[token_id]:
-            return ""
-        piece = self._piece_of_id[token_id]
-        its_id = self._python_model.piece_to_id(piece)
-        if self._python_model.id_to_piece(its_id) == piece:
-            return super()._text_of(its_id)
-        return piece.replace("\u2581", " ")
-
     def pieces(self, ids) -> list[str]:
         return [self._piece_of_id[int(index)] for index in ids]
 

@@ -46,9 +46,8 @@ class TextTranslator:
         """Translates a list of texts of any length.
 
         As one translation ends, the next text begins in its place. An empty text, or
-        one with only white space, has an empty translation. A translation that ends
-        with a stop string of the search, or with one of its end tokens, is returned
-        without it.
+        one with only white space, has an empty translation. A translation is returned
+        without the end token of the search that it ends with.
 
         Args:
             texts: What to translate, a list of str.

@@ -1,7 +1,6 @@
 """Text in, text out, many texts at a time."""
 
 import os
-import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -258,7 +257,7 @@ class Translator(TextTranslator, SavedTranslator):
     def decode(self, ids, search: Search):
         """Returns the texts that a search found, with TensorFlow ops only.
 
-        A text ends before an end token of the search, and before a stop string.
+        A text ends before an end token of the search.
 
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
@@ -269,11 +268,7 @@ class Translator(TextTranslator, SavedTranslator):
         """
         for end_id in search.end_ids or ():
             ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
-        texts = self.target_tokenizer.detokenize(ids)
-        if search.stop_strings is None:
-            return texts
-        any_string = "|".join(map(re.escape, search.stop_strings.strings))
-        return tf.strings.regex_replace(texts, f"(?s)(?:{any_string}).*", "")
+        return self.target_tokenizer.detokenize(ids)
 
     def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
         """Returns how the sources of this translator are batched."""

@@ -235,19 +235,6 @@ def test_a_translator_of_the_other_direction_reranks(run, loaded, tmp_path):
     assert (tmp_path / "output").read_text().splitlines() == wanted
 
 
-def test_translations_end_before_stop_strings(run, loaded):
-    lines, plain = sentences(3, seed=5), BeamSearch(2, length_penalty=0.6)
-    longer = loaded.translate(lines, plain)
-    strings = [longer[0][2:4], "xyz"]
-    stops = loaded.target_tokenizer.stop_strings(strings)
-    search = BeamSearch(2, length_penalty=0.6, stop_strings=stops)
-    wanted = loaded.translate(lines, search)
-    assert wanted != longer
-    options = ["--stop-string", strings[0], "--stop-string", strings[1]]
-    result = shell("translate", run, *options, stdin="\n".join(lines))
-    assert result.stdout.splitlines() == wanted
-
-
 def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     compiled = []
     translate = Translator.translate

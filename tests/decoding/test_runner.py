@@ -16,7 +16,6 @@ from keras_transformer.decoding import (
     NoRepeatNgram,
     RepetitionPenalty,
     Sampling,
-    StopStrings,
     runner,
 )
 from keras_transformer.decoding.runner import SearchRunner
@@ -77,9 +76,6 @@ def sources(*lengths):
 
 
 LIMIT = MaximumLength(1.0)
-STOPS = StopStrings(
-    ["bab", "aac"], dict(enumerate(["", "a", "", "b", "ab", "c", "ba"]))
-)
 PREFIXES = ForcedPrefix([[3 + row % 4] * (row % 3) for row in range(17)])
 
 
@@ -107,7 +103,6 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
         (Sampling(seed=5, num_hypotheses=3, processors=[LIMIT]), (6,)),
         (Sampling(top_k=3, processors=[LIMIT]), ()),
         (BeamSearch(3, processors=[LIMIT], end_ids=(2, 5)), (6,)),
-        (BeamSearch(2, processors=[LIMIT], stop_strings=STOPS), (6,)),
     ],
     ids=str,
 )

@@ -19,7 +19,6 @@ from keras_transformer.decoding import (
     PowerLengthPenalty,
     RepetitionPenalty,
     Sampling,
-    StopStrings,
     cached_model,
 )
 
@@ -32,15 +31,13 @@ CONTROLS = (
     BannedIds([5]),
     ForcedPrefix([3]),
 )
-STOP_STRINGS = StopStrings(["abc", "cb"], dict(enumerate("  " + "abbaac" * 5)))
 SEARCHES = [
     GreedySearch(),
     BeamSearch(3, num_hypotheses=2),
     BeamSearch(2, 1.0, processors=CONTROLS),
     Sampling(seed=3),
     BeamSearch(3, end_ids=(2, 5, 7)),
-    BeamSearch(3, stop_strings=STOP_STRINGS),
-    Sampling(seed=3, end_ids=5, stop_strings=STOP_STRINGS),
+    Sampling(seed=3, end_ids=5),
     Sampling(0.7, top_k=5, top_p=0.9, seed=3, num_hypotheses=2),
 ]
 

@@ -257,10 +257,8 @@ def test_least_lengths_and_repeated_ngrams_are_those_of_the_search(name, tmp_pat
 
 def refused_searches():
     decoding = kt.decoding
-    stops = tokenizers(True)[0].stop_strings("bike")
     yield decoding.GreedySearch([decoding.RepetitionPenalty(2)]), "RepetitionPenalty"
     yield decoding.GreedySearch([decoding.ForcedPrefix([7, -1, 5])]), "ForcedPrefix"
-    yield decoding.BeamSearch(2, stop_strings=stops), "StopStrings"
 
 
 def test_what_ctranslate2_lacks_is_refused_by_name(tmp_path):

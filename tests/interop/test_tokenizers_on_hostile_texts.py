@@ -167,22 +167,6 @@ def test_ids_of_another_vocabulary_do_not_become_text(marian):
         marian.detokenize([[4, size + 7]])
 
 
-@pytest.mark.parametrize("text", ["All human beings are born", "in \ua66e nan x"])
-def test_stop_strings_end_a_text_as_soon_as_it_has_them(folder, text):
-    tokenizer = tokenizer_of(folder, "source")
-    stops = tokenizer.stop_strings(["an", "orn"])
-    ids = [tokenizer.start_id, *tokenizer([text]).to_list()[0], tokenizer.pad_id]
-    states, found, expected = stops.first_states((1,)), [], []
-    for length, index in enumerate(ids, 1):
-        states = stops.read(states, tf.constant([index]))
-        found.append(bool(stops.is_complete(states)[0]))
-        (beginning,) = decoded(tokenizer.detokenize([ids[:length]]))
-        expected.append(any(stop in beginning for stop in stops.strings))
-    # What comes after a stop string is never read.
-    first = expected.index(True) + 1
-    assert found[:first] == expected[:first]
-
-
 def test_ids_that_the_table_skips_are_unknown(originals):
     path = originals / "tokenizers" / "marian" / "source.spm"
     vocabulary = {"<pad>": 3, "<unk>": 5, "</s>": 11, "\u2581": 7}

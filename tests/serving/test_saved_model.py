@@ -475,11 +475,10 @@ def test_what_is_no_search_is_not_exported(translator, tmp_path):
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_an_export_ends_before_stop_strings_as_the_translator(
+def test_an_export_ends_before_end_ids_as_the_translator(
     translator, jit_compile, tmp_path
 ):
-    stops = translator.target_tokenizer.stop_strings(["n Ma", "hrt"])
-    search = kt.decoding.BeamSearch(2, end_ids=(3, 7), stop_strings=stops)
+    search = kt.decoding.BeamSearch(2, end_ids=(3, 7))
     path = translator.export(tmp_path / "1", search, jit_compile=jit_compile)
     serve = tf.saved_model.load(path).signatures["serving_default"]
     outputs = serve(text=tf.constant(TEXTS))

@@ -1,4 +1,3 @@
-import functools
 import gzip
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.text import SubwordTokenizer, read_lines
-from keras_transformer.text.tokenizer_training import train_model
 
 LINES = ["a man rides a bike", "a dog rides a man", "42 dogs and 17 bikes"]
 
@@ -194,54 +192,6 @@ def test_bpe_dropout_of_no_merge_and_of_every_merge():
 def test_alpha_is_a_probability(tokenizer, alpha):
     with pytest.raises(ValueError, match=r"`alpha` must be between 0 and 1\. Received"):
         tokenizer.sample(["ba"], alpha)
-
-
-# Stop strings
-
-
-@functools.cache
-def tokenizer_of_bytes():
-    """Returns a tokenizer that has bytes for all that it has no subword for."""
-    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    settings = {"byte_fallback": True, "user_defined_symbols": ["<end>"], **special}
-    return SubwordTokenizer(train_model(LINES, 291, "bpe", **settings))
-
-
-@hypothesis.given(st.data())
-@hypothesis.settings(max_examples=40)
-def test_a_stop_string_completes_where_the_text_first_has_it(data):
-    tokenizer = tokenizer_of_bytes()
-    letters = st.integers(1, 290) | st.integers(260, 290) | st.sampled_from([14, 199])
-    ids = data.draw(st.lists(letters.filter(lambda one: one != tokenizer.end_id)))
-    texts = decoded(tokenizer.detokenize([ids[:n] for n in range(len(ids) + 1)]))
-    places = st.integers(0, len(texts[-1]))
-    start, end = sorted((data.draw(places), data.draw(places)))
-    string = texts[-1][start:end]
-    # Bytes that are not UTF-8 are shown as U+FFFD, and an unknown subword has a space
-    # that may begin a text.
-    hypothesis.assume(string.strip() and "\ufffd" not in string and 1 not in ids)
-    stops = tokenizer.stop_strings([string, "never"])
-    states, complete = stops.first_states((1,)), []
-    for token_id in ids:
-        states = stops.read(states, tf.constant([token_id]))
-        complete.append(bool(stops.is_complete(states)[0]))
-    assert complete == [string in text for text in texts[1:]]
-
-
-def test_a_stop_string_is_found_in_characters_of_several_bytes():
-    tokenizer = tokenizer_of_bytes()
-    ids = tokenizer(["a 中 dog"]).to_list()[0]
-    stops = tokenizer.stop_strings("中")
-    states = stops.first_states((1,))
-    for token_id in ids[: ids.index(tokenizer_byte("中".encode()[-1])) + 1]:
-        assert not stops.is_complete(states)
-        states = stops.read(states, tf.constant([token_id]))
-    assert stops.is_complete(states)
-
-
-def tokenizer_byte(byte):
-    names = tokenizer_of_bytes().pieces(range(291))
-    return names.index(f"<0x{byte:02X}>")
 
 
 # Training

@@ -145,30 +145,6 @@ def test_max_length_limits_a_translation(translator):
     assert shortened == [text.decode() for text in expected]
 
 
-@pytest.mark.parametrize(
-    "strings", [["n Ma", "hrt"], [" f", "k"], ["ein", "zwei"], [".", "\n"]], ids=str
-)
-@pytest.mark.parametrize(
-    "make", [kt.decoding.GreedySearch, lambda **kw: kt.decoding.BeamSearch(1, **kw)]
-)
-def test_a_translation_ends_before_a_stop_string(translator, make, strings):
-    tokenizer = translator.target_tokenizer
-    search = make(stop_strings=tokenizer.stop_strings(strings))
-
-    heads = [min((one.split(part)[0] for part in strings), key=len) for one in TARGETS]
-    assert translator.translate(SOURCES, search) == heads
-    # The ids end with the token that completes the stop string.
-    ids = translator.model.generate(translator.encode(SOURCES)[0], search).ids
-    for row, target in zip(ids[:, 0], TARGETS, strict=True):
-        *first, last = row[row != tokenizer.pad_id].tolist()
-        texts = tokenizer.detokenize([first, [*first, last]]).numpy()
-        assert target.startswith(texts[1].decode())
-        assert not any(one in texts[0].decode() for one in strings)
-        is_stopped = any(one in texts[1].decode() for one in strings)
-        assert is_stopped == any(one in target for one in strings)
-        assert is_stopped or last == tokenizer.end_id
-
-
 def test_a_translation_ends_before_any_end_symbol(translator):
     tokenizer = translator.target_tokenizer
     end_id = tokenizer(["Mann"]).to_list()[0][0]
