@@ -82,8 +82,7 @@ class DecodingOptions:
         }
         given = {kind: value for kind, value in options.items() if value is not None}
         kept = [one for one in search.processors if type(one) not in given]
-        settings = {name: getattr(search, name) for name in search.get_config()}
-        settings["processors"] = [*kept, *(kind(x) for kind, x in given.items())]
+        processors = [*kept, *(kind(x) for kind, x in given.items())]
         is_changed = self.beam_width is not None or self.length_penalty is not None
         if num_samples is not None:
             if is_changed:
@@ -91,13 +90,15 @@ class DecodingOptions:
                     "cannot be combined with --beam-width or --length-penalty.",
                     param_hint="--mbr",
                 )
-            shared = ("processors", "end_ids")
-            settings = {name: settings[name] for name in shared}
             # Label smoothing leaves some probability to tokens that are all wrong.
             return decoding.Sampling(
-                top_p=0.9, seed=1, num_hypotheses=num_samples, **settings
+                top_p=0.9,
+                seed=1,
+                num_hypotheses=num_samples,
+                processors=processors,
+                end_ids=search.end_ids,
             )
-        search = type(search)(**settings)
+        search = search.replace(processors=processors)
         if not is_changed:
             return search
         beam_width = self.beam_width or search.num_slots

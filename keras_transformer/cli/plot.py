@@ -144,8 +144,7 @@ def _n_best(search, num_hypotheses):
             "`--num-hypotheses` must be 1 without a beam. Give one with --beam-width. "
             f"Received: {num_hypotheses}."
         )
-    settings = {name: getattr(search, name) for name in search.get_config()}
-    return BeamSearch(**{**settings, "num_hypotheses": num_hypotheses})
+    return search.replace(num_hypotheses=num_hypotheses)
 
 
 def check_picture(path: Path, page: bool = False) -> None:

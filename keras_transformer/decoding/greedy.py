@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import keras
 
-from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import Processor
+from keras_transformer.decoding.sampling import Sampling
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class GreedySearch(IndependentSearch):
-    """Takes the likeliest token at every step.
+class GreedySearch(Sampling):
+    """Takes the likeliest token at every step: sampling at a temperature of 0.
 
     Of equally likely tokens it takes the one with the lowest id. The score is
     the log-probability of the sequence, the end token included, without a
@@ -31,8 +31,4 @@ class GreedySearch(IndependentSearch):
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
     ):
-        super().__init__(1, processors, end_ids)
-
-    def choose(self, model, tokens, index, random_numbers):
-        logits, ids = tokens.likeliest()
-        return ids, logits
+        super().__init__(temperature=0.0, processors=processors, end_ids=end_ids)

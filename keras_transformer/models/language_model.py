@@ -156,8 +156,11 @@ class LanguageModel(GenerationMixin, TokenModel):
                 f"{tuple(prompt_ids.shape)}."
             )
         # Checked here, since the compiled program does not know the length.
-        check_position_range(self.positions, length - 1 + max_length)
-        return self.run_search(prompt_ids, search, max_length, batch_size)
+        self.check_length(length - 1 + max_length)
+        vocabulary_size = self.settings["vocabulary_size"]
+        return self.run_search(
+            prompt_ids, search, max_length, batch_size, vocabulary_size
+        )
 
     def logits_with_cutoff(self, ids, kept):
         """Computes the logits in training with the embeddings of some tokens zero.

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from keras_transformer.decoding import BeamSearch, Search
 from keras_transformer.decoding.length_penalty import length_penalty_of
 from keras_transformer.translator.checks import list_of_texts
@@ -88,8 +86,8 @@ class RerankedTranslator(TextTranslator):
         )
         penalty = length_penalty_of(getattr(search, "length_penalty", 0.0))
         for (row, index), score in zip(pairs, scores, strict=True):
-            divisor = penalty.bases(np.array([score.tokens]))[0] ** penalty.exponent
-            reverse_score = score.log_probability / float(divisor)
+            divisor = float(penalty.divisors(score.tokens)[-1])
+            reverse_score = score.log_probability / divisor
             text, forward_score = found[row][index]
             total = forward_score + self.weight * reverse_score
             found[row][index] = Translation(text, total)
@@ -103,5 +101,4 @@ def _with_whole_beam(search):
     """Returns a search that returns all hypotheses of its beam, if it has one."""
     if not isinstance(search, BeamSearch):
         return search
-    settings = {name: getattr(search, name) for name in search.get_config()}
-    return type(search)(**{**settings, "num_hypotheses": search.beam_width})
+    return search.replace(num_hypotheses=search.beam_width)

@@ -6,7 +6,6 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.kernels.compiled import CompiledFunction
-from keras_transformer.models.generation import names_of_variables
 
 POSITIONS_PER_BATCH = 2048
 MIN_PADDED_LENGTH = 16
@@ -64,14 +63,15 @@ class Scorer:
         def score(source_ids, labels):
             return log_probabilities(model, source_ids, labels, num_given)
 
-        self._model, self._variables = model, names_of_variables(model)
+        self._model, self._variables = model, list(model.variables)
         self._pad_id = model.pad_id
         self._max_lengths = max_lengths
         self._program = CompiledFunction(score, model, jit_compile="auto")
 
     def is_of(self, model) -> bool:
         """Returns whether this scores by a model with the variables it has now."""
-        return model is self._model and names_of_variables(model) == self._variables
+        variables = list(map(id, model.variables))
+        return model is self._model and variables == list(map(id, self._variables))
 
     def __call__(self, source_ids, labels) -> list[TargetScore]:
         """Returns a `TargetScore` for each row of the two."""

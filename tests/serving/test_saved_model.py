@@ -23,7 +23,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
 from keras_transformer.kernels.dense import dense
-from keras_transformer.serving.saved_model import compile_search
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
@@ -69,9 +68,7 @@ def exported(translator, tmp_path_factory):
 @pytest.fixture(scope="module")
 def compiled(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "en-de" / "2"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.kernels.batch_halves.MIN_HYPOTHESES", 2)
-        return translator.export(path, SEARCH, jit_compile=True)
+    return translator.export(path, SEARCH, jit_compile=True)
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +221,7 @@ def test_a_compiled_search_parts_the_products_of_one_row(monkeypatch):
     layer.build((None, None, 8))
     kernel = layer.kernel.numpy()
     monkeypatch.setattr(keras.layers.Dense, "call", None)
-    find = compile_search(lambda states: [dense(layer, states)], 1)
+    find = tf.function(lambda states: [dense(layer, states)], jit_compile=True)
     (outputs,) = find(tf.ones([1, 1, 8]))
     np.testing.assert_allclose(outputs[0, 0], kernel.sum(axis=0), 1e-5, 1e-6)
 
