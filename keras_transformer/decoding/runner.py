@@ -30,8 +30,9 @@ class SearchRunner:
     are. Without XLA, small batches are searched one after the other.
 
     With `jit_compile="auto"`, XLA compiles for CPUs where a call has many sentences and
-    the model computes in float32; in half precision, where XLA rounds differently, it
-    never does, so that a sentence gets the same result in every call.
+    the model computes in float32. In half precision, which programs round differently,
+    it never does, and all batches have one size: a sentence gets the same result in
+    every call.
 
     Args:
         model: A model that offers the cached step, with its `variables` and its
@@ -68,31 +69,28 @@ class SearchRunner:
         tables = search.tables(self._model, inputs, max_length)
         search = search.with_tables(dict.fromkeys(tables))
 
-        has_choice = jit_compile == "auto" and target.xla_would_compile_for_cpu()
-        if has_choice:
+        is_exact = self._model.compute_dtype == "float32"
+        is_on_cpu = target.xla_would_compile_for_cpu()
+        if is_on_cpu and jit_compile == "auto":
             is_large = num_rows * search.num_slots >= MIN_HYPOTHESES_FOR_XLA
-            jit_compile = is_large and self._model.compute_dtype == "float32"
+            jit_compile = is_large and is_exact
         batch_size = batch_size or max(32, 128 // search.num_slots)
-        is_one_batch = num_rows <= batch_size
-        rows_per_call = next_power(2, num_rows)
-        if jit_compile is False and target.xla_would_compile_for_cpu():
+        if is_on_cpu and not jit_compile:
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
-            rows_per_call = min(next_power(4, num_rows), batch_size)
-            is_one_batch = True
-        elif not is_one_batch:
+            if is_exact:
+                batch_size = min(batch_size, next_power(4, num_rows))
+            rows_per_call = batch_size
+        elif num_rows <= batch_size:
+            rows_per_call = batch_size = next_power(2, num_rows)
+        else:
             rows_per_call = max(ROWS_PER_CALL, batch_size)
 
         variables = list(self._model.variables)
         if list(map(id, variables)) != list(map(id, self._variables)):
             self._program.cache_clear()  # the model was quantised or adapted
             self._variables = variables
-        program = self._program(
-            search,
-            max_length,
-            rows_per_call,
-            None if is_one_batch else batch_size,
-            jit_compile,
-        )
+        settings = search, max_length, rows_per_call, batch_size, jit_compile
+        program = self._program(*settings)
         found = []
         for start in range(0, num_rows, rows_per_call):
             rows = np.arange(start, min(start + rows_per_call, num_rows))
@@ -104,11 +102,11 @@ class SearchRunner:
         return Hypotheses(*map(np.concatenate, zip(*found, strict=True)))
 
     def _make_program(self, search, max_length, rows_per_call, batch_size, jit_compile):
-        """Compiles a search of `batch_size` sentences at a time; all if None."""
+        """Compiles a search of `rows_per_call` sentences, `batch_size` at a time."""
         model = self._model
 
         def find(inputs, tables, count):
-            if batch_size is None:
+            if rows_per_call == batch_size:
                 return tuple(search.with_tables(tables)(model, inputs, max_length))
             settings = count, batch_size, max_length
             return tuple(search_continuously(model, search, inputs, tables, *settings))

@@ -159,17 +159,7 @@ class Sampling(Search):
         return Hypotheses(take_rows(hypotheses.ids, order), scores)
 
     def choose(self, tokens, index, random_numbers, pad_id: int):
-        """Chooses a token for every hypothesis.
-
-        Args:
-            tokens: `NextTokens`.
-            index: Their positions, int32 of shape `(batch,)`.
-            random_numbers: As the method of that name returned them.
-            pad_id: The token that is never chosen.
-
-        Returns:
-            Int32 ids and their float32 logits, of shape `(batch, hypotheses)`.
-        """
+        """Returns a token for every hypothesis, and its logit."""
         if self.temperature == 0:
             logits, ids = tokens.likeliest()
             return ids, logits

@@ -270,6 +270,8 @@ class Search(ConfigObject):
 
     def with_tables(self, tables: dict):
         """Returns the search with other tables, or without one where it is None."""
+        if not tables:
+            return self
         processors = list(self.processors)
         for place, processor in enumerate(self.processors):
             if str(place) in tables:

@@ -198,8 +198,10 @@ def test_xla_does_not_compile_half_precision_by_itself(monkeypatch):
     monkeypatch.setattr(runner, "MIN_HYPOTHESES_FOR_XLA", 1)
     model = toy()
     model.compute_dtype = "bfloat16"
-    model.generate(sentences_of_many_lengths(), BeamSearch(2), MAX_LENGTH)
-    assert model.in_xla == [False]
+    for num_rows in (1, 17):
+        inputs = sentences_of_many_lengths()[:num_rows]
+        model.generate(inputs, BeamSearch(2), MAX_LENGTH)
+    assert (model.in_xla, model.rows) == ([False], [16]), "one program for all calls"
 
 
 @pytest.mark.parametrize("jit_compile", [True, False, "auto"])
