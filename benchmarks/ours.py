@@ -94,13 +94,11 @@ def exported(model, search, max_length, jit_compile):
     """Returns the search, saved as a SavedModel and loaded again."""
     import tensorflow as tf
 
-    from keras_transformer.serving.saved_model import compile_search
-
     def find(ids):
         return search(model, ids, max_length)
 
     if jit_compile:  # as `translator.export` does
-        find = compile_search(find, search.num_slots)
+        find = tf.function(find, autograph=False, jit_compile=True)
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
     specs = [tf.TensorSpec([None, None], tf.int32)]

@@ -130,7 +130,7 @@ def changed_search(
     if given:
         kept = [one for one in search.processors if type(one) not in given]
         processors = [*kept, *(kind(value) for kind, value in given.items())]
-        search = copy_search(search, processors=processors)
+        search = search.replace(processors=processors)
     if beam_width is None and length_penalty is None:
         return search
     beam_width = beam_width or search.num_slots
@@ -141,9 +141,3 @@ def changed_search(
     from keras_transformer.runs.folder import with_beam
 
     return with_beam(search, beam_width, length_penalty)
-
-
-def copy_search(search, **changes):
-    """Returns a search with the settings of another, except for some."""
-    settings = {name: getattr(search, name) for name in search.get_config()}
-    return type(search)(**{**settings, **changes})

@@ -12,7 +12,6 @@ from keras_transformer.cli.options import (
     Model,
     argument,
     changed_search,
-    copy_search,
     option,
     output_file,
 )
@@ -73,7 +72,7 @@ def attention(
                     "`--beam-width` with one. Received: "
                     f"{num_hypotheses} for a beam of {search.num_slots}."
                 )
-            search = copy_search(search, num_hypotheses=num_hypotheses)
+            search = search.replace(num_hypotheses=num_hypotheses)
         searches.append(search)
     if not compares:
         write_attention(output, translators[0], text, searches[0])

@@ -20,7 +20,7 @@ from keras_transformer.layers.layer_arguments import (
     layer_config,
 )
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import acts_on_inputs, check_position_range
+from keras_transformer.layers.positions import acts_on_inputs
 from keras_transformer.layers.weight_options import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
@@ -201,8 +201,11 @@ class LanguageModel(GenerationMixin, TokenModel):
                 f"{tuple(prompt_ids.shape)}."
             )
         # Checked here, since the compiled program does not know the length.
-        check_position_range(self.positions, length - 1 + max_length)
-        return self.run_search(prompt_ids, search, max_length, batch_size)
+        self.check_length(length - 1 + max_length)
+        vocabulary_size = self.settings["vocabulary_size"]
+        return self.run_search(
+            prompt_ids, search, max_length, batch_size, vocabulary_size
+        )
 
     def attention_scores(self, ids):
         """Returns the attention scores of every layer and head.

@@ -5,7 +5,12 @@ import functools
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_ids, check_positive_integers
+from keras_transformer.checks import (
+    check_ids,
+    check_positive_integers,
+    check_vocabulary,
+)
+from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.encoder import Encoder
@@ -27,12 +32,12 @@ from keras_transformer.models.base import (
     embedding_dim,
     policy_of,
 )
-from keras_transformer.models.generation import SourceGenerationMixin
+from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.presets import PresetMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
+class Transformer(PresetMixin, GenerationMixin, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -266,6 +271,46 @@ class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
         states = states if self._unmask_first is None else self._unmask_first(states)
         _, decoder, cross = self.decoder(states, memory, return_attention_scores=True)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
+
+    def generate(
+        self,
+        source_ids,
+        search: Search | None = None,
+        max_length: int = 64,
+        batch_size: int | None = None,
+    ) -> Hypotheses:
+        """Decodes with a search, compiled once for each search and length.
+
+        Any number of sentences may be given: as one ends, the next begins in its
+        place. XLA compiles where it pays, unless the model was compiled with another
+        `jit_compile` than "auto"; see `SearchRunner`.
+
+        Args:
+            source_ids: Integer array or tensor of shape
+                `(batch, source_length)`, padded with `pad_id`.
+            search: A search of `keras_transformer.decoding`; greedy by default.
+            max_length: Most tokens to produce, the end token included.
+            batch_size: Sentences to search at a time, which memory limits; by default
+                what is fastest on CPUs.
+
+        Returns:
+            `Hypotheses` of NumPy arrays, the best first: `ids` of shape `(batch,
+            hypotheses, max_length)` and `scores` of shape `(batch, hypotheses)`.
+
+        Raises:
+            ValueError: If `source_ids` are not integers of that shape, or the
+                model has too few positions for sources or targets.
+        """
+        settings = self.settings
+        check_ids(source_ids, "source_ids")
+        check_vocabulary(source_ids, settings["source_vocabulary_size"])
+        check_positive_integers(max_length=max_length)
+        # Checked here, since the compiled program does not know the length.
+        self.check_length(max(source_ids.shape[1], max_length))
+        sizes = settings["target_vocabulary_size"], settings["source_vocabulary_size"]
+        return self.run_search(
+            source_ids, search, max_length, batch_size, sizes[0] or sizes[1]
+        )
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""

@@ -1,32 +1,26 @@
-"""The contract between a search and the model that it searches."""
+"""What a model must offer to be searched: a step with a cache."""
 
-import math
-from typing import Protocol
-
-import keras
-from keras import ops
-
-# With at most this many entries, of all sentences together, a shorter cache saves
-# nothing.
-MAX_ENTRIES_OF_ONE_LENGTH = 2048
+from typing import Any
 
 
-class CachedModel(Protocol):
-    """What a model must offer to be searched.
+class CachedModel:
+    """Base of models that every search can search.
 
     All hypotheses of a sentence take a step together, as the queries of one
     attention over everything that they have written into the cache so far.
 
-    Three methods are optional. `prepared_step()` does the work that all steps
-    share and returns a function like `step`; it is called once, before a loop.
-    `cache_lengths(max_length, num_hypotheses)` returns the lengths that the cache
-    grows through, so that no step reads a cache that is mostly empty;
-    `lengthen(cache, length)` returns the cache with that many positions.
+    Subclasses have a `pad_id`, a `start_id` and an `end_id`, and offer `start` and
+    `step`. All else has defaults.
     """
 
-    start_id: int
-    end_id: int
-    pad_id: int
+    pad_id: Any
+    start_id: Any
+    end_id: Any
+
+    @property
+    def max_positions(self) -> int | None:
+        """The most tokens of a source or a target; None if there is no limit."""
+        return None
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Reads the inputs once.
@@ -42,6 +36,7 @@ class CachedModel(Protocol):
             first. Steps read the memory; they read and write the cache, whose
             shapes stay the same.
         """
+        raise NotImplementedError
 
     def step(self, token_ids, memory, cache, index, visible):
         """Reads one token of each hypothesis and scores those that may follow.
@@ -63,23 +58,32 @@ class CachedModel(Protocol):
             `(logits, cache)`: float32 logits of shape
             `(batch, hypotheses, vocabulary)`, and the cache with this step in.
         """
+        raise NotImplementedError
 
+    def prepared_step(self):
+        """Returns a function like `step`, with the work that all steps share done.
 
-def cache_lengths(
-    model, max_length: int, num_hypotheses: int, num_sentences: int | None
-) -> list[int]:
-    """Returns the one or two lengths of a model's cache in a search.
+        It is called once, before a loop.
+        """
+        return self.step
 
-    The last one is `max_length`. `num_sentences` is None where a trace does not know
-    it.
-    """
-    num_entries = (num_sentences or math.inf) * num_hypotheses * max_length
-    if num_entries <= MAX_ENTRIES_OF_ONE_LENGTH or not hasattr(model, "cache_lengths"):
-        return [max_length]
-    # Two lengths at most: a graph holds the steps of each, taken or not.
-    return model.cache_lengths(max_length, num_hypotheses)[-2:]
+    def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
+        """Returns how many positions the cache holds at first.
 
+        A step reads the whole cache, so most steps are faster with a short one. If it
+        is shorter than `max_length`, `lengthen` is called once it is full.
+        """
+        return max_length
 
-def batch_size_of(inputs):
-    """Returns the number of sentences, an integer or a scalar tensor."""
-    return ops.shape(keras.tree.flatten(inputs)[0])[0]
+    def lengthen(self, cache, length: int):
+        """Returns the cache with `length` positions."""
+        raise NotImplementedError
+
+    def check_length(self, length: int) -> None:
+        """Raises `ValueError` if the model has fewer positions."""
+        if self.max_positions is not None and length > self.max_positions:
+            raise ValueError(
+                f"Positions end at `max_length`={self.max_positions}: shorten the "
+                "inputs or build the layer of positions with a larger one. "
+                f"Received: length={length}."
+            )

@@ -1,4 +1,4 @@
-"""A processor that forces the first tokens of sequences."""
+"""Constraints: processors that say which tokens a sequence must have."""
 
 import operator
 
@@ -56,9 +56,8 @@ class ForcedPrefix(Processor):
         is_one = not ops.is_tensor(self.ids) and not isinstance(self.ids[0], tuple)
         return 1 if is_one else len(self.ids)
 
-    def bind(self, model, inputs):
-        table = self.ids if ops.is_tensor(self.ids) else _to_table(self.ids)
-        table = ops.cast(table, "int32")
+    def bind(self, model, inputs, end_ids):
+        table = ops.cast(self._rows(), "int32")
         _check_num_sequences(table.shape[0], keras.tree.flatten(inputs)[0].shape[0])
         table = ops.where(table == model.pad_id, -1, table)[:, None]
         columns = ops.arange(ops.shape(table)[2], dtype="int32")
@@ -75,9 +74,11 @@ class ForcedPrefix(Processor):
 
         return process
 
+    def named_ids(self):
+        return ops.convert_to_numpy(self._rows()).clip(0).flatten()  # free if negative
+
     def table(self, num_sentences: int):
-        is_tensor = ops.is_tensor(self.ids)
-        ids = ops.convert_to_numpy(self.ids) if is_tensor else _to_table(self.ids)
+        ids = ops.convert_to_numpy(self._rows())
         _check_num_sequences(len(ids), num_sentences)
         length = ids.shape[1]
         table = np.full((num_sentences, 1 << (length - 1).bit_length()), -1, "int32")
@@ -86,6 +87,16 @@ class ForcedPrefix(Processor):
 
     def with_table(self, table):
         return ForcedPrefix([-1] if table is None else table, self.is_scored)
+
+    def _rows(self):
+        """Returns the ids as a table `(sequences, length)`, padded with -1."""
+        if ops.is_tensor(self.ids):
+            return self.ids
+        rows = self.ids if isinstance(self.ids[0], tuple) else [self.ids]
+        table = np.full((len(rows), max(1, *map(len, rows))), -1)
+        for row, values in zip(table, rows, strict=True):
+            row[: len(values)] = values
+        return table
 
     def get_config(self):
         if ops.is_tensor(self.ids):
@@ -118,12 +129,3 @@ def _check_num_sequences(num_sequences, num_sentences):
             "`ids` must be one sequence, or one for each sentence. "
             f"Received: {num_sequences} sequences for {num_sentences} sentences."
         )
-
-
-def _to_table(ids):
-    """Returns an array of shape `(sequences, length)`, padded with -1."""
-    rows = ids if isinstance(ids[0], tuple) else [ids]
-    table = np.full((len(rows), max(1, *map(len, rows))), -1)
-    for row, values in zip(table, rows, strict=True):
-        row[: len(values)] = values
-    return table

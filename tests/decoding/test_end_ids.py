@@ -107,7 +107,10 @@ def test_end_tokens_are_any_number_of_ids_in_any_order():
 
 
 def test_a_config_of_a_search_without_endings_is_read():
-    assert BeamSearch.from_config({"beam_width": 3, "processors": []}) == BeamSearch(3)
+    config = {"beam_width": 3, "processors": []}
+    assert BeamSearch.from_config(config) == BeamSearch(3)
+    older = {**config, "end_ids": None, "stop_strings": None}
+    assert BeamSearch.from_config(older) == BeamSearch(3)
 
 
 @pytest.mark.parametrize("end_ids", [(), -1, 2.5, "3", [3, None]])
