@@ -12,14 +12,12 @@ import typer
 from keras_transformer.checks import needs_tensorflow
 
 
-def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
+def load_tensorflow(devices: bool = True) -> None:
     """Imports TensorFlow and Keras without the lines that they log.
 
     That takes seconds, so commands call it only after their arguments are checked:
     `--help` and errors of usage appear at once. With `devices` it initialises these
     too, which log when they are first used; a worker must first connect to the others.
-    With `one_thread` a CPU computes each operation in one thread, for training in
-    slices; see `training.one_thread_per_operation`.
     """
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if backend != "tensorflow":
@@ -39,12 +37,6 @@ def load_tensorflow(devices: bool = True, one_thread: bool = False) -> None:
         import tensorflow_text  # noqa: F401
 
         tf.get_logger().setLevel("ERROR")
-        if one_thread:
-            from keras_transformer.training import one_thread_per_operation
-
-            # Too late, but no error, if this process has used TensorFlow before.
-            with contextlib.suppress(RuntimeError):
-                one_thread_per_operation()
         if devices:
             keras.random.uniform(())
 

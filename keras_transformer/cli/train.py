@@ -131,8 +131,7 @@ def train_recipe(recipe: Recipe, folder: Path):
     settings = recipe.training
     is_worker = "TF_CONFIG" in os.environ
     is_worker |= settings.strategy in ("multi_worker", "slurm")
-    one_thread = not settings.jit_compile and settings.batch_slices != 1
-    load_tensorflow(devices=not is_worker, one_thread=one_thread)
+    load_tensorflow(devices=not is_worker)
     from keras_transformer.runs import Run, train
 
     try:

@@ -8,12 +8,11 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cached_model import batch_size_of
-from keras_transformer.decoding.lineage import own_lineage, write_position
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search
 from keras_transformer.decoding.stop_strings import StopStrings
-from keras_transformer.kernels.gather import take_rows
-from keras_transformer.kernels.top_k import top_k
+from keras_transformer.kernels.selection import take_rows, top_k
+from keras_transformer.layers.cache import own_lineage, write_position
 
 
 class GrowingHypotheses(NamedTuple):

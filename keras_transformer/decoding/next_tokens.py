@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.lineage import visible_entries
-from keras_transformer.kernels.log_normalizer import log_normalizer
-from keras_transformer.kernels.top_k import top_k_in_blocks, top_one
+from keras_transformer.kernels.crossentropy import log_normalizer
+from keras_transformer.kernels.selection import top_k_in_blocks, top_one
+from keras_transformer.layers.cache import visible_entries
 
 # For fewer sentences, preparing a step costs more than it saves.
 MIN_SENTENCES_TO_PREPARE = 8

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import keras
@@ -13,7 +12,6 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.continuous_batching import search_continuously
 from keras_transformer.decoding.search import Hypotheses
 from keras_transformer.kernels import target
-from keras_transformer.kernels.batch_halves import is_faster_in_halves
 from keras_transformer.kernels.compiled import CompiledFunction
 
 # Sentences of a call with continuous batching; more would only take memory.
@@ -33,13 +31,11 @@ class Plan(NamedTuple):
         batch_size: Sentences that a call searches at a time, by continuous batching;
             None if it searches all of them as one batch.
         jit_compile: Whether XLA compiles the program, or "auto".
-        num_threads: Number of calls that run at the same time.
     """
 
     rows_per_call: int
     batch_size: int | None
     jit_compile: bool | str
-    num_threads: int
 
 
 def default_batch_size(search) -> int:
@@ -55,10 +51,9 @@ class SearchRunner:
     Batches are filled up, so few programs are compiled, however many sentences there
     are.
 
-    Where XLA compiles for CPUs, large batches are searched in two threads; see
-    `kernels.batch_halves`. With "auto", XLA compiles for CPUs once so many sentences
-    have been searched that it makes up for the time of compiling. Until then, small
-    batches are searched one after the other.
+    With "auto", XLA compiles for CPUs once so many sentences have been searched that it
+    makes up for the time of compiling. Until then, small batches are searched one after
+    the other.
 
     Args:
         model: A model that offers the cached step.
@@ -96,8 +91,8 @@ class SearchRunner:
             ids = np.zeros((*shape, self._max_length), "int32")
             return Hypotheses(ids, np.zeros(shape, "float32"))
         plan = self._plan(num_rows, batch_size or default_batch_size(self._search))
-        rows_per_call, *_, num_threads = plan
-        program = self._program(*plan[:3])  # the same in one thread and in two
+        rows_per_call = plan.rows_per_call
+        program = self._program(*plan)
 
         def run(rows):
             filled = np.resize(rows, rows_per_call)  # with copies of the same rows
@@ -105,36 +100,20 @@ class SearchRunner:
             found = program.run(*arguments, np.int32(len(rows)))
             return [x[: len(rows)] for x in found]
 
-        # Each thread gets sentences from the whole batch, which may be sorted.
-        calls = [
-            np.arange(first, num_rows, num_threads)[start:][:rows_per_call]
-            for first in range(num_threads)
-            for start in range(0, -(-num_rows // num_threads), rows_per_call)
-        ]
-        if num_threads > 1:
-            with ThreadPoolExecutor(num_threads) as threads:
-                found = list(threads.map(run, calls))
-        else:
-            found = list(map(run, calls))  # in the caller's thread and its contexts
-        order = np.argsort(np.concatenate(calls))
-        return Hypotheses(*(np.concatenate(x)[order] for x in zip(*found, strict=True)))
+        rows = np.arange(num_rows)
+        starts = range(0, num_rows, rows_per_call)
+        found = [run(rows[start : start + rows_per_call]) for start in starts]
+        return Hypotheses(*(np.concatenate(x) for x in zip(*found, strict=True)))
 
     def _plan(self, num_rows, batch_size):
         jit_compile = self._jit_compile_for(num_rows)
         if jit_compile is False and target.xla_would_compile_for_cpu():
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
-            plan = Plan(min(next_power(4, num_rows), batch_size), None, False, 1)
+            plan = Plan(min(next_power(4, num_rows), batch_size), None, False)
             return self._program_to_fill_up(plan) or plan
-        in_halves = jit_compile is True and is_faster_in_halves(
-            min(num_rows, batch_size), self._search.num_slots
-        )
-        num_threads = 2 if in_halves else 1
         if num_rows <= batch_size:
-            rows_per_call = next_power(2, -(-num_rows // num_threads))
-            return Plan(rows_per_call, None, jit_compile, num_threads)
-        batch_size //= num_threads
-        rows_per_call = max(ROWS_PER_CALL, batch_size)
-        return Plan(rows_per_call, batch_size, jit_compile, num_threads)
+            return Plan(next_power(2, num_rows), None, jit_compile)
+        return Plan(max(ROWS_PER_CALL, batch_size), batch_size, jit_compile)
 
     def _program_to_fill_up(self, plan):
         """Returns `plan` with the rows of a larger program, if it comes up first now.
@@ -146,7 +125,7 @@ class SearchRunner:
         larger = [
             program
             for program in self._programs
-            if program[1:] == plan[1:3] and program[0] > plan.rows_per_call
+            if program[1:] == plan[1:] and program[0] > plan.rows_per_call
         ]
         if is_new and larger:
             return plan._replace(rows_per_call=min(larger)[0])

@@ -11,12 +11,11 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.configurable import is_finite_number
 from keras_transformer.decoding.independent import IndependentSearch
-from keras_transformer.decoding.lineage import read_position
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
 from keras_transformer.decoding.stop_strings import StopStrings
-from keras_transformer.kernels.gather import take_one
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
-from keras_transformer.kernels.top_p import in_nucleus
+from keras_transformer.kernels.selection import in_nucleus, take_one
+from keras_transformer.layers.cache import read_position
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

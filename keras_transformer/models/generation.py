@@ -21,7 +21,7 @@ from keras_transformer.decoding import (
 )
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.decoding.search import check_search
-from keras_transformer.kernels.growing_cache import growing_lengths, lengthen_cache
+from keras_transformer.layers.cache import growing_lengths, lengthen_cache
 from keras_transformer.layers.positions import check_position_range
 
 MAX_RUNNERS = 64  # searches whose compiled programs a model keeps

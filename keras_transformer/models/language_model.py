@@ -11,10 +11,10 @@ from keras_transformer.checks import (
     check_vocabulary,
 )
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.layers.causal_decoder import CausalDecoder
-from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
+from keras_transformer.layers.saving import Activation, Dtype, Positions
+from keras_transformer.layers.stack import CausalDecoder
 from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.settings import (
     TokenModel,

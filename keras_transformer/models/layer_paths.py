@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.kernels.keras_private import all_layers
-from keras_transformer.layers.nested_layers import change_of
+from keras_transformer.keras_private import all_layers
+from keras_transformer.layers.saving import modifications
 
 
 def layers_with_paths(model):
@@ -36,7 +36,7 @@ def changed_layers(model) -> list:
     return [
         [path, change]
         for path, layer in layers_with_paths(model)
-        if not isinstance(layer, keras.Model) and (change := change_of(layer))
+        if not isinstance(layer, keras.Model) and (change := modifications(layer))
     ]
 
 

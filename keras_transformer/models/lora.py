@@ -4,7 +4,7 @@ Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4
 """
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.keras_private import all_layers
+from keras_transformer.keras_private import all_layers
 from keras_transformer.layers.projection import Projection
 from keras_transformer.models.layer_paths import (
     changed_layers,

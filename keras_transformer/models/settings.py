@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.kernels.batch_slices import BatchSlicesMixin
-from keras_transformer.kernels.keras_private import asks_for_shapes
+from keras_transformer.keras_private import asks_for_shapes
+from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.nested_layers import apply_change
-from keras_transformer.layers.weight_options import WeightOptions
+from keras_transformer.layers.saving import modify
+from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models.consistency import ConsistencyMixin
 from keras_transformer.models.exports import export
 from keras_transformer.models.layer_paths import (
@@ -23,9 +23,7 @@ from keras_transformer.models.layer_paths import (
 from keras_transformer.models.lora import enable_lora, has_lora, merge_lora
 
 
-class SettingsModel(
-    RematerializedMixin, ConsistencyMixin, BatchSlicesMixin, keras.Model
-):
+class SettingsModel(RematerializedMixin, ConsistencyMixin, keras.Model):
     """Base of functional models that keep their constructor's arguments.
 
     `get_config` returns these arguments, and `from_config` passes them to the
@@ -78,6 +76,12 @@ class SettingsModel(
             **self._settings,
             **self.weight_options.get_config(),
         }
+
+    def compile_from_config(self, config):
+        # The method of Keras does nothing where `compile` is overridden.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
 
     def export(
         self,
@@ -158,6 +162,11 @@ class SettingsModel(
                 "A quantised model cannot be trained: its integers have no gradient. "
                 "Train the model that it was made from, then quantise that."
             )
+        # TensorFlow traces a step that creates variables a second time.
+        optimizer = self.optimizer
+        if target.is_tensorflow() and self.built and not optimizer.built:
+            with self.distribute_strategy.scope():
+                optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
     def fit(self, *args, **kwargs):
@@ -176,7 +185,7 @@ class SettingsModel(
         for path in frozen:
             layer_at(model, path).trainable = False
         for path, change in changed:
-            apply_change(layer_at(model, path), change)
+            modify(layer_at(model, path), change)
         return model
 
 

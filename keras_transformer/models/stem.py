@@ -4,17 +4,17 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_fractions
+from keras_transformer.keras_private import set_mask
 from keras_transformer.kernels.dropout import Dropout
-from keras_transformer.kernels.keras_private import set_mask
 from keras_transformer.layers.embeddings import TokenEmbedding
-from keras_transformer.layers.layer_arguments import layer_config
 from keras_transformer.layers.positions import (
     acts_on_inputs,
     merge_positions,
     merge_positions_at,
-    position_layer,
+    position_layer_of,
 )
-from keras_transformer.layers.weight_options import sub_seed
+from keras_transformer.layers.saving import layer_config
+from keras_transformer.layers.weights import sub_seed
 
 _STACK_SETTINGS = (
     "num_heads",
@@ -32,7 +32,7 @@ class PlacedPositions:
     """The layer of a model's positions, and the layers that depend on where it acts.
 
     Args:
-        positions: See `layers.positions.position_layer`.
+        positions: See `layers.positions.position_layer_of`.
         hidden_dim: Width of the states.
         dtype: Dtype policy of the layers.
         max_length: Number of positions, where that is known.
@@ -52,7 +52,7 @@ class PlacedPositions:
     def __init__(
         self, positions, hidden_dim: int, dtype, max_length: int | None = None
     ):
-        layer = position_layer(positions, dtype, max_length)
+        layer = position_layer_of(positions, dtype, max_length)
         encoding_dim = getattr(layer, "encoding_dim", None) or 0
         if encoding_dim >= hidden_dim:
             raise ValueError(

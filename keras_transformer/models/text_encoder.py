@@ -3,8 +3,8 @@
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
+from keras_transformer.layers.saving import Activation, Dtype, Positions
+from keras_transformer.layers.stack import Encoder
 from keras_transformer.models.settings import (
     TokenModel,
     check_special_ids,

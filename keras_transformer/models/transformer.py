@@ -5,11 +5,10 @@ import functools
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.layers.decoder import Decoder
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
+from keras_transformer.layers.saving import Activation, Dtype, Positions
+from keras_transformer.layers.stack import Decoder, Encoder
 from keras_transformer.models.generation import SourceGenerationMixin
 from keras_transformer.models.presets import PresetMixin
 from keras_transformer.models.settings import (

@@ -6,15 +6,15 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import (
+from keras_transformer.layers.patches import ClassToken, PatchEmbedding
+from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
     layer_config,
 )
-from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.weight_options import WeightOptions
+from keras_transformer.layers.stack import Encoder
+from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models.settings import (
     SettingsModel,
     constructor_settings,

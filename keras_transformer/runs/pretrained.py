@@ -5,7 +5,7 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer.kernels.keras_private import all_layers
+from keras_transformer.keras_private import all_layers
 from keras_transformer.models import Transformer
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.folder import Run

@@ -105,8 +105,6 @@ class TrainingSettings:
         seed: Seed of the weights, dropout and the order of the sentences.
         jit_compile: Whether XLA compiles the training step, if there is one device; by
             default where that is a GPU. It compiles one for every length of sentences.
-        batch_slices: Slices of every batch that are computed in parallel; by default
-            what is fastest. See `Transformer.compile`.
         steps_per_execution: Steps that TensorFlow takes at a time.
         precision: `"float32"`, `"mixed_bfloat16"` or, on one device,
             `"mixed_float16"`.
@@ -138,7 +136,6 @@ class TrainingSettings:
     distillation: float = setting(4.0, above=0)
     seed: int = setting(1, least=0, most=LARGEST_SEED)
     jit_compile: bool | None = setting(None, fixed=False)
-    batch_slices: int | None = setting(None, least=1, fixed=False)
     steps_per_execution: int = setting(1, least=1, fixed=False)
     precision: str = "float32"
     strategy: str = setting("auto", fixed=False)

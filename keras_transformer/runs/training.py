@@ -167,7 +167,6 @@ def _build_or_restore(recipe, run, checkpoint, data, workers):
         jit_compile = not target.xla_would_compile_for_cpu()
     how = {
         "jit_compile": jit_compile and num_replicas == 1,
-        "batch_slices": settings.batch_slices or "auto",
         "steps_per_execution": settings.steps_per_execution,
     }
     if checkpoint:

@@ -7,7 +7,6 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.kernels.batch_halves import search_in_halves
 from keras_transformer.serving.request_batching import (
     batching_parameters,
     compiled_batch_sizes,
@@ -215,7 +214,7 @@ class ServedTranslator(tf.Module):
             return self._search(self._translator.model, inputs, target_length)
 
         if self._jit_compile:
-            find = compile_search(find, self._search.num_slots)
+            find = compile_search(find)
 
         def search():
             # Padded as in `Translator.translate`, for the same rounding errors.
@@ -251,11 +250,6 @@ def _checked(function, specs):
     return call
 
 
-def compile_search(find, num_slots: int):
-    """Makes XLA compile a search; on CPUs, large batches are searched in two halves.
-
-    `find` is a function of source ids that grows `num_slots` hypotheses side by side
-    for each row. A large batch must have an even number of rows.
-    """
-    find = tf.function(find, autograph=False, jit_compile=True)
-    return search_in_halves(find, num_slots)
+def compile_search(find):
+    """Makes XLA compile a search, a function of source ids."""
+    return tf.function(find, autograph=False, jit_compile=True)

@@ -4,8 +4,6 @@ from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_checkpoints
 from keras_transformer.training.callbacks import BleuCallback, StopAtNaN
 from keras_transformer.training.checkpoints import Checkpoints, SaveCheckpoints
-from keras_transformer.training.consistency import RDrop, SimCut
-from keras_transformer.training.distillation import Distillation
 from keras_transformer.training.distribution import pick_strategy, split_evenly
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
@@ -13,7 +11,6 @@ from keras_transformer.training.quality import cased_bleu, chrf, paper_protocol_
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 from keras_transformer.training.significance import paired_bootstrap
 from keras_transformer.training.sliding_window import sliding_window_perplexity
-from keras_transformer.training.threads import one_thread_per_operation
 from keras_transformer.training.workers import StopTogether, Workers
 
 __all__ = [
@@ -21,12 +18,9 @@ __all__ = [
     "BleuCallback",
     "Checkpoints",
     "Cooldown",
-    "Distillation",
     "InverseSquareRootSchedule",
     "Perplexity",
-    "RDrop",
     "SaveCheckpoints",
-    "SimCut",
     "StopAtNaN",
     "StopTogether",
     "TokenAccuracy",
@@ -35,7 +29,6 @@ __all__ = [
     "average_checkpoints",
     "cased_bleu",
     "chrf",
-    "one_thread_per_operation",
     "paired_bootstrap",
     "paper_protocol_bleu",
     "pick_strategy",

@@ -20,8 +20,8 @@ from keras_transformer.decoding import (
     runner,
 )
 from keras_transformer.decoding.runner import SearchRunner
-from keras_transformer.kernels import batch_halves, growing_cache, target
-from keras_transformer.layers import LearnedPositionalEncoding
+from keras_transformer.kernels import target
+from keras_transformer.layers import LearnedPositionalEncoding, cache
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.models.generation import GenerationMixin
 
@@ -182,24 +182,6 @@ def test_where_xla_compiles_the_rows_of_one_sentence_are_parted(
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize("batch_size", [None, 8])
-def test_two_threads_find_what_one_does(batch_size, monkeypatch):
-    search = BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT])
-    model, inputs = toy(growth=(2,)), sentences_of_many_lengths()
-    tables = search.tables(inputs)
-    search = search.with_tables(dict.fromkeys(tables))
-    ids, scores = SearchRunner(model, search, MAX_LENGTH, True)(inputs, tables)
-    assert set(model.rows) == {32}
-    model.rows.clear()
-    monkeypatch.setattr(batch_halves, "MIN_HYPOTHESES", 16)
-    find = SearchRunner(model, search, MAX_LENGTH, jit_compile=True)
-    found = find(inputs, tables, batch_size)
-    assert set(model.rows) == {16 if batch_size is None else 4}
-    np.testing.assert_array_equal(found.ids, ids)
-    np.testing.assert_allclose(found.scores, scores, 1e-5)
-
-
-@pytest.mark.needs_tensorflow
 def test_xla_compiles_by_itself_once_that_pays(monkeypatch):
     # A beam of 2, of a length of 13 instead of 64: 17 sentences count as 1.4.
     monkeypatch.setattr(runner, "MIN_HYPOTHESES_FOR_XLA", 4)
@@ -313,7 +295,7 @@ def test_memory_and_cache_of_each_sentence_are_its_own(
     assert model.cache_lengths(MAX_LENGTH, 3) == [MAX_LENGTH]
     expected = model.generate(inputs, search, MAX_LENGTH)
     assert len(np.unique(np.sum(expected.ids != 0, axis=-1))) > 1
-    monkeypatch.setattr(growing_cache, "MIN_ENTRIES", 8)
+    monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
     assert model.cache_lengths(MAX_LENGTH, 3) == [4, 8, MAX_LENGTH]
     for batch_size in (5, 17):
         find = SearchRunner(model, search, MAX_LENGTH)

@@ -85,7 +85,7 @@ def test_tensorboard_shows_what_was_measured(trained):
 
 
 def test_how_steps_are_computed_is_up_to_the_recipe(copy, load, monkeypatch):
-    how = {"epochs": 4, "batch_slices": 3, "steps_per_execution": 2}
+    how = {"epochs": 4, "steps_per_execution": 2}
     recipe = load(**{f"training.{name}": value for name, value in how.items()})
     models = []
     monkeypatch.setattr(
@@ -93,8 +93,8 @@ def test_how_steps_are_computed_is_up_to_the_recipe(copy, load, monkeypatch):
     )
     train(recipe, copy.folder)
     (model,) = models
-    how = model.batch_slices, model.steps_per_execution, model.jit_compile
-    assert how == (3, 2, False)
+    how = model.steps_per_execution, model.jit_compile
+    assert how == (2, False)
 
 
 @pytest.mark.parametrize("name", ["adam", "muon"])

@@ -22,7 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
-from keras_transformer.kernels.dense import dense
+from keras_transformer.kernels.projections import dense
 from keras_transformer.serving.saved_model import compile_search
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
@@ -69,9 +69,7 @@ def exported(translator, tmp_path_factory):
 @pytest.fixture(scope="module")
 def compiled(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "en-de" / "2"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.kernels.batch_halves.MIN_HYPOTHESES", 2)
-        return translator.export(path, SEARCH, jit_compile=True)
+    return translator.export(path, SEARCH, jit_compile=True)
 
 
 @pytest.fixture(scope="module")
