@@ -9,15 +9,14 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
-from keras_transformer.decoding.lineage import (
+from keras_transformer.decoding.processors import Processor
+from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
+from keras_transformer.kernels.selection import take_rows, top_k
+from keras_transformer.layers.cache import (
     inherit_lineage,
     own_lineage,
     write_position,
 )
-from keras_transformer.decoding.processors import Processor
-from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
-from keras_transformer.kernels.gather import take_rows
-from keras_transformer.kernels.top_k import top_k
 
 
 class LiveHypotheses(NamedTuple):

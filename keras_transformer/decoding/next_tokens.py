@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.lineage import visible_entries
-from keras_transformer.kernels.log_normalizer import log_normalizer
-from keras_transformer.kernels.top_k import top_k_in_blocks, top_one
+from keras_transformer.kernels.crossentropy import log_normalizer
+from keras_transformer.kernels.selection import top_k_in_blocks, top_one
+from keras_transformer.layers.cache import visible_entries
 
 
 class NextTokens(NamedTuple):

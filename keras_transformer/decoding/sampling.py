@@ -8,17 +8,15 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, is_finite_number
-from keras_transformer.decoding.lineage import (
+from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
+from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
+from keras_transformer.kernels.random import draw, hash_rows, uniforms
+from keras_transformer.kernels.selection import in_nucleus, take_one, take_rows, top_k
+from keras_transformer.layers.cache import (
     own_lineage,
     read_position,
     write_position,
 )
-from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
-from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
-from keras_transformer.kernels.gather import take_one, take_rows
-from keras_transformer.kernels.random import draw, hash_rows, uniforms
-from keras_transformer.kernels.top_k import top_k
-from keras_transformer.kernels.top_p import in_nucleus
 
 
 class GrowingHypotheses(NamedTuple):

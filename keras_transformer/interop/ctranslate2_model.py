@@ -14,7 +14,6 @@ from keras_transformer.interop.expressible import (
 )
 from keras_transformer.layers import (
     LearnedPositionalEncoding,
-    LinearRotaryScaling,
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
 )
@@ -134,12 +133,6 @@ def _positions(model, weights, max_length):
         "rotary_interleave": layer.layout == "interleaved",
         "rotary_base": float(layer.max_wavelength),
     }
-    if isinstance(layer.scaling, LinearRotaryScaling):
-        types = library().specs.attention_spec.RotaryScalingType
-        rotary["rotary_scaling_type"] = types.Linear
-        rotary["rotary_scaling_factor"] = float(layer.scaling.factor)
-    elif layer.scaling is not None:
-        refuse(SYSTEM, f"the scaling of positions {type(layer.scaling).__name__}")
     return None, rotary
 
 

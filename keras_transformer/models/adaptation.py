@@ -6,9 +6,9 @@ Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4
 import keras
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.keras_private import all_layers
-from keras_transformer.layers.nested_layers import change_of
+from keras_transformer.keras_private import all_layers
 from keras_transformer.layers.projection import Projection
+from keras_transformer.layers.saving import modifications
 
 
 def layers_with_paths(model):
@@ -60,7 +60,7 @@ def changed_layers(model) -> list[list]:
     return [
         [path, change]
         for path, layer in layers_with_paths(model)
-        if not isinstance(layer, keras.Model) and (change := change_of(layer))
+        if not isinstance(layer, keras.Model) and (change := modifications(layer))
     ]
 
 

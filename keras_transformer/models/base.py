@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.checks import check_ids
+from keras_transformer.keras_private import asks_for_shapes
 from keras_transformer.kernels import target
-from keras_transformer.kernels.keras_private import asks_for_shapes
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.nested_layers import apply_change
-from keras_transformer.layers.weight_options import WeightOptions
+from keras_transformer.layers.saving import modify
+from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
 from keras_transformer.models.exports import export
 
@@ -82,7 +82,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
         for path in frozen:
             adaptation.layer_at(model, path).trainable = False
         for path, change in changed:
-            apply_change(adaptation.layer_at(model, path), change)
+            modify(adaptation.layer_at(model, path), change)
         return model
 
     def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):

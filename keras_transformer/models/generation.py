@@ -6,7 +6,7 @@ from keras_transformer.checks import check_positive_integers, check_vocabulary
 from keras_transformer.decoding import CachedModel, GreedySearch, Hypotheses, Search
 from keras_transformer.decoding.runner import SearchRunner
 from keras_transformer.decoding.search import check_search
-from keras_transformer.kernels.growing_cache import growing_lengths, lengthen_cache
+from keras_transformer.layers.cache import growing_lengths, lengthen_cache
 
 # A longer cache is filled only by few sentences.
 MAX_FIRST_CACHE_LENGTH = 256

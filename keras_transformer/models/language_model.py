@@ -11,17 +11,17 @@ from keras_transformer.checks import (
     check_vocabulary,
 )
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.layers.causal_decoder import CausalDecoder
 from keras_transformer.layers.embeddings import TokenEmbedding
-from keras_transformer.layers.layer_arguments import (
+from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.positions import acts_on_inputs
+from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
     layer_config,
 )
-from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import acts_on_inputs
-from keras_transformer.layers.weight_options import WeightOptions, sub_seed
+from keras_transformer.layers.stack import CausalDecoder
+from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
     activation_name,

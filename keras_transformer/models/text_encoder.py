@@ -4,14 +4,14 @@ import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.layers.embeddings import TokenEmbedding
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import (
+from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
     layer_config,
 )
-from keras_transformer.layers.weight_options import WeightOptions, sub_seed
+from keras_transformer.layers.stack import Encoder
+from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
     activation_name,

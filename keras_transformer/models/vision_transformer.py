@@ -6,16 +6,16 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import (
+from keras_transformer.layers.patches import ClassToken, PatchEmbedding
+from keras_transformer.layers.positions import LearnedPositionalEncoding
+from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
     layer_config,
 )
-from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.positions import LearnedPositionalEncoding
-from keras_transformer.layers.weight_options import WeightOptions, sub_seed
+from keras_transformer.layers.stack import Encoder
+from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     SettingsModel,
     activation_name,

@@ -16,7 +16,6 @@ from keras_transformer.training.distribution import (
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
-from keras_transformer.training.threads import one_thread_per_operation
 
 __all__ = [
     "Adam",
@@ -32,7 +31,6 @@ __all__ = [
     "TokenCrossentropy",
     "Workers",
     "average_checkpoints",
-    "one_thread_per_operation",
     "pick_strategy",
     "split_evenly",
 ]

@@ -19,8 +19,8 @@ from keras_transformer.decoding import (
     runner,
 )
 from keras_transformer.decoding.runner import SearchRunner
-from keras_transformer.kernels import growing_cache, target
-from keras_transformer.layers import LearnedPositionalEncoding
+from keras_transformer.kernels import target
+from keras_transformer.layers import LearnedPositionalEncoding, cache
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.models.generation import GenerationMixin
 
@@ -306,7 +306,7 @@ def test_memory_and_cache_of_each_sentence_are_its_own(
     assert model.first_cache_length(MAX_LENGTH, 3) == MAX_LENGTH
     expected = model.generate(inputs, search, MAX_LENGTH)
     assert len(np.unique(np.sum(expected.ids != 0, axis=-1))) > 1
-    monkeypatch.setattr(growing_cache, "MIN_ENTRIES", 8)
+    monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
     assert model.first_cache_length(MAX_LENGTH, 3) == 8
     for batch_size in (5, 17):
         ids, scores = SearchRunner(model)(search, inputs, MAX_LENGTH, batch_size)

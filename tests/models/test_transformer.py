@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformer.kernels.keras_private import all_layers
+from keras_transformer.keras_private import all_layers
 from keras_transformer.layers import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,

@@ -22,7 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
-from keras_transformer.kernels.dense import dense
+from keras_transformer.kernels.projections import dense
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)

@@ -1,7 +1,7 @@
 """Every use of a private interface of Keras, in one place.
 
 Each says what it needs and why no public interface gives it;
-`tests/kernels/test_keras_private.py` fails when Keras changes.
+`tests/test_keras_private.py` fails when Keras changes.
 """
 
 import keras

@@ -1,11 +1,11 @@
-"""Initializers, regularizers and constraints of the weights in a layer, and seeds."""
+"""The base class of layers with weights: their options, their seeds, and saving."""
 
 import zlib
 
 import keras
 
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.nested_layers import NestedLayersMixin
+from keras_transformer.layers.saving import modifications_inside, modify_inside
 
 _OPTIONS = {
     "initializer": keras.initializers,
@@ -42,8 +42,8 @@ class WeightOptions:
         """Returns the options given for these kinds: every initializer a new copy.
 
         An initializer returns the same numbers at each call. So that no two weights
-        share them, the seed of each copy differs. Seeds are derived from that of the
-        initializer, if it has one.
+        share them, the seed of each copy differs. It is derived from the seed of the
+        initializer, if there is one.
         """
         names = [f"{kind}_{option}" for kind in kinds for option in _OPTIONS]
         self._num_copies += 1
@@ -72,7 +72,7 @@ def _copied(value, name):
     return type(value).from_config(config)
 
 
-class WeightOptionsLayer(RematerializedMixin, NestedLayersMixin, keras.layers.Layer):
+class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
     """Base class of layers whose weights take the options of `keras.layers.Dense`.
 
     The options are keyword arguments of the constructor: `kernel_initializer`,
@@ -83,6 +83,8 @@ class WeightOptionsLayer(RematerializedMixin, NestedLayersMixin, keras.layers.La
 
     Layer normalisations inside, and a `score` or `positions` passed as a layer, are not
     affected. An initializer with a seed gives each weight a seed derived from it.
+
+    Saved layers keep what was quantised, adapted or frozen inside of them.
 
     A subclass passes `**self.weight_options` to its sub-layers, or creates weights by
     `add_weight_with_options`.
@@ -112,9 +114,9 @@ class WeightOptionsLayer(RematerializedMixin, NestedLayersMixin, keras.layers.La
     def add_weight_with_options(
         self, kind: str, shape, initializer: str, name: str | None = None
     ):
-        """Adds a weight of a kind, with `initializer` unless there is another option.
+        """Adds a weight of a kind, with its options. Default name: the kind.
 
-        Its name is that of the kind unless given.
+        `initializer` is the default of the option.
         """
         given = self._weight_options.of(kind)
         options = {name.removeprefix(f"{kind}_"): given[name] for name in given}
@@ -124,6 +126,16 @@ class WeightOptionsLayer(RematerializedMixin, NestedLayersMixin, keras.layers.La
 
     def get_config(self):
         return {**super().get_config(), **self._weight_options.get_config()}
+
+    def get_build_config(self):
+        config, found = super().get_build_config(), modifications_inside(self)
+        return {**config, "inside": found} if found else config
+
+    def build_from_config(self, config):
+        config = dict(config)
+        found = config.pop("inside", {})
+        super().build_from_config(config)
+        modify_inside(self, found)
 
 
 def sub_seed(seed: int | None, name: str) -> int | None:

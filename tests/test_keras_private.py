@@ -10,7 +10,7 @@ from keras import ops
 from layer_contract import ReadMask
 
 import keras_transformer
-from keras_transformer.kernels import keras_private
+from keras_transformer import keras_private
 
 PACKAGE = Path(keras_transformer.__file__).parent
 
