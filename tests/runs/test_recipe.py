@@ -320,7 +320,9 @@ def test_missing_text_is_reported_with_what_is_there(tmp_path):
     ("name", "value"),
     [
         ("training.epochs", 7),
+        ("training.cooldown_epochs", 3),
         ("decoding.average", 1),
+        ("decoding.length_penalty", 0.0),
         ("data.folder", "elsewhere"),
         ("data.test.source", "another"),
         ("data.test", None),
