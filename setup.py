@@ -90,7 +90,7 @@ setup(
         "babel>=2.16",
         "pydantic>=2.10",
         "ruamel.yaml>=0.18",
-        "typer>=0.16",
+        "typer>=0.19",
         "rich>=13.9",
     ],
     extras_require={
@@ -107,6 +107,7 @@ setup(
             *CTRANSLATE2,
             *EXPORT,
             *DOCS,
+            "allpairspy>=2.5",  # pairs of parameters instead of whole products
             "build>=1.3",
             "hypothesis>=6.100",
             "import-linter>=2.3",

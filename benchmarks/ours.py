@@ -1,13 +1,12 @@
 """This library on the workloads of `peers/workloads.py`.
 
 Run in `benchmarks/`: `echo 5 | python -m ours D1 --variant jit`. Variants: `graph` and
-`jit` are `compile(jit_compile=False | True)`. `slices` trains with one thread for
-each operation, and so, by default, in slices of the batch. `bfloat16` and
-`bfloat16-jit` have the policy `mixed_bfloat16`; `bfloat16-jit-fused` attends by Keras's
-fused kernel, to however few positions. `export` and `export-jit` decode with a search
-in a SavedModel instead of `model.generate`.
+`jit` are `compile(jit_compile=False | True)`. `bfloat16` and `bfloat16-jit` have the
+policy `mixed_bfloat16`; `bfloat16-jit-fused` attends by Keras's fused kernel, to
+however few positions. `export` and `export-jit` decode with a search in a SavedModel
+instead of `model.generate`.
 
-The backend is that of `KERAS_BACKEND`; slices and exports need TensorFlow.
+The backend is that of `KERAS_BACKEND`; exports need TensorFlow.
 """
 
 import tempfile
@@ -41,7 +40,7 @@ def build(workload, dtype="float32"):
 
 def prepare(workload, variant):
     if BACKEND == "tensorflow":
-        limit_tensorflow_threads(intra=1 if variant == "slices" else THREADS)
+        limit_tensorflow_threads(intra=THREADS)
     if variant.endswith("fused"):
         attention.MAX_UNFUSED_LENGTH = 0
     is_mixed = variant.startswith("bfloat16")
@@ -56,7 +55,6 @@ def prepare_training(workload, variant, model):
         kt.training.Adam(LEARNING_RATE),
         kt.training.TokenCrossentropy(LABEL_SMOOTHING),
         jit_compile="jit" in variant,
-        batch_slices="auto" if variant == "slices" else 1,
     )
     source, target = workload.random_ids()
     inputs = {"source_ids": source, "target_ids": target[:, :-1]}
@@ -94,13 +92,11 @@ def exported(model, search, max_length, jit_compile):
     """Returns the search, saved as a SavedModel and loaded again."""
     import tensorflow as tf
 
-    from keras_transformer.serving.saved_model import compile_search
-
     def find(ids):
         return search(model, ids, max_length)
 
     if jit_compile:  # as `translator.export` does
-        find = compile_search(find, search.num_slots)
+        find = tf.function(find, autograph=False, jit_compile=True)
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
     specs = [tf.TensorSpec([None, None], tf.int32)]

@@ -19,8 +19,8 @@ import ctranslate2
 import sentencepiece
 
 import keras_transformer as kt
+from keras_transformer.evaluation import moses_tokenized
 from keras_transformer.runs import Recipe, Run
-from keras_transformer.training.quality import moses_tokenized
 
 BATCH_SIZE = 32
 
@@ -115,8 +115,8 @@ def main():
             print("| --- | --: | --: | --: | --: | --: |")
             median = {x: statistics.median(seconds[x]) for x in seconds}
             for engine, (_, size) in makers.items():
-                cased, _ = kt.training.cased_bleu(texts[engine], references)
-                paper, _ = kt.training.paper_protocol_bleu(
+                cased, _ = kt.evaluation.cased_bleu(texts[engine], references)
+                paper, _ = kt.evaluation.paper_protocol_bleu(
                     texts[engine], tokenized, data.target
                 )
                 ratio = median["kt float32"] / median[engine]

@@ -19,6 +19,7 @@ PARTS = (
     "models",
     "decoding",
     "training",
+    "evaluation",
     "text",
     "translator",
     "serving",

@@ -32,7 +32,14 @@ from keras_transformer.checks import needs_backend, needs_tensorflow
 from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
-    from keras_transformer import datasets, plots, serving, text, translator
+    from keras_transformer import (
+        datasets,
+        evaluation,
+        plots,
+        serving,
+        text,
+        translator,
+    )
     from keras_transformer.translator import Translator
 
 __all__ = [
@@ -40,6 +47,7 @@ __all__ = [
     "__version__",
     "datasets",
     "decoding",
+    "evaluation",
     "layers",
     "models",
     "plots",

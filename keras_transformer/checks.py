@@ -1,6 +1,7 @@
 """Checks that every part of the package shares: arguments, and optional packages."""
 
 import contextlib
+import math
 import numbers
 import os
 from collections.abc import Iterator
@@ -104,6 +105,11 @@ def check_fractions(**values) -> None:
             raise ValueError(
                 f"`{name}` must be a number from 0 to 1. Received: {name}={value!r}."
             )
+
+
+def is_finite_number(value) -> bool:
+    """Returns whether a setting is a finite number, rather than a str or a list."""
+    return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
 def check_shape(name: str, shape, *axes: str) -> None:

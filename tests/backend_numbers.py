@@ -187,12 +187,6 @@ def of_loss():
     }
 
 
-def of_long_text():
-    model = fill(MODELS["language model"][0]())
-    text = np.random.default_rng(4).integers(4, VOCABULARY, 41)
-    return training.sliding_window_perplexity(model, text, window=7, batch_size=3)
-
-
 NUMBERS = {
     **{name: (of_layer, name) for name in CASES},
     "Residual": (of_residual,),
@@ -207,7 +201,6 @@ NUMBERS = {
     "training": (of_training, "transformer"),
     "training of a language model": (of_training, "language model"),
     "training by two batches": (of_training, "transformer", 2),
-    "long text": (of_long_text,),
 }
 
 

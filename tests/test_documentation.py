@@ -142,6 +142,14 @@ def test_every_link_of_a_page_leads_to_a_page_a_heading_or_a_file(pages):
                 )
 
 
+def test_the_tests_that_hold_a_guarantee_exist():
+    text = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    named = re.findall(r"\(\.\./(tests/[^)]+)\): `(\w+)`", text)
+    assert len(named) > 10
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text("utf-8"), (path, name)
+
+
 def prose(text):
     """Returns Markdown without its fenced blocks."""
     parts = []

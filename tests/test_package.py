@@ -43,9 +43,6 @@ before = set(keras.saving.get_custom_objects())
 import keras_transformer.datasets
 found["modules of data"] = list(sys.modules)
 
-from keras_transformer.translator import formats
-found["exporter"] = formats.find_format("saved_model").__name__
-
 for module in pkgutil.walk_packages(keras_transformer.__path__, "keras_transformer."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
@@ -102,10 +99,6 @@ def test_commands_load_no_packages_that_only_galleries_of_keras_need():
 def test_importing_the_data_loads_neither_babel_nor_sentencepiece(imports):
     assert "keras_transformer.datasets" in imports["modules of data"]
     assert not {"babel", "sentencepiece"} & set(imports["modules of data"])
-
-
-def test_formats_are_found_by_whoever_imports_the_translator_alone(imports):
-    assert imports["exporter"] == "export_translator"
 
 
 def test_importing_the_package_registers_every_class(imports):

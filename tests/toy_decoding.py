@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.decoding import CachedModel
+
 PAD, START, END = 0, 1, 2
 
 
@@ -28,7 +30,7 @@ def step_by_step():
         yield
 
 
-class ToyModel:
+class ToyModel(CachedModel):
     """Returns logits that depend on the sentence and on every token so far.
 
     Each token writes a vector, which also depends on its position, into its slot of
@@ -51,8 +53,9 @@ class ToyModel:
         self.growth = growth
         self.num_steps = 0  # counts eager steps, and traces
 
-    def cache_lengths(self, max_length, num_hypotheses):
-        return [*(one for one in self.growth if one < max_length), max_length]
+    def first_cache_length(self, max_length, num_hypotheses):
+        shorter = [length for length in self.growth if length < max_length]
+        return shorter[-1] if shorter else max_length
 
     def lengthen(self, cache, length):
         missing = length - cache["entries"].shape[1]
@@ -90,7 +93,7 @@ class ToyModel:
         return np.tanh(state) @ self.outputs + self.bias
 
 
-class TableModel:
+class TableModel(CachedModel):
     """Returns logits that depend only on the position, in any dtype."""
 
     pad_id, start_id, end_id = PAD, START, END
@@ -129,16 +132,6 @@ def ends_with(*end_ids):
 
 
 ends_with_end = ends_with(END)
-
-
-def ends_or_contains(texts, stops):
-    """Returns a function that tells whether tokens end, or their text has a stop."""
-
-    def ends(tokens):
-        text = "".join(texts[token] for token in tokens)
-        return tokens[-1] == END or any(stop in text for stop in stops)
-
-    return ends
 
 
 def all_sequences(vocabulary_size, max_length, ends=ends_with_end):

@@ -149,7 +149,30 @@ print(f"all labels: {accuracy_all_labels:.0%} correct")
 # ## What it attended to
 # The figure shows one held-out document, each word shaded by its attention weight:
 
+
 # %%
+def pooled_attention(words, weights, words_per_line=10):
+    """Draws words, each in a box as dark as its attention weight is large."""
+    rows = -(-len(words) // words_per_line)
+    figure = plt.figure(figsize=(10, 0.35 * rows + 0.8), layout="constrained")
+    axes = figure.add_subplot(xlim=(0, words_per_line), ylim=(rows, 0))
+    axes.set_axis_off()
+    grid = np.zeros(rows * words_per_line)
+    grid[: len(words)] = weights
+    image = axes.pcolormesh(grid.reshape(rows, -1), cmap="Blues", vmin=0)
+    for index, (word, weight) in enumerate(zip(words, weights, strict=True)):
+        row, column = divmod(index, words_per_line)
+        color = "white" if weight > 0.6 * max(weights) else "black"
+        axes.text(
+            *(column + 0.5, row + 0.5, word[:13]),
+            **{"ha": "center", "va": "center", "fontsize": 8, "color": color},
+            parse_math=False,
+        )
+    scale = figure.colorbar(image, orientation="horizontal", shrink=0.4, aspect=40)
+    scale.set_label("attention weight", fontsize=9)
+    return figure
+
+
 lengths = (ids > 0).sum(axis=1)
 logits = model.predict(ids[held_out], verbose=0)
 is_correct = logits.argmax(axis=1) == labels[held_out]
@@ -157,7 +180,7 @@ fits = is_correct & (lengths[held_out] > 30) & (lengths[held_out] < LENGTH)
 example = np.where(fits, logits.max(axis=1), -np.inf).argmax()
 print("classified as", LIBRARIES[labels[example]])
 weights = np.array(model.pooling_scores(ids[example][None]))[0, : lengths[example]]
-show(kt.plots.pooled_attention(texts[example].split()[:LENGTH], weights), "pooled")
+show(pooled_attention(texts[example].split()[:LENGTH], weights), "pooled")
 
 # %% [markdown]
 # One picture proves nothing. So compute the mean weight of each word over all held-out

@@ -142,7 +142,7 @@ def bleu(translator):
     scores = {}
     for name, data in domains.items():
         translations = translator.translate(data.test.source, batch_size=64)
-        scores[name], _ = kt.training.cased_bleu(translations, data.test.target)
+        scores[name], _ = kt.evaluation.cased_bleu(translations, data.test.target)
         print(f"{name}: BLEU {scores[name]:.1f}")
         for i in range(3):
             print(f"  {data.test.source[i]} → {translations[i]}")

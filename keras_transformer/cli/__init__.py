@@ -5,12 +5,10 @@ import sys
 
 import typer
 
-from keras_transformer.cli.convert import convert
 from keras_transformer.cli.demo import demo
-from keras_transformer.cli.ensemble import ensemble
 from keras_transformer.cli.errors import OneLineErrors
 from keras_transformer.cli.evaluate import evaluate
-from keras_transformer.cli.export import export
+from keras_transformer.cli.export import convert, ensemble, export
 from keras_transformer.cli.options import Debug
 from keras_transformer.cli.plot import plot
 from keras_transformer.cli.train import average, train

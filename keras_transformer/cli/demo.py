@@ -7,10 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keras_transformer.cli.export import export_next_version
 from keras_transformer.cli.options import Settings, option
 from keras_transformer.cli.train import parse_settings, train_recipe
-from keras_transformer.runs import Recipe
 
 _NUM_SHOWN = 10
 
@@ -39,6 +37,7 @@ def demo(
     The demo trains only once: the trained model stays in the folder of the run.
     """
     from keras_transformer.datasets import locale_phrases
+    from keras_transformer.runs import Recipe
 
     data = run.resolve().with_name(f"{run.resolve().name}-data")
     overrides = {"data.folder": str(data)} | parse_settings(settings)
@@ -53,7 +52,9 @@ def demo(
             path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     translator = train_recipe(recipe, run).translator()
     _show(splits.test, translator.translate(splits.test.source))
-    path = export_next_version(translator, folder)
+    from keras_transformer.serving import next_version
+
+    path = translator.export(next_version(folder))
     typer.echo(f"The SavedModel is in {path}, for TensorFlow Serving.")
 
 

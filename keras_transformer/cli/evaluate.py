@@ -1,51 +1,35 @@
 """`keras-transformer evaluate`."""
 
 import contextlib
-import enum
-import functools
-import tempfile
+import heapq
+import itertools
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from keras_transformer.cli.decoding import (
-    DecodingOptions,
-    check_one_choice,
-    choice,
-    takes_decoding_options,
-)
-from keras_transformer.cli.evaluated_text import EvaluatedText, lines_of
-from keras_transformer.cli.loading import is_checkpoint, load_translator, reranked
+from keras_transformer.cli.loading import is_checkpoint, load_translator, run_folder
 from keras_transformer.cli.options import (
     BatchSize,
+    BeamWidth,
     Data,
-    MinimumBayesRisk,
+    LengthPenalty,
+    MaxLength,
+    MaxLengthRatio,
+    MinLength,
     Model,
-    Rerank,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    changed_search,
     option,
     output_file,
 )
-from keras_transformer.cli.progress import track
-from keras_transformer.cli.results import (
-    print_comparison,
-    print_differences,
-    print_scores,
-)
+from keras_transformer.cli.translate import progress_bar, translated
 
 
-class Split(str, enum.Enum):
-    """The splits of a recipe that are not trained on."""
-
-    validation = "validation"
-    test = "test"
-
-
-@takes_decoding_options
 def evaluate(
     model: Model,
-    decoding: DecodingOptions,
     source_file: Annotated[
         Path | None,
         option("Text to translate, in place of a recipe's.", metavar="FILE"),
@@ -70,7 +54,8 @@ def evaluate(
     ] = 5,
     data: Data = None,
     split: Annotated[
-        Split | None, option("Split of the recipe to translate. [default: test]")
+        Literal["validation", "test"] | None,
+        option("Split of the recipe to translate. [default: test]"),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -83,12 +68,18 @@ def evaluate(
         Path | None, output_file("File to write the translations to.")
     ] = None,
     batch_size: BatchSize = None,
-    mbr: MinimumBayesRisk = None,
-    rerank: Rerank = None,
+    beam_width: BeamWidth = None,
+    length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
+    max_length_ratio: MaxLengthRatio = None,
+    no_repeat_ngram_size: NoRepeatNgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
-    The text is that of a run's recipe, or any files: `--source-file` and `--reference`.
+    A run's recipe names the text, or `--source-file` and `--reference` do. Memory
+    holds it and its translations.
 
     Prints cased BLEU and chrF, of text as people write it. If the recipe names
     tokenized references, it also prints BLEU as papers report it: lower-cased,
@@ -104,60 +95,199 @@ def evaluate(
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
-    check_one_choice(mbr, rerank)
     if source_file or reference:
-        text = EvaluatedText.of_files(
-            source_file, reference, data=data, split=split, recipe=recipe
-        )
+        if source_file is None or not reference:
+            raise typer.BadParameter(
+                "must be given together.", param_hint=["--source-file", "--reference"]
+            )
+        for name, value in {"data": data, "split": split, "recipe": recipe}.items():
+            if value is not None:
+                raise typer.BadParameter(
+                    "cannot be combined with --source-file.", param_hint=f"--{name}"
+                )
+        text = EvaluatedText([source_file], [[path] for path in reference])
     else:
-        name = (split or Split.test).value
-        text = EvaluatedText.of_recipe(model, recipe, name, data)
-    translator, other, given = load_translator(model), None, []
+        text = text_of_recipe(model, recipe, split or "test", data)
+    translator, other, second_file = load_translator(model), None, None
     if against and Path(against).is_file() and not is_checkpoint(against):
-        given = [Path(against)]
+        second_file = Path(against)
     elif against:
         other = load_translator(against)
-    total = text.check(output, given)
-    search = decoding.search(translator, mbr)
-    other_search = decoding.search(other, mbr) if other else None
-    reranking = reranked(translator, rerank, search)
-    # Translations are on the disk, because memory may not hold all of them.
-    with contextlib.ExitStack() as stack:
+    total = text.check(output, second_file)
+    controls = (
+        beam_width,
+        length_penalty,
+        min_length,
+        max_length_ratio,
+        no_repeat_ngram_size,
+        repetition_penalty,
+    )
+    search = changed_search(translator.search, *controls)
+    start = time.monotonic()
+    with output.open("wb") if output else contextlib.nullcontext() as file:
+        first = _translate(
+            text, total, translator, search, batch_size, max_length, file
+        )
+    seconds = time.monotonic() - start
+    second = lines_of([second_file]) if second_file else None
+    if other:
+        search = changed_search(other.search, *controls)
+        second = _translate(text, total, other, search, batch_size, max_length)
+    if second is None:
+        _print_scores(first, text)
+    else:
+        _print_comparison(first, second, text)
+    typer.echo(f"{total} sentences in {seconds:.1f} seconds")
+    if second is not None:
+        _print_differences(first, second, text, examples)
 
-        def translated(translator, search, open_file):
-            """Returns a function that returns the lines of the translation."""
-            file = open_file("w+", encoding="utf-8", newline="\n")
-            stack.enter_context(file)
-            translations = translator.translate_stream(
-                lines_of(text.sources),
-                search,
-                batch_size,
-                decoding.max_length,
-                choose=choice(mbr),
+
+class EvaluatedText(NamedTuple):
+    """Parallel text; each side is a list of files, which are read one after another.
+
+    Attributes:
+        sources: Files to translate.
+        references: For each set of correct translations, its files.
+        tokenized: Files of the references as papers compute BLEU on them. If empty,
+            the references are tokenized as the papers did.
+        language: Language of the references, for paper-protocol BLEU; empty without.
+    """
+
+    sources: list[Path]
+    references: list[list[Path]]
+    tokenized: list[Path] = []
+    language: str = ""
+
+    def paper_references(self) -> list[str]:
+        """Returns the references of paper-protocol BLEU, tokenized here if need be."""
+        if self.tokenized:
+            return lines_of(self.tokenized)
+        from keras_transformer.evaluation import moses_tokenized
+
+        return moses_tokenized(lines_of(self.references[0]), self.language)
+
+    def check(self, output: Path | None, translations: Path | None) -> int:
+        """Returns the number of sentences; raises if a file is faulty.
+
+        `output` is a file to write, which must not be one that is read. `translations`
+        is a file with a line for each sentence, which may be empty.
+        """
+        from keras_transformer.text import check_parallel_files
+
+        sides = [*self.references, *([self.tokenized] if self.tokenized else [])]
+        given = [translations] if translations else []
+        for path in itertools.chain(self.sources, *sides, given):
+            if output is not None and output.resolve() == path.resolve():
+                raise ValueError(f"{output} is read. Name another file to write to.")
+        for side in sides:
+            total = check_parallel_files(self.sources, side)
+        if translations and (count := len(lines_of(given))) != total:
+            raise ValueError(
+                f"{translations} must hold one translation of each of the {total} "
+                f"sentences. Received: {count} lines."
             )
-            for translation in track(translations, total):
-                file.write(f"{translation}\n")
-            return functools.partial(_read, file)
-
-        start = time.monotonic()
-        open_file = tempfile.TemporaryFile if output is None else output.open
-        first = translated(reranking, search, open_file)
-        seconds = time.monotonic() - start
-        if other:
-            second = translated(other, other_search, tempfile.TemporaryFile)
-        else:
-            second = functools.partial(lines_of, given)
-        if against:
-            print_comparison(first, second, text)
-        else:
-            print_scores(first, text)
-        typer.echo(f"{total} sentences in {seconds:.1f} seconds")
-        if against:
-            print_differences(first, second, text, examples)
+        return total
 
 
-def _read(file):
-    """Yields the lines of a file from its start, without newlines."""
-    file.seek(0)
-    for line in file:
-        yield line.removesuffix("\n")
+def text_of_recipe(
+    model: str, recipe: str | None, split: str, data: Path | None
+) -> EvaluatedText:
+    """Returns the text of a split of a recipe, by default the recipe of a run."""
+    settings = run_folder(model) / "settings.yaml"
+    if recipe is None and not settings.is_file():
+        raise FileNotFoundError(
+            f"{model} holds no run, whose recipe would name the files. Name a "
+            "recipe with --recipe, or files with --source-file and --reference."
+        )
+    from keras_transformer.runs import Recipe
+
+    overrides = {"data.folder": str(data.resolve())} if data else {}
+    text = Recipe.load(recipe or settings, overrides).data
+    text.check_files(split)
+    sources, references = (text.paths(split, side) for side in ("source", "target"))
+    if not getattr(text, split).tokenized:
+        return EvaluatedText(sources, [references])
+    tokenized = text.paths(split, "tokenized")
+    if not all(path.exists() for path in tokenized):
+        tokenized = []
+    return EvaluatedText(sources, [references], tokenized, text.target)
+
+
+def lines_of(paths: list[Path]) -> list[str]:
+    """Returns the lines of files, one after the other."""
+    from keras_transformer.text import read_lines
+
+    return [*itertools.chain.from_iterable(map(read_lines, paths))]
+
+
+def _translate(text, total, translator, search, batch_size, max_length, file=None):
+    """Returns the translations of all sources, and writes them to an open file."""
+    translations = []
+    with progress_bar() as bar:
+        task = bar.add_task("Translating", total=total)
+        for path in text.sources:
+            settings = path, search, batch_size, max_length
+            for _, one in translated(translator, lines_of([path]), *settings):
+                translations.append(one)
+                if file is not None:
+                    file.write(f"{one}\n".encode())
+                bar.advance(task)
+    return translations
+
+
+def _print_scores(translations, text):
+    """Prints BLEU and chrF of translations, with their signatures."""
+    from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
+
+    references = [lines_of(paths) for paths in text.references]
+    results = {
+        "cased BLEU": cased_bleu(translations, *references),
+        "chrF": chrf(translations, *references),
+    }
+    if text.language:
+        results["paper-protocol BLEU"] = paper_protocol_bleu(
+            translations, text.paper_references(), text.language
+        )
+    for name, (score, signature) in results.items():
+        typer.echo(f"{name:20}{score:6.2f}  {signature}")
+
+
+def _print_comparison(first, second, text):
+    """Prints the scores of two translators, and the p-values of their differences."""
+    from keras_transformer.evaluation import paired_bootstrap
+
+    found = paired_bootstrap(first, second, *map(lines_of, text.references))
+    if text.language:
+        tokenized = text.paper_references()
+        found |= paired_bootstrap(first, second, tokenized, language=text.language)
+    typer.echo(f"{'':21}{'MODEL':22}--against")
+    for name, scores in found.items():
+        columns = [
+            f"{one.score:5.2f} ({one.mean:.2f} ± {one.margin:.2f})"
+            for one in (scores.first, scores.second)
+        ]
+        typer.echo(
+            f"{name:21}{columns[0]:22}{columns[1]:22}p = {scores.p_value:.4f}\n"
+            f"  {scores.signature}"
+        )
+
+
+def _print_differences(first, second, text, count):
+    """Prints the sentences whose two translations differ most, by their chrF."""
+    from sacrebleu.metrics import CHRF
+
+    metric = CHRF()
+    labels = ["source", *["reference"] * len(text.references), "MODEL", "--against"]
+    sides = [lines_of(text.sources), *map(lines_of, text.references), first, second]
+    rows = []
+    for number, lines in enumerate(zip(*sides, strict=True), start=1):
+        _, *references, one, other = lines
+        scores = [metric.sentence_score(x, references).score for x in (one, other)]
+        rows.append((abs(scores[0] - scores[1]), number, scores, lines))
+    for difference, number, (one, other), lines in heapq.nlargest(
+        count, rows, key=lambda row: row[0]
+    ):
+        if difference:
+            typer.echo(f"\nline {number}: chrF {one:.1f} against {other:.1f}")
+            for label, line in zip(labels, lines, strict=True):
+                typer.echo(f"  {label:11}{line}")

@@ -1,16 +1,27 @@
-"""`keras-transformer export`."""
+"""Commands that write translators: `export`, `convert` and `ensemble`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.decoding import DecodingOptions, takes_decoding_options
 from keras_transformer.cli.loading import load_translator
-from keras_transformer.cli.options import Model, argument, option
+from keras_transformer.cli.options import (
+    BeamWidth,
+    LengthPenalty,
+    MaxLength,
+    MaxLengthRatio,
+    MinLength,
+    Model,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    argument,
+    changed_search,
+    option,
+)
+from keras_transformer.storage import create_folder
 
 
-@takes_decoding_options
 def export(
     model: Model,
     folder: Annotated[
@@ -21,7 +32,6 @@ def export(
             "becomes its next version: FOLDER/1, then FOLDER/2.",
         ),
     ],
-    decoding: DecodingOptions,
     jit_compile: Annotated[
         bool,
         option(
@@ -30,6 +40,13 @@ def export(
             "--jit-compile",
         ),
     ] = False,
+    beam_width: BeamWidth = None,
+    length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
+    max_length_ratio: MaxLengthRatio = None,
+    no_repeat_ngram_size: NoRepeatNgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 
@@ -40,20 +57,105 @@ def export(
     Example: `keras-transformer export runs/en-de saved_models/en-de`
     """
     translator = load_translator(model)
-    search = decoding.search(translator)
-    path = export_next_version(
-        translator, folder, search, decoding.max_length, jit_compile
+    search = changed_search(
+        translator.search,
+        beam_width,
+        length_penalty,
+        min_length,
+        max_length_ratio,
+        no_repeat_ngram_size,
+        repetition_penalty,
     )
+    from keras_transformer.serving import next_version
+
+    path = translator.export(next_version(folder), search, max_length, jit_compile)
     typer.echo(f"The SavedModel is in {path}.")
 
 
-def export_next_version(translator, folder: Path, search=None, *options) -> Path:
-    """Exports a `Translator` as the next version in `folder`, and returns its path.
+def convert(
+    model: Model,
+    folder: Annotated[
+        Path, argument("FOLDER", "Folder to write, which does not exist yet.")
+    ],
+    format: Annotated[
+        Literal["keras", "hugging_face", "ctranslate2"],
+        option(
+            "The system to write for: this one, Hugging Face's transformers, or "
+            "CTranslate2.",
+        ),
+    ] = "keras",
+    quantization: Annotated[
+        str | None,
+        option(
+            "Type of the weights for CTranslate2, such as int8 or float16.",
+            metavar="TYPE",
+        ),
+    ] = None,
+    source_language: Annotated[
+        str | None,
+        option(
+            "Source language of an M2M100 or NLLB model, such as eng_Latn.",
+            metavar="LANGUAGE",
+        ),
+    ] = None,
+    target_language: Annotated[
+        str | None,
+        option(
+            "Target language of a model that knows several, such as deu_Latn.",
+            metavar="LANGUAGE",
+        ),
+    ] = None,
+):
+    """Convert a translator from another system, or for another system.
 
-    `options` are the further arguments of `Translator.export`.
+    The folder appears once it is complete.
+
+    Examples: `keras-transformer convert hf://Helsinki-NLP/opus-mt-en-de opus-en-de`,
+    `keras-transformer convert runs/en-de fast --format ctranslate2 --quantization int8`
     """
-    from keras_transformer.serving.versions import next_version
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already. Name a new folder.")
+    if quantization and format != "ctranslate2":
+        raise typer.BadParameter(
+            f"is for --format ctranslate2. Received: --format {format}",
+            param_hint="--quantization",
+        )
+    translator = load_translator(model, source_language, target_language)
+    if format == "keras":
+        with create_folder(folder) as unfinished:
+            translator.save(unfinished)
+    else:
+        translator.export(folder, format=format, quantization=quantization)
+    typer.echo(f"The translator is in {folder}.")
 
-    path = next_version(folder)
-    translator.export(path, search, *options)
-    return path
+
+def ensemble(
+    models: Annotated[
+        list[str],
+        argument("MODEL...", "Runs or translators with the same tokenizers."),
+    ],
+    output: Annotated[
+        Path,
+        option(
+            "Folder to write, which does not exist yet.",
+            "--output",
+            "-o",
+            metavar="FOLDER",
+        ),
+    ],
+):
+    """Make one translator of several: the mean of their probabilities.
+
+    Runs of one recipe that differ in `training.seed` translate better together than
+    each of them. It takes as long as all of them, and has the first one's search.
+
+    Example: `keras-transformer ensemble runs/seed-1 runs/seed-2 -o runs/both`
+    """
+    if output.exists():
+        raise FileExistsError(f"{output} exists already. Name a new folder.")
+    translators = [load_translator(model) for model in models]
+    from keras_transformer.translator import ensemble as make_ensemble
+
+    with create_folder(output) as unfinished:
+        make_ensemble(translators).save(unfinished)
+    typer.echo(f"The translator is in {output}.")

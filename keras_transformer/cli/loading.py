@@ -7,8 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import typer
-
 from keras_transformer.checks import needs_tensorflow
 
 
@@ -44,14 +42,15 @@ def load_tensorflow(devices: bool = True) -> None:
 def load_translator(model: str, source_language=None, target_language=None):
     """Returns the `Translator` that the argument `MODEL` of a command names."""
     load_tensorflow()
-    from keras_transformer.runs import Run
     from keras_transformer.translator import Translator
     from keras_transformer.translator.saving import MARKS_OF_PRESETS
 
-    languages = source_language, target_language
-    run, is_chosen = Run(run_folder(model)), any(languages)
-    if run.settings_path.is_file() and not is_chosen:
-        return run.translator(model if is_checkpoint(model) else None)
+    folder, languages = run_folder(model), (source_language, target_language)
+    is_chosen = any(languages)
+    if (folder / "settings.yaml").is_file() and not is_chosen:
+        from keras_transformer.runs import Run
+
+        return Run(folder).translator(model if is_checkpoint(model) else None)
     is_marked = any(Path(model, name).is_file() for name in MARKS_OF_PRESETS)
     if is_marked or is_chosen or model.startswith("hf://"):
         return Translator.from_preset(model, *languages)
@@ -87,7 +86,7 @@ def _not_importable(*packages):
 
 @contextlib.contextmanager
 def _silent():
-    """Hides standard error, also that of C++, unless the block raises."""
+    """Hides standard error, also what C++ writes, unless the block raises."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as hidden:
@@ -102,18 +101,3 @@ def _silent():
             sys.stderr.flush()
             os.dup2(stderr, 2)
             os.close(stderr)
-
-
-def reranked(translator, other: str | None, search):
-    """Returns a translator, or one that another of the other direction reranks."""
-    if other is None:
-        return translator
-    if search.num_slots == 1:
-        raise typer.BadParameter(
-            "chooses among the translations of a beam, and this search finds one. Add "
-            "--beam-width, such as 5.",
-            param_hint="--rerank",
-        )
-    from keras_transformer.translator import RerankedTranslator
-
-    return RerankedTranslator(translator, load_translator(other))

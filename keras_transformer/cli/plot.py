@@ -5,9 +5,16 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.decoding import BeamWidth, DecodingOptions, LengthPenalty
 from keras_transformer.cli.loading import load_tensorflow, load_translator
-from keras_transformer.cli.options import Model, argument, option, output_file
+from keras_transformer.cli.options import (
+    BeamWidth,
+    LengthPenalty,
+    Model,
+    argument,
+    changed_search,
+    option,
+    output_file,
+)
 
 _PAGE = ".html"
 Output = Annotated[
@@ -44,7 +51,7 @@ def attention(
 ):
     """Draw the attention from a translation to its source.
 
-    A page can compare: the best translations of a beam, or those of two models.
+    A page can compare the best translations of a beam, or of two models.
 
     Examples: `keras-transformer plot attention runs/en-de "A man rides." -o out.html`,
     with `--num-hypotheses 2` or `--against runs/en-de-2`
@@ -55,8 +62,18 @@ def attention(
     if compares and output.suffix.lower() != _PAGE:
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
     translators = [load_translator(each) for each in models]
-    options = DecodingOptions(beam_width, length_penalty)
-    searches = [_n_best(options.search(each), num_hypotheses) for each in translators]
+    searches = []
+    for each in translators:
+        search = changed_search(each.search, beam_width, length_penalty)
+        if num_hypotheses > 1:
+            if search.num_slots < num_hypotheses:
+                raise ValueError(
+                    "`--num-hypotheses` must be 1 without a beam, and at most "
+                    "`--beam-width` with one. Received: "
+                    f"{num_hypotheses} for a beam of {search.num_slots}."
+                )
+            search = search.replace(num_hypotheses=num_hypotheses)
+        searches.append(search)
     if not compares:
         write_attention(output, translators[0], text, searches[0])
         return
@@ -115,9 +132,9 @@ def positions(
 @plot.command()
 def schedule(
     output: Output,
-    learning_rate: Annotated[float, option("Peak of the learning rate.")] = 1e-3,
-    warmup_steps: Annotated[int, option("Steps until the peak.")] = 4000,
-    steps: Annotated[int, option("Steps to draw.")] = 20000,
+    learning_rate: Annotated[float, option("Peak of the learning rate.", min=0)] = 1e-3,
+    warmup_steps: Annotated[int, option("Steps until the peak.", min=1)] = 4000,
+    steps: Annotated[int, option("Steps to draw.", min=1)] = 20000,
 ):
     """Draw the learning rate by training step.
 
@@ -131,21 +148,6 @@ def schedule(
     # With the peak given, the width (1 here) cancels out.
     rates = InverseSquareRootSchedule.with_peak(learning_rate, 1, warmup_steps)
     draw(rates, steps).savefig(output, dpi=150)
-
-
-def _n_best(search, num_hypotheses):
-    """Returns a search that finds so many hypotheses."""
-    from keras_transformer.decoding import BeamSearch
-
-    if num_hypotheses == 1:
-        return search
-    if not isinstance(search, BeamSearch):
-        raise ValueError(
-            "`--num-hypotheses` must be 1 without a beam. Give one with --beam-width. "
-            f"Received: {num_hypotheses}."
-        )
-    settings = {name: getattr(search, name) for name in search.get_config()}
-    return BeamSearch(**{**settings, "num_hypotheses": num_hypotheses})
 
 
 def check_picture(path: Path, page: bool = False) -> None:

@@ -1,40 +1,39 @@
 """`keras-transformer translate`."""
 
 import contextlib
-import functools
 import sys
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import progress
+from rich.console import Console
 
-from keras_transformer.cli.decoding import (
-    DecodingOptions,
-    check_one_choice,
-    choice,
-    takes_decoding_options,
-)
-from keras_transformer.cli.loading import load_translator, reranked
+from keras_transformer.cli.loading import load_translator
 from keras_transformer.cli.options import (
     BatchSize,
-    MinimumBayesRisk,
+    BeamWidth,
+    LengthPenalty,
+    MaxLength,
+    MaxLengthRatio,
+    MinLength,
     Model,
-    Rerank,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
     argument,
+    changed_search,
     option,
     output_file,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
-from keras_transformer.cli.progress import track
 
-_LINES_PER_CHUNK = 8192
+LINES_PER_CHUNK = 8192
 
 
-@takes_decoding_options
 def translate(
     model: Model,
-    decoding: DecodingOptions,
     text: Annotated[
         Path | None,
         argument(
@@ -55,8 +54,6 @@ def translate(
         ),
     ] = None,
     batch_size: BatchSize = None,
-    mbr: MinimumBayesRisk = None,
-    rerank: Rerank = None,
     jit_compile: Annotated[
         bool,
         option(
@@ -65,6 +62,13 @@ def translate(
             "--jit-compile",
         ),
     ] = False,
+    beam_width: BeamWidth = None,
+    length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
+    max_length_ratio: MaxLengthRatio = None,
+    no_repeat_ngram_size: NoRepeatNgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
 ):
     """Translate a file or standard input, line by line.
 
@@ -83,20 +87,23 @@ def translate(
             f'input: echo "{text}" | keras-transformer translate {model}'
         )
     if attention is not None:
-        for flag, value in {"--mbr": mbr, "--rerank": rerank}.items():
-            if value:
-                raise typer.BadParameter(
-                    "cannot be combined with --attention.", param_hint=flag
-                )
         check_picture(attention, page=True)
-    check_one_choice(mbr, rerank)
     translator = load_translator(model)
     if attention is not None:
-        from keras_transformer.translator.checks import check_one_transformer
+        from keras_transformer.translator import check_one_transformer
 
         check_one_transformer(translator, "--attention")
     if jit_compile:
         translator.model.compile(jit_compile=True)
+    search = changed_search(
+        translator.search,
+        beam_width,
+        length_penalty,
+        min_length,
+        max_length_ratio,
+        no_repeat_ngram_size,
+        repetition_penalty,
+    )
     from keras_transformer.text.files import decode_lines, read_lines
 
     name = text or "standard input"
@@ -104,45 +111,72 @@ def translate(
     # Counting the lines finds a faulty one before anything is written.
     total = None if text is None else sum(1 for _ in read_lines(text))
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
-    chunk_size = 1 if line_by_line else _LINES_PER_CHUNK
-    search = decoding.search(translator, mbr)
-    translate_texts = functools.partial(
-        reranked(translator, rerank, search).translate,
-        search=search,
-        batch_size=batch_size,
-        max_length=decoding.max_length,
-        choose=choice(mbr),
-    )
-    translated = _translated(translator, translate_texts, lines, name, chunk_size)
+    chunk_size = 1 if line_by_line else LINES_PER_CHUNK
     # On one terminal, the bar and the translations would overwrite each other.
-    shows_progress = output is not None or not sys.stdout.isatty()
-    standard_output = contextlib.nullcontext(sys.stdout.buffer)
-    # Those about cut lines, which `_translated` reports by their numbers.
+    bar = progress_bar(shown=output is not None or not sys.stdout.isatty())
+    # `translated` reports a line that was cut by its number, a picture by no number.
     warnings.simplefilter("ignore", UserWarning)
-    with standard_output if output is None else output.open("wb") as file:
-        tracked = track(translated, total, shows_progress)
-        for number, (line, translation) in enumerate(tracked, start=1):
+    standard_output = contextlib.nullcontext(sys.stdout.buffer)
+    with bar, standard_output if output is None else output.open("wb") as file:
+        task = bar.add_task("Translating", total=total)
+        settings = search, batch_size, max_length, chunk_size
+        found = translated(translator, lines, name, *settings)
+        for number, (line, translation) in enumerate(found, start=1):
             file.write(f"{translation}\n".encode())
             file.flush()
+            bar.advance(task)
             if attention is not None and translation:
                 suffix = f"-{number}" if number > 1 else ""
                 picture = attention.with_stem(attention.stem + suffix)
-                write_attention(picture, translator, line, search, decoding.max_length)
+                write_attention(picture, translator, line, search, max_length)
 
 
-def _translated(translator, translate_texts, lines, name, chunk_size):
-    """Yields each line and its translation, and warns about lines that were cut."""
+def translated(
+    translator,
+    lines: Iterable[str],
+    name,
+    search,
+    batch_size: int | None,
+    max_length: int | None,
+    chunk_size: int = LINES_PER_CHUNK,
+) -> Iterator[tuple[str, str]]:
+    """Yields each line and its translation; warns of lines that were cut.
+
+    Args:
+        translator: A `Translator`.
+        lines: What to translate.
+        name: Name of the file that holds the lines, for warnings.
+        search: As in `Translator.translate`, and so are the other two.
+        batch_size: Number of lines that are translated at a time.
+        max_length: The most subwords of a translation.
+        chunk_size: Number of lines that are read at a time.
+    """
     from keras_transformer.translator.batching import chunks_of
 
     number = 0
     for chunk in chunks_of(lines, chunk_size):
-        _, is_cut = translator.encode(chunk)
-        for index in is_cut.numpy().nonzero()[0]:
-            typer.echo(
-                f"Warning: {name}:{number + index + 1} is cut: it is longer than the "
-                f"{translator.max_source_length} subwords that the model reads. Split "
-                "it.",
-                err=True,
-            )
-        yield from zip(chunk, translate_texts(chunk), strict=True)
-        number += len(chunk)
+        found = translator.translate_n_best(chunk, search, batch_size, max_length)
+        for line, (best, *_) in zip(chunk, found, strict=True):
+            number += 1
+            if best.is_cut:
+                typer.echo(
+                    f"Warning: {name}:{number} is cut: it is longer than the "
+                    f"{translator.max_source_length} subwords that the model reads. "
+                    "Split it.",
+                    err=True,
+                )
+            yield line, best.text
+
+
+def progress_bar(shown: bool = True) -> progress.Progress:
+    """Returns a bar on standard error; it shows nothing where that is no terminal."""
+    return progress.Progress(
+        "{task.description}",
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not (shown and sys.stderr.isatty()),
+        transient=True,
+    )

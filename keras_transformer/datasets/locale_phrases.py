@@ -4,11 +4,37 @@ import itertools
 import random
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.datasets.splits import ParallelText, Splits
 
 _MAX_MISSES = 10_000
+
+
+class ParallelText(NamedTuple):
+    """Two texts that are translations of each other, line by line.
+
+    Attributes:
+        source: Lines to translate.
+        target: Their translations, in the same order.
+    """
+
+    source: list[str]
+    target: list[str]
+
+
+class Splits(NamedTuple):
+    """A data set, split for training, validation and test.
+
+    Attributes:
+        train: `ParallelText` to learn from.
+        validation: `ParallelText` to choose models and settings by.
+        test: `ParallelText` to evaluate a finished model on, once.
+    """
+
+    train: ParallelText
+    validation: ParallelText
+    test: ParallelText
 
 
 def locale_phrases(
@@ -38,7 +64,7 @@ def locale_phrases(
         validation: Number of phrases to choose models and settings by.
         test: Number of phrases to evaluate a finished model on.
         seed: Random seed. Equal arguments give equal phrases.
-        kinds: Names of the kinds of phrases, in any order; all kinds unless given.
+        kinds: Names of the kinds of phrases, in any order; by default all.
             Time: `"date"`, `"part_of_date"`, `"date_and_time"`, `"date_interval"`,
             `"time"`, `"time_interval"`, `"relative_time"`, `"duration"`. Amounts:
             `"money"`, `"named_money"`, `"quantity"`, `"number"`, `"percentage"`. Lists

@@ -42,7 +42,7 @@ class PhraseKinds:
     it and it names one thing in the source locale: "Tuvalu", both a country and a
     language in English, is not used. Where two forms look alike in the source locale,
     such as "May 3, 2024" in long and in abbreviated form, the translation is the
-    longer form. Arguments and errors are those of `locale_phrases`.
+    longer form. Arguments and errors are as in `locale_phrases`.
     """
 
     def __init__(

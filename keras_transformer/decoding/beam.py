@@ -1,6 +1,5 @@
 """Beam search: the best hypotheses, grown side by side."""
 
-import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -9,19 +8,15 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.cached_model import batch_size_of
-from keras_transformer.decoding.configurable import is_finite_number
 from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
-from keras_transformer.decoding.lineage import (
+from keras_transformer.decoding.processors import Processor
+from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
+from keras_transformer.kernels.selection import take_rows, top_k
+from keras_transformer.layers.cache import (
     inherit_lineage,
     own_lineage,
     write_position,
 )
-from keras_transformer.decoding.processors import Processor
-from keras_transformer.decoding.search import Hypotheses, Search
-from keras_transformer.decoding.stop_strings import StopStrings
-from keras_transformer.kernels.gather import take_rows
-from keras_transformer.kernels.top_k import top_k
 
 
 class LiveHypotheses(NamedTuple):
@@ -30,18 +25,15 @@ class LiveHypotheses(NamedTuple):
     Attributes:
         token_ids: The last token, of shape `(batch, beam_width)`.
         ids: All tokens so far, of shape `(batch, beam_width, max_length)`.
-        lineage: The slots that wrote them into the cache, of the shape of `ids`.
+        cache_slots: The slots that wrote them into the cache, of the shape of `ids`.
         scores: Log-probability so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
-        stop_states: States of the search's `StopStrings`, of the shape of `scores`,
-            or ().
     """
 
     token_ids: Any
     ids: Any
-    lineage: Any
+    cache_slots: Any
     scores: Any
-    stop_states: Any
 
 
 class Extensions(NamedTuple):
@@ -51,14 +43,12 @@ class Extensions(NamedTuple):
         scores: Log-probabilities, of shape `(batch, extensions)`.
         parents: Which live hypothesis was extended, of the same shape.
         token_ids: The token that it was extended by, of the same shape.
-        stop_states: As those of `LiveHypotheses`, of the same shape or ().
         is_end: Whether the token ends the sequence, of the same shape.
     """
 
     scores: Any
     parents: Any
     token_ids: Any
-    stop_states: Any
     is_end: Any
 
 
@@ -99,9 +89,6 @@ class BeamSearch(Search):
         processors: `Processor`s, applied to the logits in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none. Any
-            number of extensions may then end, and only the best are looked at: as
-            many as `2 + number of end tokens` times `beam_width`.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -118,51 +105,45 @@ class BeamSearch(Search):
         num_hypotheses: int = 1,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        super().__init__(processors, end_ids, stop_strings)
+        super().__init__(processors, end_ids)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
-        if not isinstance(length_penalty, LengthPenalty):
-            if not is_finite_number(length_penalty):
-                raise ValueError(
-                    "`length_penalty` must be a finite number, or a `LengthPenalty`. "
-                    f"Received: length_penalty={length_penalty!r}."
-                )
-            length_penalty = float(length_penalty)
+        self._penalty = length_penalty_of(length_penalty)
+        is_exponent = not isinstance(length_penalty, LengthPenalty)
+        self.length_penalty = self._penalty.exponent if is_exponent else length_penalty
         if num_hypotheses > beam_width:
             raise ValueError(
                 "`num_hypotheses` must be at most `beam_width`. "
                 f"Received: num_hypotheses={num_hypotheses}, beam_width={beam_width}."
             )
-        self.beam_width = int(beam_width)
-        self.length_penalty = length_penalty
+        self.beam_width = self.num_slots = int(beam_width)
         self.num_hypotheses = int(num_hypotheses)
-
-    @property
-    def num_slots(self):
-        return self.beam_width
-
-    @property
-    def num_candidates(self):
         # Of the extensions of a hypothesis, only those that end can matter, and one for
         # each place in the next beam.
-        if self.stop_strings is None:
-            return self.beam_width + self.num_endings
-        # With stop strings, any number of extensions may end.
-        return self.beam_width * (1 + self.num_endings)
-
-    @property
-    def num_endings(self):
-        """Number of end tokens, and one more if there are stop strings."""
-        num_ids = 1 if self.end_ids is None else len(self.end_ids)
-        return num_ids + (self.stop_strings is not None)
+        self.num_candidates = self.beam_width + (
+            len(self.end_ids) if self.end_ids else 1
+        )
 
     def first_hypotheses(self, model, inputs, max_length: int):
-        return begin(model, batch_size_of(inputs), self.beam_width, max_length)
+        """Returns the live and the finished hypotheses before the first step.
+
+        Finished hypotheses no longer change. Their scores are over the length penalty.
+        """
+        shape = (ops.shape(keras.tree.flatten(inputs)[0])[0], self.beam_width)
+        ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
+        none = ops.full(shape, -np.inf, dtype="float32")
+        live = LiveHypotheses(
+            token_ids=ops.full(shape, model.start_id, dtype="int32"),
+            ids=ids,
+            cache_slots=own_lineage(*shape, max_length),
+            # All would be equal, so only the first exists.
+            scores=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
+        )
+        return live, Hypotheses(ids, none)
 
     def is_active(self, index, hypotheses):
         live, finished = hypotheses
-        divisors = self._divisors(live)
+        divisors = self._penalty.divisors(live.ids.shape[-1])
         # A log-probability is negative, so the largest divisor still to come gives the
         # best score, whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
@@ -173,11 +154,9 @@ class BeamSearch(Search):
 
     def grow(self, model, next_tokens, index, hypotheses, cache):
         live, finished = hypotheses
-        tokens, cache = next_tokens(
-            live.token_ids, live.ids, live.lineage, index, cache
-        )
-        extensions = extend(model, live, tokens, self.num_endings)
-        divisors = self._divisors(live)
+        tokens, cache = next_tokens(live, index, cache)
+        extensions = extend(live, tokens, self.end_ids or (model.end_id,))
+        divisors = self._penalty.divisors(live.ids.shape[-1])
         divisor = ops.take(divisors, index)[:, None]
         finished = finish(finished, live, extensions, index, divisor)
         live = survive(live, extensions, index)
@@ -189,68 +168,30 @@ class BeamSearch(Search):
 
     def best(self, hypotheses):
         live, finished = hypotheses
-        divisor = self._divisors(live)[-1]
+        divisor = self._penalty.divisors(live.ids.shape[-1])[-1]
         unfinished = Hypotheses(live.ids, live.scores / divisor)
         return best_of(finished, unfinished, self.num_hypotheses)
 
-    def _divisors(self, live):
-        penalty = length_penalty_of(self.length_penalty)
-        return penalty.divisors(live.ids.shape[-1])
 
-    def get_config(self):
-        config = super().get_config()
-        if isinstance(self.length_penalty, LengthPenalty):
-            penalty = keras.saving.serialize_keras_object(self.length_penalty)
-            config["length_penalty"] = penalty
-        return config
-
-
-def begin(model, batch_size, beam_width: int, max_length: int):
-    """Returns the live and the finished hypotheses before the first step.
-
-    Finished hypotheses no longer change. Their scores are over the length penalty.
-    """
-    shape = (batch_size, beam_width)
-    ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
-    none = ops.full(shape, -np.inf, dtype="float32")
-    live = LiveHypotheses(
-        token_ids=ops.full(shape, model.start_id, dtype="int32"),
-        ids=ids,
-        lineage=own_lineage(*shape, max_length),
-        # All would be equal, so only the first exists.
-        scores=ops.where(ops.arange(beam_width) == 0, 0.0, none),
-        stop_states=model.first_stop_states(shape),
-    )
-    return live, Hypotheses(ids, none)
-
-
-def extend(model, live, tokens, num_endings: int):
+def extend(live, tokens, end_ids):
     """Ranks the live hypotheses with one more token.
 
     Args:
-        model: The model that is searched.
         live: `LiveHypotheses`.
         tokens: `NextTokens` of these hypotheses.
-        num_endings: Extensions of each hypothesis that may end.
+        end_ids: The ids that end a sequence.
 
     Returns:
-        `Extensions`, up to `1 + num_endings` times as many as hypotheses: if all but
+        `Extensions`, up to `1 + len(end_ids)` times as many as hypotheses: if all but
         `beam_width` of them end, every place of the beam still gets one.
     """
     beam_width, choices = tokens.best_logits.shape[1:]
     gains = tokens.best_logits - tokens.normalizer
     scores = ops.reshape(live.scores[..., None] + gains, (-1, beam_width * choices))
-    scores, places = top_k(scores, beam_width * min(choices, 1 + num_endings))
+    scores, places = top_k(scores, beam_width * min(choices, 1 + len(end_ids)))
     token_ids = ops.reshape(tokens.best_ids, (-1, beam_width * choices))
     parents, token_ids = places // choices, take_rows(token_ids, places)
-    stop_states = take_states(live.stop_states, parents)
-    return Extensions(scores, parents, token_ids, *model.read(stop_states, token_ids))
-
-
-def take_states(stop_states, places):
-    """Takes entries of each row of states; returns () for ()."""
-    take = functools.partial(take_rows, indices=places)
-    return keras.tree.map_structure(take, stop_states)
+    return Extensions(scores, parents, token_ids, is_one_of(token_ids, end_ids))
 
 
 def finish(finished, live, extensions, index, divisor):
@@ -275,9 +216,8 @@ def survive(live, extensions, index):
     return LiveHypotheses(
         token_ids=token_ids,
         ids=write_position(take_rows(live.ids, parents), index, token_ids),
-        lineage=inherit_lineage(live.lineage, parents, index),
+        cache_slots=inherit_lineage(live.cache_slots, parents, index),
         scores=scores,
-        stop_states=take_states(extensions.stop_states, places),
     )
 
 

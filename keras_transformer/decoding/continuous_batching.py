@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from keras_transformer.decoding.cached_model import batch_size_of
 from keras_transformer.decoding.search import Hypotheses, choose_rows
 
 # Sentences begin several at a time, once 1 / REFILL_DIVISOR of the places are free.
@@ -35,9 +34,9 @@ def search_continuously(
     Returns:
         `Hypotheses` of all sentences, undefined beyond the first `count`.
     """
-    num_rows = batch_size_of(inputs)
+    num_rows = ops.shape(keras.tree.flatten(inputs)[0])[0]
     num_refilled = max(batch_size // REFILL_DIVISOR, 1)
-    model = PreparedModel(model) if hasattr(model, "prepared_step") else model
+    step = model.prepared_step()
 
     def begin(rows):
         bound = search.with_tables(take(tables, rows))
@@ -49,7 +48,7 @@ def search_continuously(
         rows = ops.clip(rows, 0, num_rows - 1)
         bound = search.with_tables(take(tables, rows))
         state = state._replace(inputs=take(inputs, rows))
-        state = bound.advance(model, state, max_length, max_active)
+        state = bound.advance(model, step, state, max_length, max_active)
         return state._replace(inputs=())
 
     def is_active(state):
@@ -86,23 +85,6 @@ def search_continuously(
         is_unfinished, advance_and_refill, (next_row, rows, state, found)
     )
     return Hypotheses(*(x[:num_rows] for x in found))
-
-
-class PreparedModel:
-    """A model whose `prepared_step` was called once, before all loops.
-
-    All other attributes are those of the model.
-    """
-
-    def __init__(self, model):
-        self._model = model
-        self.step = model.prepared_step()
-
-    def __getattr__(self, name):
-        return getattr(self._model, name)
-
-    def prepared_step(self):
-        return self.step
 
 
 def zeros_like(structure, num_rows):

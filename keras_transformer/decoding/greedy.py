@@ -4,14 +4,13 @@ from collections.abc import Iterable
 
 import keras
 
-from keras_transformer.decoding.independent import IndependentSearch
 from keras_transformer.decoding.processors import Processor
-from keras_transformer.decoding.stop_strings import StopStrings
+from keras_transformer.decoding.sampling import Sampling
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class GreedySearch(IndependentSearch):
-    """Takes the likeliest token at every step.
+class GreedySearch(Sampling):
+    """Takes the likeliest token at every step: sampling at a temperature of 0.
 
     Of equally likely tokens it takes the one with the lowest id. The score is
     the log-probability of the sequence, the end token included, without a
@@ -21,7 +20,6 @@ class GreedySearch(IndependentSearch):
         processors: Sequence of `Processor`, applied in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Example:
         >>> kt.decoding.GreedySearch([kt.decoding.BannedIds([1])]).processors
@@ -32,10 +30,5 @@ class GreedySearch(IndependentSearch):
         self,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        super().__init__(1, processors, end_ids, stop_strings)
-
-    def choose(self, model, tokens, index, random_numbers):
-        logits, ids = tokens.likeliest()
-        return ids, logits
+        super().__init__(temperature=0.0, processors=processors, end_ids=end_ids)

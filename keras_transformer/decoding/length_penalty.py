@@ -3,10 +3,11 @@
 import keras
 import numpy as np
 
-from keras_transformer.decoding.configurable import Configurable, is_finite_number
+from keras_transformer.checks import is_finite_number
+from keras_transformer.decoding.config import ConfigObject
 
 
-class LengthPenalty(Configurable):
+class LengthPenalty(ConfigObject):
     """Base of length penalties: a divisor of the log-probability for every length.
 
     Args:
@@ -25,17 +26,12 @@ class LengthPenalty(Configurable):
             )
         self.exponent = float(exponent)
 
-    def bases(self, lengths):
-        """Returns what is raised to the power of `exponent`, for an array of lengths.
+    def divisors(self, max_length: int):
+        """Returns the divisors of lengths 1 to `max_length`, a float32 array.
 
         Lengths count the end token.
         """
         raise NotImplementedError
-
-    def divisors(self, max_length: int):
-        """Returns the divisors of lengths 1 to `max_length`, a float32 array."""
-        bases = self.bases(np.arange(1, max_length + 1))
-        return (bases**self.exponent).astype("float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -49,8 +45,9 @@ class WuLengthPenalty(LengthPenalty):
         [Wu et al., 2016](https://arxiv.org/abs/1609.08144), section 7
     """
 
-    def bases(self, lengths):
-        return (5 + lengths) / 6
+    def divisors(self, max_length: int):
+        lengths = np.arange(1, max_length + 1)
+        return (((5 + lengths) / 6) ** self.exponent).astype("float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -67,12 +64,18 @@ class PowerLengthPenalty(LengthPenalty):
     def __init__(self, exponent: float = 1.0):
         super().__init__(exponent)
 
-    def bases(self, lengths):
-        return lengths.astype("float64")
+    def divisors(self, max_length: int):
+        lengths = np.arange(1.0, max_length + 1)
+        return (lengths**self.exponent).astype("float32")
 
 
 def length_penalty_of(length_penalty) -> LengthPenalty:
     """Returns a penalty as it is, and `WuLengthPenalty` for an exponent."""
     if isinstance(length_penalty, LengthPenalty):
         return length_penalty
+    if not is_finite_number(length_penalty):
+        raise ValueError(
+            "`length_penalty` must be a finite number, or a `LengthPenalty`. "
+            f"Received: length_penalty={length_penalty!r}."
+        )
     return WuLengthPenalty(length_penalty)

@@ -1,90 +1,60 @@
 """Many sentences through few compiled programs."""
 
 import functools
-from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.continuous_batching import search_continuously
 from keras_transformer.decoding.search import Hypotheses
 from keras_transformer.kernels import target
-from keras_transformer.kernels.batch_halves import is_faster_in_halves
 from keras_transformer.kernels.compiled import CompiledFunction
 
+MAX_PROGRAMS = 64  # that a model keeps
 # Sentences of a call with continuous batching; more would only take memory.
 ROWS_PER_CALL = 4096
 # Without XLA, larger batches are no faster on a CPU, and smaller ones lose less time to
 # waiting for their longest sentence.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
-# After this many hypotheses of 64 tokens, XLA has saved the time that compiling takes.
-MIN_HYPOTHESES_FOR_XLA = 700
-
-
-class Plan(NamedTuple):
-    """How sentences are split into calls of a compiled program.
-
-    Attributes:
-        rows_per_call: Sentences that one call of a program takes.
-        batch_size: Sentences that a call searches at a time, by continuous batching;
-            None if it searches all of them as one batch.
-        jit_compile: Whether XLA compiles the program, or "auto".
-        num_threads: Number of calls that run at the same time.
-    """
-
-    rows_per_call: int
-    batch_size: int | None
-    jit_compile: bool | str
-    num_threads: int
-
-
-def default_batch_size(search) -> int:
-    """Returns the number of sentences at a time with which CPUs search fastest."""
-    return max(32, 128 // search.num_slots)
+# In one call, so many hypotheses save about as much time as XLA takes to compile.
+MIN_HYPOTHESES_FOR_XLA = 256
 
 
 class SearchRunner:
-    """Runs a search of a model, compiled when it is first called.
+    """Runs searches of a model, compiled when they are first needed.
 
     Up to `batch_size` sentences are one batch. More are searched by continuous
     batching: when a sentence has ended, the next one takes its place in the batch.
     Batches are filled up, so few programs are compiled, however many sentences there
-    are.
+    are. Without XLA, small batches are searched one after the other.
 
-    Where XLA compiles for CPUs, large batches are searched in two threads; see
-    `kernels.batch_halves`. With "auto", XLA compiles for CPUs once so many sentences
-    have been searched that it makes up for the time of compiling. Until then, small
-    batches are searched one after the other.
+    With `jit_compile="auto"`, XLA compiles for CPUs where a call has many sentences and
+    the model computes in float32. In half precision, which programs round differently,
+    it never does, and all batches have one size: a sentence gets the same result in
+    every call.
 
     Args:
-        model: A model that offers the cached step.
-        search: A search, without the tables of its processors.
-        max_length: Most tokens of a sequence, the end token included.
-        jit_compile: As in `keras.Model.compile`.
+        model: A model that offers the cached step, with its `variables` and its
+            `compute_dtype`.
     """
 
-    def __init__(self, model, search, max_length: int, jit_compile="auto"):
-        check_positive_integers(max_length=max_length)
+    def __init__(self, model):
         self._model = model
-        self._search = search
-        self._max_length = max_length
-        self._jit_compile = jit_compile
-        self._hypotheses_so_far = 0.0
-        self._plans: set[Plan] = set()
-        self._programs: dict[Hashable, Callable] = {}
+        self._variables: list = []
+        self._program = functools.lru_cache(MAX_PROGRAMS)(self._make_program)
 
-    def __call__(self, inputs, tables, batch_size: int | None = None) -> Hypotheses:
+    def __call__(
+        self, search, inputs, max_length: int, batch_size=None, jit_compile="auto"
+    ) -> Hypotheses:
         """Finds the best sequences for each sentence.
 
         Args:
+            search: The search.
             inputs: The model's inputs.
-            tables: The processors' settings for each sentence, as `Search.tables`
-                returns them.
+            max_length: Most tokens of a sequence, the end token included.
             batch_size: Sentences to search at a time; by default the fastest number.
+            jit_compile: As in `keras.Model.compile`.
 
         Returns:
             `Hypotheses` of NumPy arrays.
@@ -92,91 +62,56 @@ class SearchRunner:
         inputs = keras.tree.map_structure(ops.convert_to_numpy, inputs)
         num_rows = len(keras.tree.flatten(inputs)[0])
         if num_rows == 0:
-            shape = (0, self._search.num_hypotheses)
-            ids = np.zeros((*shape, self._max_length), "int32")
+            shape = (0, search.num_hypotheses)
+            ids = np.zeros((*shape, max_length), "int32")
             return Hypotheses(ids, np.zeros(shape, "float32"))
-        plan = self._plan(num_rows, batch_size or default_batch_size(self._search))
-        rows_per_call, *_, num_threads = plan
-        program = self._program(*plan[:3])  # the same in one thread and in two
+        # The settings of single sentences are inputs of the program.
+        tables = search.tables(self._model, inputs, max_length)
+        search = search.with_tables(dict.fromkeys(tables))
 
-        def run(rows):
-            filled = np.resize(rows, rows_per_call)  # with copies of the same rows
-            arguments = keras.tree.map_structure(lambda x: x[filled], (inputs, tables))
-            found = program.run(*arguments, np.int32(len(rows)))
-            return [x[: len(rows)] for x in found]
-
-        # Each thread gets sentences from the whole batch, which may be sorted.
-        calls = [
-            np.arange(first, num_rows, num_threads)[start:][:rows_per_call]
-            for first in range(num_threads)
-            for start in range(0, -(-num_rows // num_threads), rows_per_call)
-        ]
-        if num_threads > 1:
-            with ThreadPoolExecutor(num_threads) as threads:
-                found = list(threads.map(run, calls))
-        else:
-            found = list(map(run, calls))  # in the caller's thread and its contexts
-        order = np.argsort(np.concatenate(calls))
-        return Hypotheses(*(np.concatenate(x)[order] for x in zip(*found, strict=True)))
-
-    def _plan(self, num_rows, batch_size):
-        jit_compile = self._jit_compile_for(num_rows)
-        if jit_compile is False and target.xla_would_compile_for_cpu():
+        is_exact = self._model.compute_dtype == "float32"
+        is_on_cpu = target.xla_would_compile_for_cpu()
+        if is_on_cpu and jit_compile == "auto":
+            is_large = num_rows * search.num_slots >= MIN_HYPOTHESES_FOR_XLA
+            jit_compile = is_large and is_exact
+        batch_size = batch_size or max(32, 128 // search.num_slots)
+        if is_on_cpu and not jit_compile:
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
-            plan = Plan(min(next_power(4, num_rows), batch_size), None, False, 1)
-            return self._program_to_fill_up(plan) or plan
-        in_halves = jit_compile is True and is_faster_in_halves(
-            min(num_rows, batch_size), self._search.num_slots
-        )
-        num_threads = 2 if in_halves else 1
-        if num_rows <= batch_size:
-            rows_per_call = next_power(2, -(-num_rows // num_threads))
-            return Plan(rows_per_call, None, jit_compile, num_threads)
-        batch_size //= num_threads
-        rows_per_call = max(ROWS_PER_CALL, batch_size)
-        return Plan(rows_per_call, batch_size, jit_compile, num_threads)
+            if is_exact:
+                batch_size = min(batch_size, next_power(4, num_rows))
+            rows_per_call = batch_size
+        elif num_rows <= batch_size:
+            rows_per_call = batch_size = next_power(2, num_rows)
+        else:
+            rows_per_call = max(ROWS_PER_CALL, batch_size)
 
-    def _program_to_fill_up(self, plan):
-        """Returns `plan` with the rows of a larger program, if it comes up first now.
+        variables = list(self._model.variables)
+        if list(map(id, variables)) != list(map(id, self._variables)):
+            self._program.cache_clear()  # the model was quantised or adapted
+            self._variables = variables
+        settings = search, max_length, rows_per_call, batch_size, jit_compile
+        program = self._program(*settings)
+        found = []
+        for start in range(0, num_rows, rows_per_call):
+            rows = np.arange(start, min(start + rows_per_call, num_rows))
+            filled = np.resize(rows, rows_per_call)  # with copies of the same rows
+            take = functools.partial(np.take, indices=filled, axis=0)
+            arguments = keras.tree.map_structure(take, (inputs, tables))
+            outputs = program.run(*arguments, np.int32(len(rows)))
+            found.append([x[: len(rows)] for x in outputs])
+        return Hypotheses(*map(np.concatenate, zip(*found, strict=True)))
 
-        To fill up a batch once costs less than tracing another program.
-        """
-        is_new = plan not in self._plans
-        self._plans.add(plan)
-        larger = [
-            program
-            for program in self._programs
-            if program[1:] == plan[1:3] and program[0] > plan.rows_per_call
-        ]
-        if is_new and larger:
-            return plan._replace(rows_per_call=min(larger)[0])
-        return None
+    def _make_program(self, search, max_length, rows_per_call, batch_size, jit_compile):
+        """Compiles a search of `rows_per_call` sentences, `batch_size` at a time."""
+        model = self._model
 
-    def _jit_compile_for(self, num_rows):
-        """Returns whether XLA compiles the next search, or "auto": Keras decides."""
-        if self._jit_compile != "auto" or not target.xla_would_compile_for_cpu():
-            return self._jit_compile
-        # The number of steps grows with the length, and so does the time of each.
-        weight = self._search.num_slots * (self._max_length / 64) ** 2
-        self._hypotheses_so_far += num_rows * weight
-        return self._hypotheses_so_far >= MIN_HYPOTHESES_FOR_XLA
+        def find(inputs, tables, count):
+            if rows_per_call == batch_size:
+                return tuple(search.with_tables(tables)(model, inputs, max_length))
+            settings = count, batch_size, max_length
+            return tuple(search_continuously(model, search, inputs, tables, *settings))
 
-    def _program(self, *settings):
-        """Returns the compiled search with these settings of a `Plan`."""
-        if settings not in self._programs:
-            _, batch_size, jit_compile = settings
-            find = functools.partial(self._find, batch_size)
-            program = CompiledFunction(find, self._model, jit_compile)
-            self._programs[settings] = program
-        return self._programs[settings]
-
-    def _find(self, batch_size, inputs, tables, count):
-        """Searches `count` sentences, `batch_size` at a time; all together if None."""
-        model, search, max_length = self._model, self._search, self._max_length
-        if batch_size is None:
-            return tuple(search.with_tables(tables)(model, inputs, max_length))
-        settings = count, batch_size, max_length
-        return tuple(search_continuously(model, search, inputs, tables, *settings))
+        return CompiledFunction(find, model, jit_compile)
 
 
 def next_power(base: int, count: int) -> int:

@@ -1,26 +1,47 @@
 """Sampling: tokens drawn from the model's distribution, whole or truncated."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.cached_model import batch_size_of
-from keras_transformer.decoding.configurable import is_finite_number
-from keras_transformer.decoding.independent import IndependentSearch
-from keras_transformer.decoding.lineage import read_position
+from keras_transformer.checks import check_positive_integers, is_finite_number
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
-from keras_transformer.decoding.stop_strings import StopStrings
-from keras_transformer.kernels.gather import take_one
+from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
-from keras_transformer.kernels.top_p import in_nucleus
+from keras_transformer.kernels.selection import in_nucleus, take_one, take_rows, top_k
+from keras_transformer.layers.cache import (
+    own_lineage,
+    read_position,
+    write_position,
+)
+
+
+class GrowingHypotheses(NamedTuple):
+    """Hypotheses that grow token by token, each in its own slot.
+
+    Attributes:
+        token_ids: The last token, of shape `(batch, hypotheses)`.
+        ids: All tokens so far, of shape `(batch, hypotheses, max_length)`.
+        cache_slots: The slots that wrote them into the cache, of the shape of `ids`.
+        random_numbers: The random numbers of all steps, float32 of the shape of `ids`;
+            () if nothing is drawn.
+        scores: Log-probability so far, of shape `(batch, hypotheses)`.
+        ended: Whether nothing follows, of shape `(batch, hypotheses)`.
+    """
+
+    token_ids: Any
+    ids: Any
+    cache_slots: Any
+    random_numbers: Any
+    scores: Any
+    ended: Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Sampling(IndependentSearch):
+class Sampling(Search):
     """Draws every token from the model's distribution.
 
     Logits are divided by `temperature`; then all but the `top_k` largest are
@@ -28,7 +49,8 @@ class Sampling(IndependentSearch):
     that remains. The hypotheses of a sentence are drawn independently of each
     other: two may be equal. The score is the model's log-probability of the
     sequence, the end token included, whatever distribution it was drawn from;
-    there is no length penalty.
+    there is no length penalty. A hypothesis stops where no token is allowed any
+    more, with a score of minus infinity.
 
     With a `seed`, a sentence gets the same draws in every call and in any
     batch: live, compiled and exported. (An export needs a seed.) Its draws then
@@ -48,7 +70,6 @@ class Sampling(IndependentSearch):
             temperature.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
             the model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -70,9 +91,9 @@ class Sampling(IndependentSearch):
         num_hypotheses: int = 1,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        super().__init__(num_hypotheses, processors, end_ids, stop_strings)
+        super().__init__(processors, end_ids)
+        check_positive_integers(num_hypotheses=num_hypotheses)
         if not is_finite_number(temperature) or temperature < 0:
             raise ValueError(
                 "`temperature` must be a finite number of at least 0. "
@@ -95,27 +116,54 @@ class Sampling(IndependentSearch):
         self.top_k = top_k
         self.top_p = None if top_p is None else float(top_p)
         self.seed = None if seed is None else int(seed)
-        self._random_keys: Any = None
+        self.num_hypotheses = self.num_slots = int(num_hypotheses)
+        self.num_candidates = 1 if top_k is None else top_k
+        self._random_numbers: Any = None
 
-    @property
-    def num_candidates(self):
-        return 1 if self.top_k is None else self.top_k
+    def first_hypotheses(self, model, inputs, max_length: int):
+        num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
+        shape = (num_sentences, self.num_hypotheses)
+        return GrowingHypotheses(
+            token_ids=ops.full(shape, model.start_id, dtype="int32"),
+            ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
+            cache_slots=own_lineage(*shape, max_length),
+            random_numbers=self.random_numbers(model, inputs, max_length),
+            scores=ops.zeros(shape, dtype="float32"),
+            ended=ops.zeros(shape, dtype="bool"),
+        )
 
-    def random_numbers(self, model, inputs, max_length: int):
-        if self.temperature == 0:
-            return ()
-        # One random number decides on a token, however large the vocabulary is.
-        keys = self.random_keys(inputs, model.pad_id)
-        numbers = ops.transpose(uniforms(max_length, keys, self.seed or 0))
-        return ops.reshape(numbers, (-1, self.num_hypotheses, max_length))
+    def is_active(self, index, hypotheses):
+        max_length = hypotheses.ids.shape[-1]
+        return (index < max_length) & ~ops.all(hypotheses.ended, axis=1)
 
-    def choose(self, model, tokens, index, random_numbers):
+    def grow(self, model, next_tokens, index, hypotheses, cache):
+        old = hypotheses
+        tokens, cache = next_tokens(old, index, cache)
+        chosen, logits = self.choose(tokens, index, old.random_numbers, model.pad_id)
+        gains = logits - tokens.normalizer[..., 0]
+        scores = ops.where(old.ended, old.scores, old.scores + gains)
+        ended = old.ended | (scores == -np.inf)
+        token_ids = ops.where(ended, model.pad_id, chosen)
+        grown = old._replace(
+            token_ids=token_ids,
+            ids=write_position(old.ids, index, token_ids),
+            scores=scores,
+            ended=ended | is_one_of(token_ids, self.end_ids or (model.end_id,)),
+        )
+        return grown, cache
+
+    def best(self, hypotheses):
+        scores, order = top_k(hypotheses.scores, self.num_hypotheses)
+        return Hypotheses(take_rows(hypotheses.ids, order), scores)
+
+    def choose(self, tokens, index, random_numbers, pad_id: int):
+        """Returns a token for every hypothesis, and its logit."""
         if self.temperature == 0:
             logits, ids = tokens.likeliest()
             return ids, logits
         ids, logits = tokens.best_ids, tokens.best_logits
         if self.top_k is None:
-            is_padding = vocabulary_of(tokens.logits) == model.pad_id
+            is_padding = vocabulary_of(tokens.logits) == pad_id
             ids, logits = None, forbid(tokens.logits, is_padding)
         hypotheses, size = logits.shape[1:]
         weights = self.weigh(logits, tokens.likeliest()[0][..., None])
@@ -126,34 +174,6 @@ class Sampling(IndependentSearch):
             drawn = take_one(ops.reshape(ids, (-1, size)), drawn)
         shape = (-1, hypotheses)
         return ops.reshape(drawn, shape), ops.reshape(logits, shape)
-
-    def random_keys(self, inputs, pad_id: int):
-        """Returns the int32 random keys of all hypotheses, of shape `(rows,)`."""
-        if self._random_keys is not None:
-            return ops.reshape(self._random_keys, (-1,))
-        num_rows = batch_size_of(inputs) * self.num_hypotheses
-        if self.seed is None:
-            # Continuing from Keras's global seed.
-            return keras.random.randint((num_rows,), 0, 2**31 - 1, dtype="int32")
-        if not hold_ids(inputs):
-            return ops.arange(num_rows, dtype="int32")
-        ids = keras.tree.flatten(inputs)[0]
-        hypotheses = ops.arange(self.num_hypotheses, dtype="int32")
-        return ops.reshape(hash_rows(ids, pad_id)[:, None] + hypotheses, (-1,))
-
-    def tables(self, inputs):
-        tables = super().tables(inputs)
-        if self.seed is None or not hold_ids(inputs):
-            # Drawn here for the whole batch: sentences are searched in groups, and
-            # compiled code on JAX cannot advance Keras's global seed.
-            keys = ops.convert_to_numpy(self.random_keys(inputs, pad_id=None))
-            tables["random_keys"] = keys.reshape(-1, self.num_hypotheses)
-        return tables
-
-    def with_tables(self, tables: dict):
-        search = super().with_tables(tables)
-        search._random_keys = tables.get("random_keys")
-        return search
 
     def weigh(self, logits, largest_logit):
         """Turns logits into the probabilities of a draw, not normalised."""
@@ -166,9 +186,41 @@ class Sampling(IndependentSearch):
             return weights
         return ops.where(in_nucleus(log_weights, weights, self.top_p), weights, 0.0)
 
+    def random_numbers(self, model, inputs, max_length: int):
+        """Returns the random numbers of all steps; () if nothing is drawn.
 
-def hold_ids(inputs):
-    """Tells whether the first tensor of inputs holds ids of shape `(batch, length)`."""
-    first = keras.tree.flatten(inputs)[0]
-    is_integer = "int" in keras.backend.standardize_dtype(first.dtype)
-    return is_integer and len(first.shape) == 2
+        One number decides on a token, however large the vocabulary is.
+        """
+        if self.temperature == 0:
+            return ()
+        if self._random_numbers is not None:
+            return self._random_numbers
+        ids = keras.tree.flatten(inputs)[0]
+        num_rows = ops.shape(ids)[0] * self.num_hypotheses
+        is_integer = "int" in keras.backend.standardize_dtype(ids.dtype)
+        if self.seed is None:  # continuing from Keras's global seed
+            keys = keras.random.randint((num_rows,), 0, 2**31 - 1, dtype="int32")
+        elif is_integer and len(ids.shape) == 2:
+            hypotheses = ops.arange(self.num_hypotheses, dtype="int32")
+            hashes = hash_rows(ids, model.pad_id)
+            keys = ops.reshape(hashes[:, None] + hypotheses, (-1,))
+        else:
+            keys = ops.arange(num_rows, dtype="int32")
+        numbers = ops.transpose(uniforms(max_length, keys, self.seed or 0))
+        return ops.reshape(numbers, (-1, self.num_hypotheses, max_length))
+
+    def tables(self, model, inputs, max_length: int):
+        tables = super().tables(model, inputs, max_length)
+        if self.temperature > 0:
+            # Drawn here for the whole batch: sentences are searched in groups, and
+            # compiled code on JAX cannot advance Keras's global seed.
+            numbers = self.random_numbers(model, inputs, max_length)
+            tables["random_numbers"] = ops.convert_to_numpy(numbers)
+        return tables
+
+    def with_tables(self, tables: dict):
+        search = super().with_tables(tables)
+        if "random_numbers" in tables:
+            search.seed = None  # the same program serves other seeds
+            search._random_numbers = tables["random_numbers"]
+        return search

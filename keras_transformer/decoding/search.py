@@ -1,27 +1,27 @@
 """What all searches share: the loop and the result."""
 
-import copy
+import functools
+import inspect
+import math
+import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.cached_model import (
-    CachedModel,
-    batch_size_of,
-    cache_lengths,
-)
-from keras_transformer.decoding.configurable import Configurable
-from keras_transformer.decoding.endings import (
-    SearchedModel,
-    check_end_ids,
-    check_stop_strings,
-)
+from keras_transformer.decoding.config import ConfigObject
+from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.next_tokens import next_tokens_function
-from keras_transformer.decoding.processors import Processor, check_processors
-from keras_transformer.decoding.stop_strings import StopStrings
+from keras_transformer.decoding.processors import Processor
+
+# With at most this many entries, of all sentences together, a shorter cache saves
+# nothing.
+MAX_ENTRIES_OF_ONE_LENGTH = 2048
+# For fewer sentences, preparing a step costs more than it saves.
+MIN_SENTENCES_TO_PREPARE = 8
 
 
 class Hypotheses(NamedTuple):
@@ -60,7 +60,7 @@ class SearchState(NamedTuple):
     cache: Any
 
 
-class Search(Configurable):
+class Search(ConfigObject):
     """Base of the searches: finds sequences that a model thinks likely.
 
     A search is called like a function, eagerly or traced (`tf.function`, with
@@ -68,9 +68,9 @@ class Search(Configurable):
     sentence has ended. It never produces the model's `pad_id`.
 
     A call is `begin`, `advance` and `best`. It computes every sentence until the last
-    has ended; `model.generate` calls the three itself, to replace sentences that have
-    ended. Where the model can lengthen its cache, the cache is short at first, because
-    a step reads all of it.
+    has ended; `search_continuously` calls the three itself, to replace sentences that
+    have ended. Where the model can lengthen its cache, the cache is short at first,
+    because a step reads all of it.
 
     Scores are sums of the model's own log-probabilities: forbidden tokens limit
     the choice, but do not change the probability of the others.
@@ -78,13 +78,13 @@ class Search(Configurable):
     Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
     attributes `num_slots`, the hypotheses of a sentence that grow side by side,
     `num_candidates`, how many of the likeliest tokens `grow` looks at, and
-    `num_hypotheses`, how many hypotheses of a sentence `best` returns.
+    `num_hypotheses`, how many hypotheses of a sentence `best` returns. Hypotheses that
+    grow have `token_ids`, `ids` and `cache_slots`, which a step reads.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default the
             model's `end_id`.
-        stop_strings: `StopStrings`, which end a sequence too; None for none.
     """
 
     num_slots: int
@@ -95,11 +95,23 @@ class Search(Configurable):
         self,
         processors: Iterable[Processor] = (),
         end_ids: int | Iterable[int] | None = None,
-        stop_strings: StopStrings | None = None,
     ):
-        self.processors = check_processors(processors)
-        self.end_ids = check_end_ids(end_ids)
-        self.stop_strings = check_stop_strings(stop_strings)
+        is_listed = isinstance(processors, Iterable)
+        listed: tuple = tuple(processors) if is_listed else (processors,)
+        if not is_listed or not all(isinstance(one, Processor) for one in listed):
+            raise ValueError(
+                "`processors` must be a list of `Processor`s, such as "
+                "`[BannedIds([1])]`. "
+                f"Received: processors={listed if is_listed else processors!r}."
+            )
+        self.processors: tuple[Processor, ...] = listed
+        self.end_ids = None if end_ids is None else _sorted_ids(end_ids)
+
+    def replace(self, **changes):
+        """Returns a search of the same class with some arguments changed."""
+        names = inspect.signature(type(self)).parameters
+        settings = {name: getattr(self, name) for name in names}
+        return type(self)(**{**settings, **changes})
 
     def __call__(self, model: CachedModel, inputs, max_length: int) -> Hypotheses:
         """Finds the best sequences for each sentence.
@@ -113,27 +125,34 @@ class Search(Configurable):
             `Hypotheses` of length `max_length`.
 
         Raises:
-            ValueError: If `max_length` is not a positive integer.
+            ValueError: If `max_length` is not a positive integer, or the model has
+                fewer positions.
         """
         check_positive_integers(max_length=max_length)
+        model.check_length(max_length)
+        # None where a trace does not know it.
         num_sentences = keras.tree.flatten(inputs)[0].shape[0]
-        lengths = cache_lengths(model, max_length, self.num_slots, num_sentences)
-        state = self.begin(model, inputs, max_length, lengths[0])
-        return self.best(self._advance_to_the_end(model, state, lengths))
+        num_entries = (num_sentences or math.inf) * self.num_slots * max_length
+        length = max_length
+        if num_entries > MAX_ENTRIES_OF_ONE_LENGTH:
+            length = model.first_cache_length(max_length, self.num_slots)
+        is_small = num_sentences is not None
+        is_small = is_small and num_sentences < MIN_SENTENCES_TO_PREPARE
+        step = model.step if is_small else model.prepared_step()
 
-    def _advance_to_the_end(self, model, state, cache_lengths):
-        """Takes all steps, with a longer cache once one of the first length is full."""
-        length, *longer = cache_lengths
-        state = self.advance(model, state, length)
-        if not longer:
-            return state.hypotheses
+        state = self.begin(model, inputs, max_length, length)
+        state = self.advance(model, step, state, length)
+        if length == max_length:
+            return self.best(state.hypotheses)
 
-        def advance_further():
-            cache = model.lengthen(state.cache, longer[0])
-            return self._advance_to_the_end(model, state._replace(cache=cache), longer)
+        def advance_with_whole_cache():
+            longer = state._replace(cache=model.lengthen(state.cache, max_length))
+            return self.advance(model, step, longer, max_length).hypotheses
 
-        is_active = self.is_active(state.index, state.hypotheses)
-        return ops.cond(ops.any(is_active), advance_further, lambda: state.hypotheses)
+        is_unfinished = ops.any(self.is_active(state.index, state.hypotheses))
+        return self.best(
+            ops.cond(is_unfinished, advance_with_whole_cache, lambda: state.hypotheses)
+        )
 
     def begin(
         self, model: CachedModel, inputs, max_length: int, cache_length: int
@@ -144,9 +163,9 @@ class Search(Configurable):
         cache holds at first.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
-        model = SearchedModel(model, self.end_ids, self.stop_strings)
+        num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
         return SearchState(
-            index=ops.zeros((batch_size_of(inputs),), dtype="int32"),
+            index=ops.zeros((num_sentences,), dtype="int32"),
             inputs=inputs,
             memory=memory,
             hypotheses=self.first_hypotheses(model, inputs, max_length),
@@ -154,12 +173,18 @@ class Search(Configurable):
         )
 
     def advance(
-        self, model: CachedModel, state: SearchState, cache_length: int, max_active=0
+        self,
+        model: CachedModel,
+        step,
+        state: SearchState,
+        cache_length: int,
+        max_active=0,
     ) -> SearchState:
         """Takes steps until few sentences are active, or one needs a longer cache.
 
         Args:
             model: The model that the search began with.
+            step: Its `step`, or what its `prepared_step` returned.
             state: As `begin` or `advance` returned it, or some rows of that.
             cache_length: Positions that its cache holds.
             max_active: Number of active sentences to stop at, an integer or a
@@ -168,14 +193,15 @@ class Search(Configurable):
         Returns:
             The new `SearchState`.
         """
-        model = SearchedModel(model, self.end_ids, self.stop_strings)
+        end_ids = self.end_ids or (model.end_id,)
+        processes = [x.bind(model, state.inputs, end_ids) for x in self.processors]
         next_tokens = next_tokens_function(
-            model,
-            state.inputs,
+            step,
             state.memory,
             cache_length,
-            self.processors,
+            processes,
             self.num_candidates,
+            model.pad_id,
         )
 
         def needs_step(index, hypotheses, cache):
@@ -213,7 +239,7 @@ class Search(Configurable):
         """Adds one token to the hypotheses of active sentences.
 
         Args:
-            model: The model that is searched, a `SearchedModel`.
+            model: The model that is searched.
             next_tokens: As `next_tokens_function` returned it.
             index: Positions of the tokens, int32 of shape `(batch,)`. The results of
                 sentences that are not active are not used.
@@ -229,10 +255,12 @@ class Search(Configurable):
         """Returns the best hypotheses, final where a sentence is not active."""
         raise NotImplementedError
 
-    def tables(self, inputs) -> dict:
+    def tables(self, model, inputs, max_length: int) -> dict:
         """Returns the settings of single sentences, which `with_tables` takes.
 
-        These are the `Processor.table`s that are not None, by index of the processor.
+        `model.generate` passes them to a compiled program as inputs, so the same
+        program serves other values. These are the `Processor.table`s that are not None,
+        by index of the processor.
         """
         num_sentences = len(keras.tree.flatten(inputs)[0])
         tables = (processor.table(num_sentences) for processor in self.processors)
@@ -241,33 +269,25 @@ class Search(Configurable):
         }
 
     def with_tables(self, tables: dict):
-        """Returns a copy of the search whose processors have other tables."""
-        search = copy.copy(self)
-        search.processors = tuple(
-            processor.with_table(tables[str(place)])
-            if str(place) in tables
-            else processor
-            for place, processor in enumerate(self.processors)
-        )
-        return search
-
-    def get_config(self):
-        serialize = keras.saving.serialize_keras_object
-        return {
-            **super().get_config(),
-            "processors": serialize(list(self.processors)),
-            "end_ids": self.end_ids and list(self.end_ids),
-            "stop_strings": serialize(self.stop_strings),
-        }
+        """Returns the search with other tables, or without one where it is None."""
+        if not tables:
+            return self
+        processors = list(self.processors)
+        for place, processor in enumerate(self.processors):
+            if str(place) in tables:
+                processors[place] = processor.with_table(tables[str(place)])
+        return self.replace(processors=processors)
 
     @classmethod
     def from_config(cls, config):
-        objects = {
-            name: keras.saving.deserialize_keras_object(value)
-            for name, value in config.items()
-            if name == "processors" or isinstance(value, dict)
-        }
-        return cls(**{**config, **objects})
+        # None is a default, and what older files have for settings that are gone.
+        config = {name: value for name, value in config.items() if value is not None}
+        return super().from_config(config)
+
+
+def is_one_of(token_ids, ids):
+    """Tells which tokens are one of `ids`."""
+    return functools.reduce(operator.or_, [token_ids == one for one in ids])
 
 
 def choose_rows(is_chosen, chosen, others):
@@ -298,3 +318,14 @@ def check_search(search) -> None:
             "`search` must be a search of `keras_transformer.decoding`, such as "
             f"`BeamSearch(4)`. Received: search={search!r}."
         )
+
+
+def _sorted_ids(end_ids) -> tuple[int, ...]:
+    """Returns ids in ascending order; raises `ValueError` unless they are ids."""
+    ids = [end_ids] if np.ndim(end_ids) == 0 else list(end_ids)
+    if not ids or any(not isinstance(one, (int, np.integer)) or one < 0 for one in ids):
+        raise ValueError(
+            "`end_ids` must be one id of the vocabulary, or several. "
+            f"Received: end_ids={end_ids}."
+        )
+    return tuple(sorted({int(one) for one in ids}))

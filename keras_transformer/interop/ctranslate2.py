@@ -33,9 +33,11 @@ from keras_transformer.interop.expressible import (
     unique_pieces,
 )
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.translator import Translator, check_serves_any_text
-from keras_transformer.translator.checks import check_one_transformer
-from keras_transformer.translator.formats import register_format
+from keras_transformer.translator import (
+    Translator,
+    check_one_transformer,
+    check_serves_any_text,
+)
 from keras_transformer.version import __version__
 
 _README = """\
@@ -87,7 +89,6 @@ print(translate(["A man rides a bike."]))
 """
 
 
-@register_format("ctranslate2")
 def export_ctranslate2(
     translator: Translator,
     path: str | os.PathLike,

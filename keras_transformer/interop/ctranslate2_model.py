@@ -14,7 +14,6 @@ from keras_transformer.interop.expressible import (
 )
 from keras_transformer.layers import (
     LearnedPositionalEncoding,
-    LinearRotaryScaling,
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
 )
@@ -117,7 +116,7 @@ def _set_projection(projection, weights, forbidden_ids):
 
 
 def _positions(model, weights, max_length):
-    """Returns the table of positions on inputs or None, and those inside attention."""
+    """Returns the table of positions on inputs or None, and the rotary settings."""
     layer, hidden_dim = positions_of(model), model.settings["hidden_dim"]
     count = max(_MIN_POSITIONS, max_length)
     if layer is None:
@@ -134,12 +133,6 @@ def _positions(model, weights, max_length):
         "rotary_interleave": layer.layout == "interleaved",
         "rotary_base": float(layer.max_wavelength),
     }
-    if isinstance(layer.scaling, LinearRotaryScaling):
-        types = library().specs.attention_spec.RotaryScalingType
-        rotary["rotary_scaling_type"] = types.Linear
-        rotary["rotary_scaling_factor"] = float(layer.scaling.factor)
-    elif layer.scaling is not None:
-        refuse(SYSTEM, f"the scaling of positions {type(layer.scaling).__name__}")
     return None, rotary
 
 

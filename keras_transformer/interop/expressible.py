@@ -97,10 +97,10 @@ class Limits(NamedTuple):
 def limits_of(search: Search, pad_id: int, system: str) -> Limits:
     """Returns what the processors of a search forbid and force.
 
-    `pad_id` is that of the model.
+    `pad_id` is the model's.
 
     Raises:
-        ValueError: If the search has other processors or stop strings.
+        ValueError: If the search has other processors.
     """
     banned: list[int] = []
     forced: list[int] = []
@@ -116,8 +116,6 @@ def limits_of(search: Search, pad_id: int, system: str) -> Limits:
             ngram_size = processor.size
         else:
             refuse(system, f"the search's {processor}")
-    if search.stop_strings is not None:
-        refuse(system, f"the search's {search.stop_strings}")
     return Limits(banned, forced, min_length, ngram_size)
 
 

@@ -68,7 +68,7 @@ def _download(where) -> Path:
         raise FileNotFoundError(f"{where} has no revision {revision!r}.") from None
     except errors.HFValidationError as error:
         raise ValueError(f"{where} is not hf://user/model: {error}") from None
-    # HTTPError is that of the HTTP library in use: a connection dropped or timed out.
+    # The HTTP library in use raises HTTPError: a connection dropped or timed out.
     except (OSError, errors.HTTPError) as error:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EACCES):
             raise  # of the disk, not of the connection

@@ -2,15 +2,13 @@
 
 import os
 
-from keras_transformer.interop import marian_npz
+from keras_transformer.interop import marian
 from keras_transformer.interop.hub import preset_folder
 from keras_transformer.interop.hugging_face import families
 from keras_transformer.models import Transformer
-from keras_transformer.models.presets import register_reader
 from keras_transformer.translator import saving
 
 
-@register_reader("transformer")
 def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     """Reads a pretrained model; see `Transformer.from_preset`."""
     folder = preset_folder(where)
@@ -20,7 +18,6 @@ def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     return _reader(folder).read_transformer(folder, **kwargs)
 
 
-@register_reader("translator")
 def read_translator(
     where: str | os.PathLike,
     source_language: str | None = None,
@@ -45,8 +42,8 @@ def read_translator(
 
 def _reader(folder):
     """The module that reads a folder of another system."""
-    if (folder / marian_npz.NAME).is_file():
-        return marian_npz
+    if (folder / marian.NAME).is_file():
+        return marian
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
             f"{folder} holds no model: config.json is missing, and so is "

@@ -1,7 +1,7 @@
 """Weights in PyTorch's own files, read without PyTorch and without running their code.
 
-A pickle names functions to call. Here the only names that exist are those that describe
-a tensor; any other is an error.
+A pickle names functions to call. Here only the names exist that describe a tensor; any
+other is an error.
 """
 
 import collections

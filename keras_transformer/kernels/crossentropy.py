@@ -1,10 +1,10 @@
-"""Cross-entropies whose gradients take few passes over the logits."""
+"""Cross-entropies and log-probabilities in few passes over the logits."""
 
 from keras import ops
 
 from keras_transformer.kernels import target
-from keras_transformer.kernels.gather import take_last
-from keras_transformer.kernels.log_normalizer import normalizer_of_softmax
+from keras_transformer.kernels.graphs import with_gradient
+from keras_transformer.kernels.selection import take_last, take_one
 
 
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
@@ -49,7 +49,6 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     vocabulary = logits.shape[-1]
     dtype = logits.dtype
 
-    @ops.custom_gradient
     def crossentropy(logits):
         logits = ops.cast(logits, "float32")
         probabilities = ops.softmax(logits)
@@ -68,52 +67,33 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
 
         return losses, gradient
 
-    return crossentropy(logits)
+    return with_gradient(crossentropy, ops.convert_to_tensor(logits))
 
 
-def distribution_crossentropy(targets, logits):
-    """Cross-entropy at every position with a distribution over the vocabulary, in nats.
+def log_normalizer(logits, largest_logit, largest_id):
+    """Computes `ops.logsumexp` of each row, given its largest value.
 
-    It is `logsumexp(logits) - sum(targets * logits)`. The gradient is `softmax(logits)
-    - targets` and flows into the logits alone.
+    A softmax is one fused pass, and `ops.logsumexp` several. The largest probability
+    cannot underflow: with its logit, it determines the normaliser.
 
     Args:
-        targets: Float32 tensor of shape `(batch, length, vocabulary)`: probabilities.
-        logits: Float tensor of the same shape. They must be finite: a probability of 0
-            times a logit of -inf is NaN.
+        logits: Float32 tensor of shape `(rows, vocabulary)`.
+        largest_logit: The largest logit of each row, of shape `(rows,)`.
+        largest_id: Its position, int32, of the same shape.
 
     Returns:
-        A float32 tensor of shape `(batch, length)`.
-
-    Example:
-        >>> targets = np.array([[[0.5, 0.25, 0.25]]], "float32")
-        >>> round(float(distribution_crossentropy(targets, np.log(targets))[0, 0]), 4)
-        1.0397
+        A float32 tensor of shape `(rows,)`.
     """
-
-    @ops.custom_gradient
-    def crossentropy(logits):
-        dtype = logits.dtype
-        logits = ops.cast(logits, "float32")
-        probabilities = ops.softmax(logits)
-        losses = normalizer_of_softmax(logits, probabilities)
-        losses = losses - ops.sum(targets * logits, axis=-1)
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            return ops.cast((probabilities - targets) * upstream[..., None], dtype)
-
-        return losses, gradient
-
-    return crossentropy(ops.convert_to_tensor(logits))
+    largest_probability = take_one(ops.softmax(logits), largest_id)
+    return largest_logit - ops.log(largest_probability)
 
 
 def _log_normalizer(logits, label_logits, probabilities, labels):
     """The logarithm of the softmax's denominator at every position.
 
-    It is the logit minus the log-probability of any one token. Those of the label need
-    no pass over the vocabulary. Where the probability of the label underflows, those of
-    the likeliest token are used.
+    It is the logit minus the log-probability of any one token. The label needs no pass
+    over the vocabulary. Where the probability of the label underflows, the likeliest
+    token takes its place.
     """
     label_probabilities = take_last(probabilities, labels)
     is_normal = label_probabilities > 1e-30

@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_transformer.checks import check_fractions
 from keras_transformer.kernels import target
+from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.kernels.shapes import shape_of
 
 LEVELS = 256  # of a byte
 

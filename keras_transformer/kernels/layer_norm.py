@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_transformer.kernels.graphs import with_gradient
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
@@ -35,7 +37,6 @@ def normalize(inputs, gamma, beta, epsilon):
     `(hidden_dim,)`.
     """
 
-    @ops.custom_gradient
     def normalized(inputs, gamma, beta):
         centered = inputs - ops.mean(inputs, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
@@ -55,4 +56,4 @@ def normalize(inputs, gamma, beta, epsilon):
 
         return normal * gamma + beta, gradient
 
-    return normalized(inputs, gamma, beta)
+    return with_gradient(normalized, inputs, gamma, beta)

@@ -7,8 +7,7 @@ code. These are the same everywhere, so that a model and its export draw the sam
 import numpy as np
 from keras import ops
 
-from keras_transformer.kernels.gather import take_one
-from keras_transformer.kernels.top_k import split_in_blocks
+from keras_transformer.kernels.selection import split_in_blocks, take_one
 
 
 def uniforms(max_length: int, keys, seed: int):

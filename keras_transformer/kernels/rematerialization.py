@@ -5,7 +5,7 @@ import contextvars
 
 from keras import ops, tree
 
-from keras_transformer.kernels.keras_private import scope_with
+from keras_transformer.keras_private import scope_with
 from keras_transformer.kernels.target import is_jax
 
 _is_inside = contextvars.ContextVar("is_inside", default=False)

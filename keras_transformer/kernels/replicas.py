@@ -62,6 +62,26 @@ def call_if(condition, function):
     ops.cond(condition, function, lambda: None)
 
 
+def update_if(condition, update, variables):
+    """Calls `update` if `condition` holds, inside of a graph too.
+
+    This is `call_if`, except on JAX, where a condition cannot assign to
+    variables: there `update` always runs, and is undone if the condition does not hold.
+
+    Args:
+        condition: Boolean tensor of no dimensions.
+        update: Function of no arguments that assigns to `variables`.
+        variables: All variables that `update` assigns to.
+    """
+    if not target.is_jax():
+        call_if(condition, update)
+        return
+    before = [ops.convert_to_tensor(variable) for variable in variables]
+    update()
+    for variable, old in zip(variables, before, strict=True):
+        variable.assign(ops.where(condition, ops.convert_to_tensor(variable), old))
+
+
 def sum_over_replicas(*values):
     """Sums float32 numbers over all replicas, in one exchange.
 

@@ -1,11 +1,6 @@
 """Which backend, compiler, device and runtime the code runs on."""
 
-import contextlib
-import contextvars
-
 import keras
-
-_portable = contextvars.ContextVar("portable", default=False)
 
 
 def is_tensorflow() -> bool:
@@ -40,15 +35,6 @@ def xla_would_compile_for_cpu() -> bool:
     return is_tensorflow() and keras.distribution.list_devices() == ["cpu:0"]
 
 
-def computes_each_operation_in_one_thread() -> bool:
-    """Tells whether TensorFlow runs on CPUs, and uses one thread for each operation."""
-    if not xla_would_compile_for_cpu():
-        return False
-    import tensorflow as tf
-
-    return tf.config.threading.get_intra_op_parallelism_threads() == 1
-
-
 def xla_compiles_for_cpu() -> bool:
     """Tells whether the code being traced is compiled by XLA for CPUs.
 
@@ -65,27 +51,3 @@ def xla_compiles_for_cpu() -> bool:
     # TensorFlow has no public function for this; test_target.py fails if it changes.
     graph = tf.compat.v1.get_default_graph()
     return control_flow_util.GraphOrParentsInXlaContext(graph)
-
-
-@contextlib.contextmanager
-def portable_graphs():
-    """Traces graphs that are to be converted for another runtime, such as ONNX Runtime.
-
-    Entered by `models.export`, and nowhere else.
-    """
-    token = _portable.set(True)
-    try:
-        yield
-    finally:
-        _portable.reset(token)
-
-
-def traces_portable_graph() -> bool:
-    """Tells whether the graph being traced will be converted for another runtime.
-
-    Converters know fewer operations than TensorFlow, and other runtimes plan their
-    memory themselves. Some operations are never used in layers: LiteRT's converter
-    fails on an index such as `mask[:, None]` of booleans, and that of ONNX loses the
-    shape, so axes are added by `ops.expand_dims`.
-    """
-    return _portable.get()

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.kernels.shapes import shape_of
+from keras_transformer.kernels.graphs import shape_of, with_gradient
 
 
 def tied_logits(states, table):
@@ -13,7 +13,6 @@ def tied_logits(states, table):
     """
     size, dim = table.shape
 
-    @ops.custom_gradient
     def product(rows, table):
         # As a batch of one, for which TensorFlow has the faster kernel.
         logits = ops.matmul(rows[None], ops.swapaxes(table[None], -1, -2))
@@ -25,7 +24,7 @@ def tied_logits(states, table):
 
         return ops.reshape(logits, (-1, size)), gradient
 
-    logits = product(ops.reshape(states, (-1, dim)), table)
+    logits = with_gradient(product, ops.reshape(states, (-1, dim)), table)
     return ops.reshape(logits, (*shape_of(states)[:-1], size))
 
 

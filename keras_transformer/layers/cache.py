@@ -1,14 +1,24 @@
-"""The key/value cache of step-by-step decoding.
+"""The key/value cache of step-by-step decoding, and who wrote what in it.
 
 A cache holds the keys and the values of one block, each of shape
-`(batch, num_heads, max_length, num_hypotheses * dim)`. Its size is fixed; a step
-writes one position. `decoding.lineage` says which hypothesis wrote what.
+`(batch, num_heads, max_length, num_hypotheses * dim)`. It has one entry for each
+position and slot of a sentence: at position `t`, the hypothesis in slot `j` writes
+entry `(t, j)`. Beam search moves hypotheses between slots at every step. The entries
+stay where they are; only a table of integers, the lineage, is updated:
+`lineage[b, i, t]` is the slot that wrote position `t` of hypothesis `i`.
+
+A cache is short at first, since a decoding step reads the whole of it, and grows to
+twice its length when it is full.
 """
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.kernels.cache_rows import rows_at, write_rows
+from keras_transformer.kernels.selection import rows_at, take_rows, write_rows
+
+# With fewer entries for each sentence, a shorter cache saves nothing.
+MIN_ENTRIES = 128
 
 
 def empty_cache(keys, num_hypotheses, max_length):
@@ -42,3 +52,111 @@ def cache_positions(max_length, num_hypotheses):
     """Positions of the entries of a cache, in the order (position, hypothesis)."""
     positions = np.repeat(np.arange(max_length, dtype="int32"), num_hypotheses)
     return ops.convert_to_tensor(positions)
+
+
+def growing_lengths(max_length: int, num_hypotheses: int) -> list[int]:
+    """Returns the lengths that a cache grows through, each twice the one before.
+
+    Args:
+        max_length: The last of the lengths.
+        num_hypotheses: Number of hypotheses of each sentence.
+    """
+    length = 1
+    while length * num_hypotheses < MIN_ENTRIES:
+        length *= 2
+    lengths = []
+    while length < max_length:
+        lengths.append(length)
+        length *= 2
+    return [*lengths, max_length]
+
+
+def lengthen_cache(cache, length: int):
+    """Extends all caches, each `(batch, heads, positions, width)`, with zeros.
+
+    Args:
+        cache: Nested structure of caches.
+        length: The new number of positions.
+    """
+
+    def pad(states):
+        missing = length - states.shape[2]
+        return ops.pad(states, ((0, 0), (0, 0), (0, missing), (0, 0)))
+
+    return keras.tree.map_structure(pad, cache)
+
+
+def own_lineage(batch_size, num_hypotheses: int, max_length: int):
+    """Returns the lineage of hypotheses that write into their own slots only.
+
+    Args:
+        batch_size: Number of sentences, an integer or a scalar tensor.
+        num_hypotheses: Hypotheses, and slots, of each sentence.
+        max_length: Positions of the cache.
+
+    Returns:
+        An int32 tensor of shape `(batch, hypotheses, max_length)`.
+    """
+    slots = ops.arange(num_hypotheses, dtype="int32")[None, :, None]
+    return ops.broadcast_to(slots, (batch_size, num_hypotheses, max_length))
+
+
+def inherit_lineage(lineage, parents, index):
+    """Gives each new hypothesis the lineage of the one that it extends.
+
+    Args:
+        lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
+        parents: Int32 tensor of shape `(batch, hypotheses)`: the slot whose
+            hypothesis each new one extends.
+        index: Positions that were written last, int32 of shape `(batch,)`.
+
+    Returns:
+        A tensor of the shape of `lineage`, in which positions after `index` are
+        the hypothesis' own slot.
+    """
+    num_hypotheses, max_length = lineage.shape[1:]
+    own = ops.arange(num_hypotheses, dtype="int32")[:, None]
+    written = ops.arange(max_length, dtype="int32") <= index[:, None, None]
+    return ops.where(written, take_rows(lineage, parents), own)
+
+
+def visible_entries(lineage, index):
+    """Finds the cache entries that each hypothesis may see at this step.
+
+    Args:
+        lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
+        index: Positions that this step writes, int32 of shape `(batch,)`; later ones
+            are hidden.
+
+    Returns:
+        A boolean tensor of shape `(batch, hypotheses, max_length, slots)`: the
+        attention mask of the hypotheses, as queries, over the whole cache.
+    """
+    num_hypotheses, max_length = lineage.shape[1:]
+    slots = ops.arange(num_hypotheses, dtype="int32")
+    positions = ops.arange(max_length, dtype="int32")
+    written = ops.where(positions <= index[:, None, None], lineage, -1)
+    return ops.equal(written[..., None], slots)
+
+
+def write_position(table, index, values):
+    """Writes one value for each hypothesis at a position.
+
+    Args:
+        table: Tensor of shape `(batch, hypotheses, max_length)`.
+        index: Positions, int32 of shape `(batch,)`.
+        values: Tensor of shape `(batch, hypotheses)`.
+
+    Returns:
+        A tensor of the shape of `table`.
+    """
+    positions = ops.arange(table.shape[-1], dtype="int32")
+    is_here = positions == index[:, None, None]
+    return ops.where(is_here, values[..., None], table)
+
+
+def read_position(table, index):
+    """Reads one value for each hypothesis, as `write_position` writes it."""
+    positions = ops.arange(table.shape[-1], dtype="int32")
+    is_here = positions == index[:, None, None]
+    return ops.sum(ops.where(is_here, table, ops.zeros_like(table)), axis=-1)

@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_integer_ids, check_positive_integers
-from keras_transformer.kernels.keras_private import set_mask
+from keras_transformer.keras_private import set_mask
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.kernels.tied_logits import tied_logits, transposed_once
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.weight_options import WeightOptions
+from keras_transformer.layers.weights import WeightOptions
 
 _TIED = "its logits are tied to its vectors, and float32"
 _ADAPTED = "low-rank adaptation is for projections, see `model.enable_lora`"

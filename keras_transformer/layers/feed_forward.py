@@ -3,11 +3,11 @@
 import keras
 
 from keras_transformer.checks import check_fractions, check_positive_integers
-from keras_transformer.kernels.dense import dense
 from keras_transformer.kernels.dropout import Dropout
-from keras_transformer.layers.layer_arguments import Activation
+from keras_transformer.kernels.projections import dense
 from keras_transformer.layers.projection import Projection
-from keras_transformer.layers.weight_options import WeightOptionsLayer
+from keras_transformer.layers.saving import Activation
+from keras_transformer.layers.weights import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

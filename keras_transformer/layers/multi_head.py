@@ -3,19 +3,26 @@
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_shape
-from keras_transformer.kernels.shapes import shape_of
-from keras_transformer.layers.attention_axes import (
-    AttentionAxes,
-    check_attention_shapes,
+from keras_transformer.checks import (
+    check_fractions,
+    check_positive_integers,
+    check_shape,
 )
-from keras_transformer.layers.head_attention import HeadAttention
-from keras_transformer.layers.masks import AttentionMasks, combine_masks
-from keras_transformer.layers.positions import given_positions
+from keras_transformer.kernels.attention import attend
+from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.kernels.graphs import shape_of
+from keras_transformer.kernels.projections import dense, merge_heads, project_to_heads
+from keras_transformer.layers.attention import attend_by_products, scaled_products
+from keras_transformer.layers.masks import combine_masks, combined_mask, zero_masked
+from keras_transformer.layers.positions import attention_positions, given_positions
+from keras_transformer.layers.projection import Projection
+from keras_transformer.layers.saving import Positions, copy_layer, layer_config
+from keras_transformer.layers.score_functions import Attention
+from keras_transformer.layers.weights import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(HeadAttention):
+class MultiHeadAttention(WeightOptionsLayer):
     """Attends several times in parallel, each head with its own projections.
 
     Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
@@ -25,33 +32,21 @@ class MultiHeadAttention(HeadAttention):
 
     If scores are not requested, those of more than 1,024 positions are not
     materialised: memory grows with the length of the inputs rather than with its
-    square. That does not hold with a `score`, a `soft_cap`, with `dropout` in training,
-    and with `positions` that have weights.
+    square. Exceptions: a `score`, `dropout` in training, and `positions` that have
+    weights.
 
     Args:
         num_heads: Number of heads.
         key_dim: Width of each head's queries and keys.
-        value_dim: Width of each head's values; `key_dim` unless given.
+        value_dim: Width of each head's values. Default: `key_dim`.
         dropout: Fraction of the attention scores dropped in training.
         use_bias: Whether the projections add a bias.
         score: Score function: an attention layer such as
-            `AdditiveAttention(units)`, which is copied. The scaled dot product
-            unless given.
+            `AdditiveAttention(units)`, which is copied. Default: the scaled dot
+            product.
         positions: How positions enter attention, if queries and keys are of one
             sequence: `"rotary"`, `"linear_bias"`, or a layer such as
             `RotaryEmbedding()`, which is copied. None: not at all.
-        output_shape: Shape of each output, an integer or a tuple; the width of the
-            query unless given.
-        attention_axes: Axes to attend over, for inputs with more than three; all but
-            the first and the last unless given.
-        num_key_value_heads: Number of heads of keys and values, each of which serves
-            `num_heads / num_key_value_heads` heads of queries (grouped-query
-            attention); `num_heads` unless given.
-        sliding_window: Queries attend only to keys less than so many positions away.
-        soft_cap: Largest size of the products of queries and keys: they become
-            `soft_cap * tanh(products / soft_cap)`.
-        use_gate: Whether a sigmoid of a projection of the query multiplies what the
-            heads return.
         seed: Seed of the dropout.
         **kwargs: Initializers, regularizers and constraints of the projections, see
             `WeightOptionsLayer`; base `Layer` arguments, such as `name` and `dtype`.
@@ -59,8 +54,8 @@ class MultiHeadAttention(HeadAttention):
     Call arguments:
         query: Float tensor of shape `(batch, query_length, hidden_dim)`.
         value: Float tensor of shape `(batch, key_length, hidden_dim)`.
-        key: Float tensor of shape `(batch, key_length, hidden_dim)`; `value`
-            unless given.
+        key: Float tensor of shape `(batch, key_length, hidden_dim)`. Default:
+            `value`.
         query_mask: Boolean tensor of shape `(batch, query_length)`, False at
             queries that attend to nothing.
         value_mask: Boolean tensor of shape `(batch, key_length)`, False at
@@ -75,17 +70,10 @@ class MultiHeadAttention(HeadAttention):
         return_attention_scores: Whether to return the scores too.
         training: Whether to apply dropout.
         query_positions: Positions of the queries, for the layer's `positions`: an
-            integer tensor of shape `(query_length,)` or `(batch, query_length)`;
-            counted from 0 unless given.
-        key_positions: Positions of the keys. Unless given, those of the queries if
-            there are as many keys as queries, else counted from 0.
-
-    Inputs may have more than three axes, `(batch, ..., hidden_dim)`. The masks of
-    query, value and key then have all axes of their input but the last.
-    `attention_mask` has the batch, then the attended axes of the query, then those of
-    the key. Positions count along the attended axes, flattened. Scores have the batch
-    and the axes not attended over, then the heads, then the attended axes of query and
-    key.
+            integer tensor of shape `(query_length,)` or `(batch, query_length)`.
+            Default: 0, 1, 2, ...
+        key_positions: Positions of the keys. Default: the query positions if both
+            lengths are equal, else 0, 1, 2, ...
 
     Returns:
         The outputs, of the shape of `query`, and on request the scores, of
@@ -102,12 +90,68 @@ class MultiHeadAttention(HeadAttention):
         TensorShape([2, 5, 16])
 
     Reference:
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2;
-        grouped queries: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245);
-        sliding window: [Beltagy et al., 2020](https://arxiv.org/abs/2004.05150);
-        soft cap: [Gemma 2, 2024](https://arxiv.org/abs/2408.00118), section 2;
-        gate: [Qiu et al., 2025](https://arxiv.org/abs/2505.06708)
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2
     """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        score: Attention | dict | None = None,
+        positions: Positions = None,
+        seed: int | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        sizes = {} if value_dim is None else {"value_dim": value_dim}
+        check_positive_integers(num_heads=num_heads, key_dim=key_dim, **sizes)
+        check_fractions(dropout=dropout)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.score = copy_layer(score, "score", self.dtype_policy)
+        if not isinstance(self.score, Attention | None):
+            raise ValueError(
+                "`score` must be an attention layer such as "
+                f"`AdditiveAttention(units)`. Received: score={score!r}."
+            )
+        self.positions = attention_positions(positions, self.dtype_policy)
+        self.seed = seed
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        _check_shapes(query_shape, value_shape, key_shape)
+
+        def projection(name, units, input_shape):
+            layer = Projection(
+                units,
+                name=name,
+                use_bias=self.use_bias,
+                dtype=self.dtype_policy,
+                **self.weight_options,
+            )
+            layer.build(input_shape)
+            return layer
+
+        key_width = self.num_heads * self.key_dim
+        value_width = self.num_heads * (self.value_dim or self.key_dim)
+        self.query_projection = projection("query", key_width, query_shape)
+        self.key_projection = projection("key", key_width, key_shape)
+        self.value_projection = projection("value", value_width, value_shape)
+        heads_shape = (*query_shape[:-1], value_width)
+        self.output_projection = projection("output", query_shape[-1], heads_shape)
+        self._dropout = Dropout(self.dropout, self.seed, dtype=self.dtype_policy)
+        if self.score is not None:
+            head_shape = (None, None, self.key_dim)
+            self.score.build(head_shape, head_shape)
+        if self.positions is not None:
+            self.positions.build((None, self.num_heads, None, self.key_dim))
 
     def call(
         self,
@@ -125,51 +169,137 @@ class MultiHeadAttention(HeadAttention):
         key_positions=None,
     ):
         key = value if key is None else key
-        check_attention_shapes(query.shape, value.shape, key.shape)
+        _check_shapes(query.shape, value.shape, key.shape)
         query_mask = combine_masks(query_mask)
         value_mask = combine_masks(value_mask, key_mask)
-        inputs, axes = (query, key, value), self._axes
-        if axes is not None:
-            attention_mask = axes.fold_attention_mask(attention_mask, query, key)
-            query_mask = axes.fold_mask(query_mask, query)
-            value_mask = axes.fold_mask(value_mask, value)
-            inputs = [axes.fold(x) for x in inputs]
         for name, mask in (("query_mask", query_mask), ("value_mask", value_mask)):
             if mask is not None:
                 check_shape(name, mask.shape, "batch", "length")
-        masks = AttentionMasks(
-            query_mask, value_mask, attention_mask, use_causal_mask, self.sliding_window
+        lengths = shape_of(query)[1], shape_of(key)[1]
+        masks = query_mask, value_mask, attention_mask, use_causal_mask
+        queries, keys, values = project_to_heads(
+            self.num_heads,
+            (query, self.query_projection),
+            (key, self.key_projection),
+            (value, self.value_projection),
         )
-        positions = None, None
+        bias_of = None
         if self.positions is not None:
-            lengths = inputs[0].shape[1], inputs[1].shape[1]
-            query_positions = given_positions(
-                "query_positions", query_positions, lengths[0]
+            given = query_positions, key_positions
+            query_positions, key_positions = _known_positions(*given, *lengths)
+            queries = self.positions.rotate(queries, query_positions)
+            keys = self.positions.rotate(keys, key_positions)
+            bias_of = self._bias_function(query_positions, key_positions)
+        if return_attention_scores or self._needs_scores(training):
+            if value_mask is not None:
+                mask = ops.expand_dims(value_mask, 1)
+                keys, values = zero_masked(keys, mask), zero_masked(values, mask)
+            mask = combined_mask(*lengths, *masks)
+            bias = None if bias_of is None else bias_of(None)
+            outputs, scores = self._weigh(queries, keys, values, mask, bias, training)
+        else:
+            outputs = attend(
+                queries,
+                keys,
+                values,
+                value_mask,
+                mask_of=lambda rows: combined_mask(*lengths, *masks, rows),
+                bias_of=bias_of,
             )
-            key_positions = given_positions("key_positions", key_positions, lengths[1])
-            if axes is not None:
-                query_positions = axes.fold_positions(query_positions, query)
-                key_positions = axes.fold_positions(key_positions, key)
-            if key_positions is None:
-                key_positions = _positions_of_keys(query_positions, *inputs[:2])
-            positions = query_positions, key_positions
-        outputs, scores = self._attend_to_inputs(
-            *inputs, masks, positions, return_attention_scores, training
-        )
-        if axes is not None:
-            outputs = axes.unfold(outputs, query)
-        if self._output_shape:
-            shape = (*ops.shape(outputs)[:-1], *self._output_shape)
-            outputs = ops.reshape(outputs, shape)
-        if not return_attention_scores:
-            return outputs
-        if axes is not None:
-            scores = axes.unfold_scores(scores, query, key)
+        outputs = dense(self.output_projection, merge_heads(outputs))
+        return (outputs, scores) if return_attention_scores else outputs
+
+    def _needs_scores(self, training):
+        has_learned_positions = self.positions is not None and self.positions.weights
+        drops_scores = self.dropout and training
+        return bool(self.score is not None or has_learned_positions or drops_scores)
+
+    def _bias_function(self, query_positions, key_positions):
+        """The function from rows to a bias that `kernels.attention.attend` takes."""
+
+        def bias_of(rows):
+            positions = query_positions
+            if rows is not None:  # rows beyond the last query get its bias
+                last = ops.shape(query_positions)[-1] - 1
+                positions = ops.take(positions, ops.clip(rows, 0, last), axis=-1)
+            return self.positions.bias(positions, key_positions)
+
+        return bias_of
+
+    def _weigh(self, queries, keys, values, mask, bias, training):
+        """The values weighted by the scores, and the scores, of every head."""
+        score = scaled_products if self.score is None else self.score.score
+        outputs, scores = attend_by_products(score(queries, keys), values, mask, bias)
+        if self.dropout:
+            outputs = ops.matmul(self._dropout(scores, training=training), values)
         return outputs, scores
 
+    def project(self, value, key=None, positions=None):
+        """Projects keys and values, once for any number of queries.
+
+        Args:
+            value: Float tensor of shape `(batch, key_length, hidden_dim)`.
+            key: Float tensor of the same shape. Default: `value`.
+            positions: Positions of the keys, for the layer's `positions`: an
+                integer tensor of shape `()`, `(key_length,)` or
+                `(batch, key_length)`. Default: 0, 1, 2, ...
+
+        Returns:
+            Keys `(batch, num_heads, key_length, key_dim)`, rotated to their positions,
+            and values `(batch, num_heads, key_length, value_dim)`.
+        """
+        keys, values = project_to_heads(
+            self.num_heads,
+            (value if key is None else key, self.key_projection),
+            (value, self.value_projection),
+        )
+        if self.positions is not None:
+            if positions is None:
+                positions = ops.arange(ops.shape(keys)[2])
+            keys = self.positions.rotate(keys, positions)
+        return keys, values
+
+    def attend(
+        self,
+        query,
+        keys,
+        values,
+        mask=None,
+        training=None,
+        query_positions=None,
+        key_positions=None,
+    ):
+        """Attends to keys and values that `project` has returned.
+
+        Args:
+            query: Float tensor of shape `(batch, query_length, hidden_dim)`.
+            keys: Keys from `project`.
+            values: Values from `project`.
+            mask: Boolean tensor that broadcasts to
+                `(batch, num_heads, query_length, key_length)`, the only mask applied.
+            training: Whether to apply dropout.
+            query_positions: Positions of the queries, as in `project`.
+            key_positions: Positions of the keys, likewise.
+
+        Returns:
+            Outputs `(batch, query_length, hidden_dim)` and scores
+            `(batch, num_heads, query_length, key_length)`.
+        """
+        (queries,) = project_to_heads(self.num_heads, (query, self.query_projection))
+        bias = None
+        if self.positions is not None:
+            if query_positions is None:
+                query_positions = ops.arange(ops.shape(queries)[2])
+            if key_positions is None:
+                key_positions = ops.arange(ops.shape(keys)[2])
+            queries = self.positions.rotate(queries, query_positions)
+            bias = self.positions.bias(query_positions, key_positions)
+        outputs, scores = self._weigh(queries, keys, values, mask, bias, training)
+        return dense(self.output_projection, merge_heads(outputs)), scores
+
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
-        check_attention_shapes(query_shape, value_shape, key_shape or value_shape)
-        return (*query_shape[:-1], *(self._output_shape or query_shape[-1:]))
+        _check_shapes(query_shape, value_shape, key_shape or value_shape)
+        return query_shape
 
     def compute_output_spec(
         self, query, value, key=None, *args, return_attention_scores=False, **kwargs
@@ -180,20 +310,58 @@ class MultiHeadAttention(HeadAttention):
         outputs = keras.KerasTensor(shape, self.compute_dtype)
         if not return_attention_scores:
             return outputs
-        axes = AttentionAxes(self.attention_axes, len(query.shape))
-        shape = axes.scores_shape(self.num_heads, query.shape, key.shape)
+        shape = (shape[0], self.num_heads, shape[1], key.shape[1])
         return outputs, keras.KerasTensor(shape, self.compute_dtype)
 
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "score": layer_config(self.score),
+            "positions": layer_config(self.positions),
+            "seed": self.seed,
+        }
 
-def _positions_of_keys(query_positions, query, key):
-    """Those of the queries if there are as many keys, else None: counted from 0."""
+
+def _check_shapes(query, value, key):
+    """Raises `ValueError` unless the shapes of query, value and key fit each other."""
+    for name, shape in (("query", query), ("value", value), ("key", key)):
+        if len(shape) != 3:
+            raise ValueError(
+                f"`{name}` must have the shape (batch, length, hidden_dim). "
+                f"Received: {name} of shape {tuple(shape)}."
+            )
+        if None not in (shape[0], query[0]) and shape[0] != query[0]:
+            raise ValueError(
+                "The batch sizes of query, value and key must be equal. "
+                f"Received: query of shape {tuple(query)}, {name} of shape "
+                f"{tuple(shape)}."
+            )
+    if None not in (key[1], value[1]) and key[1] != value[1]:
+        raise ValueError(
+            "The lengths of value and key must be equal. "
+            f"Received: value of shape {tuple(value)}, key of shape {tuple(key)}."
+        )
+
+
+def _known_positions(query_positions, key_positions, query_length, key_length):
+    """The positions of queries and of keys: those given, or their defaults."""
+    query_positions = given_positions("query_positions", query_positions, query_length)
+    key_positions = given_positions("key_positions", key_positions, key_length)
+    if key_positions is None:
+        key_positions = ops.arange(key_length)
+        # Not `key is query`: Keras converts and casts each argument by itself.
+        has_equal_lengths = query_length == key_length
+        if query_positions is not None and has_equal_lengths is True:
+            key_positions = query_positions
+        elif query_positions is not None and has_equal_lengths is not False:
+            rows = ops.minimum(key_positions, query_length - 1)
+            as_queries = ops.take(query_positions, rows, axis=-1)
+            key_positions = ops.where(has_equal_lengths, as_queries, key_positions)
     if query_positions is None:
-        return None
-    # Not `key is query`: Keras converts and casts each argument by itself.
-    num_queries, num_keys = shape_of(query)[1], shape_of(key)[1]
-    are_as_many = num_queries == num_keys
-    if not ops.is_tensor(are_as_many):
-        return query_positions if are_as_many else None
-    counted = ops.arange(num_keys)
-    given = ops.take(query_positions, ops.minimum(counted, num_queries - 1), axis=-1)
-    return ops.where(are_as_many, given, counted)
+        query_positions = ops.arange(query_length)
+    return query_positions, key_positions

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_shape
-from keras_transformer.layers.weight_options import WeightOptionsLayer
+from keras_transformer.layers.weights import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -4,11 +4,11 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_shape
-from keras_transformer.kernels.heads import merge_heads, split_heads
+from keras_transformer.kernels.projections import merge_heads, split_heads
 from keras_transformer.layers.attention import scaled_dot_product_attention
 from keras_transformer.layers.block import check_heads_divide
 from keras_transformer.layers.masks import zero_masked
-from keras_transformer.layers.weight_options import WeightOptionsLayer
+from keras_transformer.layers.weights import WeightOptionsLayer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,12 +1,126 @@
-"""Score functions: dot-product, multiplicative and additive attention."""
+"""Attention without heads, by its score: dot-product, multiplicative and additive."""
 
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.dense import query_key_products
-from keras_transformer.layers.attention import scaled_products
-from keras_transformer.layers.attention_layer import Attention
+from keras_transformer.checks import (
+    check_fractions,
+    check_positive_integers,
+    check_shape,
+)
+from keras_transformer.kernels.dropout import Dropout
+from keras_transformer.kernels.projections import query_key_products
+from keras_transformer.layers.attention import attend_by_products, scaled_products
+from keras_transformer.layers.masks import combine_masks, combined_mask, zero_masked
+from keras_transformer.layers.weights import WeightOptionsLayer
+
+
+class Attention(WeightOptionsLayer):
+    """Base class of attention layers without heads.
+
+    Subclasses define `score`, how well each key matches each query. A softmax
+    over the keys makes these the weights of the values. Keras masks of `query`,
+    `value` and `key` are applied automatically. Each layer can also be the `score`
+    of `MultiHeadAttention`, whose own `dropout` then counts.
+
+    Two things differ from `keras.layers.Attention`: the scores returned are not dropped
+    out, and a masked query has scores of zero, as it has outputs of zero.
+
+    Args:
+        dropout: Fraction of the scores dropped in training.
+        seed: Seed of the dropout.
+        **kwargs: Base `Layer` arguments, and weight options of layers with weights.
+
+    Call arguments:
+        query: Float tensor of shape `(batch, query_length, query_dim)`.
+        value: Float tensor of shape `(batch, key_length, value_dim)`.
+        key: Float tensor of shape `(batch, key_length, key_dim)`. Default: `value`.
+        query_mask: As in `MultiHeadAttention`, without heads; and so are
+            `value_mask`, `key_mask`, `attention_mask`, `use_causal_mask`,
+            `return_attention_scores` and `training`.
+
+    Returns:
+        The outputs, of shape `(batch, query_length, value_dim)`, zeros for a query
+        that may attend to nothing; and on request the scores after the softmax, of
+        shape `(batch, query_length, key_length)`.
+
+    Raises:
+        ValueError: If an input does not have three axes.
+    """
+
+    weight_kinds: tuple[str, ...] = ()
+
+    def __init__(self, dropout: float = 0.0, seed: int | None = None, **kwargs):
+        super().__init__(**kwargs)
+        check_fractions(dropout=dropout)
+        self.dropout = dropout
+        self.seed = seed
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        for name, shape in shapes.items():
+            check_shape(name, shape, "batch", "length", "hidden_dim")
+        self._dropout = Dropout(self.dropout, self.seed, dtype=self.dtype_policy)
+        self.build_score(query_shape[-1], key_shape[-1])
+
+    def build_score(self, query_dim: int, key_dim: int):
+        """Creates the weights of `score`, if it has any."""
+
+    def score(self, query, key):
+        """Computes how well each key matches each query: the higher the better.
+
+        Args:
+            query: Float tensor of shape `(..., query_length, query_dim)`.
+            key: Float tensor of shape `(..., key_length, key_dim)`.
+
+        Returns:
+            A tensor of shape `(..., query_length, key_length)`.
+        """
+        raise NotImplementedError
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+    ):
+        key = value if key is None else key
+        query_mask = combine_masks(query_mask)
+        value_mask = combine_masks(value_mask, key_mask)
+        key, value = zero_masked(key, value_mask), zero_masked(value, value_mask)
+        lengths = ops.shape(query)[1], ops.shape(value)[1]
+        masks = query_mask, value_mask, attention_mask, use_causal_mask
+        mask = combined_mask(*lengths, *masks)
+        mask = None if mask is None else mask[:, 0]  # there are no heads
+        outputs, scores = attend_by_products(self.score(query, key), value, mask)
+        if self.dropout:
+            outputs = ops.matmul(self._dropout(scores, training=training), value)
+        return (outputs, scores) if return_attention_scores else outputs
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        return (*query_shape[:-1], value_shape[-1])
+
+    def compute_output_spec(
+        self, query, value, key=None, *args, return_attention_scores=False, **kwargs
+    ):
+        shape = self.compute_output_shape(query.shape, value.shape)
+        outputs = keras.KerasTensor(shape, self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        shape = (*query.shape[:-1], value.shape[1])
+        return outputs, keras.KerasTensor(shape, self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,23 +1,31 @@
-"""What the stacks of encoders and decoders share: blocks, one after the other."""
+"""The stacks of a Transformer: positions, blocks one after the other, a final norm."""
 
+import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.layer_norm import LayerNormalization
-from keras_transformer.layers.block import TransformerBlock
-from keras_transformer.layers.layer_arguments import Positions
+from keras_transformer.layers.block import (
+    BlockSettings,
+    CausalBlock,
+    DecoderBlock,
+    EncoderBlock,
+    prompt_lengths,
+)
 from keras_transformer.layers.positions import (
     acts_on_inputs,
+    check_position_range,
     merge_positions,
     merge_positions_at,
-    position_layer,
+    position_layer_of,
 )
-from keras_transformer.layers.weight_options import sub_seed
+from keras_transformer.layers.saving import Positions
+from keras_transformer.layers.weights import sub_seed
 
 
-class TransformerStack(TransformerBlock):
-    """Base class of stacks of blocks, with the arguments of `Encoder`."""
+class TransformerStack(BlockSettings):
+    """Base class of stacks, with the arguments of `Encoder`."""
 
     def __init__(
         self,
@@ -27,11 +35,18 @@ class TransformerStack(TransformerBlock):
         positions: Positions = None,
         **kwargs,
     ):
-        super().__init__(num_heads, intermediate_dim, **kwargs)
+        super().__init__(num_heads, intermediate_dim, positions=positions, **kwargs)
         check_positive_integers(num_layers=num_layers)
         self.num_layers = num_layers
-        self.positions = position_layer(positions, self.dtype_policy)
         self._merges_positions = acts_on_inputs(self.positions)
+
+    def _position_layer_of(self, position_scheme):
+        return position_layer_of(position_scheme, self.dtype_policy)
+
+    @property
+    def max_positions(self) -> int | None:
+        """The most positions that the layer of positions has; None if unlimited."""
+        return getattr(self.positions, "max_length", None)
 
     def _build_stack(self, block_class, inputs_shape, *other_shapes):
         settings, dtype = self._block_settings(), self.dtype_policy
@@ -39,8 +54,8 @@ class TransformerStack(TransformerBlock):
             settings["positions"] = None
             self.positions.build(inputs_shape)
             inputs_shape = self.positions.compute_output_shape(inputs_shape)
-            seed = sub_seed(self.seed, "dropout")
-            self._dropout = Dropout(self.dropout, seed, dtype=dtype)
+        seed = sub_seed(self.seed, "dropout")
+        self._dropout = Dropout(self.dropout, seed, dtype=dtype)
         self.blocks = [
             block_class(
                 **{**settings, **self._sublayer_settings(f"block_{i}")},
@@ -62,8 +77,8 @@ class TransformerStack(TransformerBlock):
         self, inputs, *memory, positions, return_attention_scores, **settings
     ):
         """Calls all blocks; scores get the layers as their first axis."""
-        merged = self._merge_positions(inputs, settings["training"], positions)
-        states, all_scores = merged, []
+        states, all_scores = self._merge_positions(inputs, positions), []
+        states = self._dropout(states, training=settings["training"])
         settings["return_attention_scores"] = return_attention_scores
         if not self._merges_positions:
             settings["positions"] = positions
@@ -76,11 +91,9 @@ class TransformerStack(TransformerBlock):
             return states
         return (states, *map(ops.stack, zip(*all_scores, strict=True)))
 
-    def _merge_positions(self, inputs, training=None, positions=None):
-        if not self._merges_positions:
-            return inputs
-        states = merge_positions(self.positions, inputs, positions)
-        return self._dropout(states, training=training)
+    def _merge_positions(self, inputs, positions=None):
+        position_layer = self.positions if self._merges_positions else None
+        return merge_positions(position_layer, inputs, positions)
 
     def _normalize(self, states):
         return states if self._norm is None else self._norm(states)
@@ -104,3 +117,159 @@ class TransformerStack(TransformerBlock):
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Encoder(TransformerStack):
+    """A stack of encoder blocks; pre-norm stacks end with a normalisation.
+
+    Positions that act inside attention are passed to the blocks. Other positions are
+    merged into the inputs of the stack. `dropout` applies to the inputs with their
+    positions, as in the paper, and to the inputs as they are if nothing is merged.
+
+    Args:
+        num_layers: Number of blocks.
+        num_heads: Number of attention heads; divides `hidden_dim`.
+        intermediate_dim: Inner width of the feed-forward networks.
+        positions: As in `EncoderBlock`; or `"sinusoidal"`, or a layer such as
+            `LearnedPositionalEncoding(max_length=512)`, which is copied.
+        **kwargs: The other arguments of `EncoderBlock`.
+
+    Call arguments:
+        As in `EncoderBlock`.
+
+    Returns:
+        As in `EncoderBlock`, the scores with the layers as a new first axis.
+
+    Raises:
+        ValueError: If `num_layers` is not positive; see `EncoderBlock`.
+
+    Example:
+        >>> encoder = Encoder(num_layers=2, num_heads=2, intermediate_dim=32)
+        >>> encoder(keras.random.normal((2, 5, 16))).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
+    """
+
+    def build(self, input_shape):
+        self._build_stack(EncoderBlock, input_shape)
+
+    def call(
+        self,
+        inputs,
+        mask=None,
+        attention_mask=None,
+        use_causal_mask=None,
+        return_attention_scores=False,
+        training=None,
+        positions=None,
+    ):
+        return self._call_blocks(
+            inputs,
+            positions=positions,
+            mask=mask,
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Decoder(TransformerStack):
+    """A stack of decoder blocks; pre-norm stacks end with a normalisation.
+
+    It takes the arguments of `Encoder` and the inputs of `DecoderBlock`, and returns
+    what the latter does, the scores with the layers as a new first axis.
+
+    Example:
+        >>> decoder = Decoder(num_layers=2, num_heads=2, intermediate_dim=32)
+        >>> memory = keras.random.normal((2, 7, 16))
+        >>> decoder(keras.random.normal((2, 5, 16)), memory).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
+    """
+
+    def build(self, inputs_shape, memory_shape):
+        self._build_stack(DecoderBlock, inputs_shape, memory_shape)
+
+    def call(
+        self,
+        inputs,
+        memory,
+        inputs_mask=None,
+        memory_mask=None,
+        return_attention_scores=False,
+        training=None,
+        positions=None,
+    ):
+        return self._call_blocks(
+            inputs,
+            memory,
+            positions=positions,
+            inputs_mask=inputs_mask,
+            memory_mask=memory_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+
+    def start(self, memory, num_hypotheses: int, max_length: int):
+        """Prepares cached decoding: a list of memories and one of caches.
+
+        Each element is what `DecoderBlock.start` returns for one block.
+        """
+        if self._merges_positions:
+            check_position_range(self.positions, max_length)
+        started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
+        memories, caches = zip(*started, strict=True)
+        return list(memories), list(caches)
+
+    def step(self, inputs, memory, memory_mask, cache, index, visible):
+        """Decodes one position through all blocks; see `DecoderBlock.step`."""
+        return self._step(index, inputs, memory, memory_mask, cache, index, visible)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class CausalDecoder(Encoder):
+    """A stack of causal blocks; pre-norm stacks end with a normalisation.
+
+    The body of a decoder-only language model: there is no memory, only the text
+    before each position.
+
+    It takes and returns what `Encoder` does. Default of `use_causal_mask`: True.
+
+    Example:
+        >>> decoder = CausalDecoder(num_layers=2, num_heads=2, intermediate_dim=32)
+        >>> decoder(keras.random.normal((2, 5, 16))).shape
+        TensorShape([2, 5, 16])
+
+    Reference:
+        [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)
+    """
+
+    def build(self, input_shape):
+        self._build_stack(CausalBlock, input_shape)
+
+    def start(self, inputs, mask, num_hypotheses: int, max_length: int):
+        """Reads the prompts; returns a list of memories and one of caches.
+
+        Each element is what `CausalBlock.start` returns for one block.
+        """
+        if self._merges_positions and inputs.shape[1] is not None:
+            check_position_range(self.positions, inputs.shape[1] + max_length)
+        states, memories, caches = self._merge_positions(inputs), [], []
+        for block in self.blocks:
+            started = block.start(states, mask, num_hypotheses, max_length)
+            states, memory, cache = started
+            memories.append(memory)
+            caches.append(cache)
+        return memories, caches
+
+    def step(self, inputs, memory, memory_mask, cache, index, visible):
+        """Decodes one position through all blocks; see `CausalBlock.step`."""
+        position = prompt_lengths(memory_mask) + index
+        return self._step(position, inputs, memory, memory_mask, cache, index, visible)

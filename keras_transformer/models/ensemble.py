@@ -1,18 +1,19 @@
 """Several Transformers that decode together."""
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 from keras import ops
 
 from keras_transformer.models.exports import export
-from keras_transformer.models.generation import SourceGenerationMixin
+from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.transformer import Transformer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Ensemble(SourceGenerationMixin, keras.Model):
+class Ensemble(GenerationMixin, keras.Model):
     """The mean of the probabilities that several Transformers give to each token.
 
     Models of one task that differ in their seeds, or in their sizes, make different
@@ -50,11 +51,10 @@ class Ensemble(SourceGenerationMixin, keras.Model):
         [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.6
     """
 
-    positions = None  # those of the models are checked by `check_lengths`
-
     def __init__(self, models: Sequence[Transformer], name: str | None = None):
         models = _checked(models)
-        super().__init__(name=name, dtype="float32")
+        half = [x.dtype_policy for x in models if x.compute_dtype != "float32"]
+        super().__init__(name=name, dtype=half[0] if half else "float32")
         self.models = models
         self._settings = _common(models[0])
         self.built = True
@@ -72,13 +72,7 @@ class Ensemble(SourceGenerationMixin, keras.Model):
         limits = [x.max_positions for x in self.models if x.max_positions is not None]
         return min(limits, default=None)
 
-    def check_lengths(self, *lengths: int) -> None:
-        for model in self.models:
-            model.check_lengths(*lengths)
-
-    def cache_lengths(self, max_length: int, num_hypotheses: int) -> list[int]:
-        self.check_lengths(max_length)
-        return super().cache_lengths(max_length, num_hypotheses)
+    generate = Transformer.generate
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
@@ -86,35 +80,14 @@ class Ensemble(SourceGenerationMixin, keras.Model):
         memory, cache = zip(*started, strict=True)
         return memory, cache
 
-    def step(
-        self,
-        token_ids,
-        memory,
-        cache,
-        index,
-        visible,
-        steps: Sequence[Callable] | None = None,
-    ):
-        """Computes the next log-probabilities; see `decoding.CachedModel`.
-
-        `steps` are the steps of the models, see `prepared_step`.
-        """
-        steps = steps or [model.step for model in self.models]
-        stepped = [
-            step(token_ids, *states, index, visible)
-            for step, *states in zip(steps, memory, cache, strict=True)
-        ]
-        logits, cache = zip(*stepped, strict=True)
-        return _log_mean(logits), cache
+    def step(self, token_ids, memory, cache, index, visible):
+        """Computes the next log-probabilities; see `decoding.CachedModel`."""
+        steps = [model.step for model in self.models]
+        return _take_steps(steps, token_ids, memory, cache, index, visible)
 
     def prepared_step(self):
-        """Returns `step` with what all steps share done once."""
         steps = [model.prepared_step() for model in self.models]
-
-        def step(*arguments):
-            return self.step(*arguments, steps=steps)
-
-        return step
+        return functools.partial(_take_steps, steps)
 
     def merge_lora(self):
         """Returns the ensemble with low-rank adaptations merged into the kernels."""
@@ -150,6 +123,16 @@ class Ensemble(SourceGenerationMixin, keras.Model):
     def from_config(cls, config, custom_objects=None):
         models = map(keras.saving.deserialize_keras_object, config["models"])
         return cls(**{**config, "models": list(models)})
+
+
+def _take_steps(steps, token_ids, memory, cache, index, visible):
+    """Takes the step of each model, and returns the mean and all caches."""
+    stepped = [
+        step(token_ids, *states, index, visible)
+        for step, *states in zip(steps, memory, cache, strict=True)
+    ]
+    logits, cache = zip(*stepped, strict=True)
+    return _log_mean(logits), cache
 
 
 def _log_mean(logits):

@@ -1,23 +1,19 @@
 """Exports of models to other runtimes."""
 
-import contextlib
 import importlib
 import os
 
 import keras
 
 from keras_transformer.checks import optional
+from keras_transformer.keras_private import all_layers
 from keras_transformer.kernels import onnx_operations, target
-from keras_transformer.kernels.keras_private import all_layers
 
 
 def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
     """Exports any Keras model with layers of this package, as `keras.Model.export`.
 
-    The models of this package do so in their method `export`; this function is for your
-    own model around the layers. For formats other than `"tf_saved_model"`, attention
-    computes all pairs of a query and a key at once. Converters cannot convert the
-    blocks that otherwise save memory in long inputs.
+    The models of this package do so in their method `export`.
 
     Args:
         model: A `keras.Model`.
@@ -44,10 +40,8 @@ def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
     _check_converter(format)
     if format == "onnx" and target.is_tensorflow():
         onnx_operations.add_missing_operations()
-    is_portable = format != "tf_saved_model"
-    with target.portable_graphs() if is_portable else contextlib.nullcontext():
-        # Some formats take a path only as a string.
-        keras.Model.export(model, str(filepath), format=format, **kwargs)
+    # Some formats take a path only as a string.
+    keras.Model.export(model, str(filepath), format=format, **kwargs)
 
 
 def _check_converter(format):

@@ -11,19 +11,25 @@ from keras_transformer.checks import (
     check_vocabulary,
 )
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.layers.causal_decoder import CausalDecoder
-from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
+from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import check_position_range
-from keras_transformer.models.generation import GenerationMixin
-from keras_transformer.models.settings import (
+from keras_transformer.layers.positions import acts_on_inputs
+from keras_transformer.layers.saving import (
+    Activation,
+    Dtype,
+    Positions,
+    layer_config,
+)
+from keras_transformer.layers.stack import CausalDecoder
+from keras_transformer.layers.weights import WeightOptions, sub_seed
+from keras_transformer.models.base import (
     TokenModel,
+    activation_name,
     check_special_ids,
-    constructor_settings,
-    model_weight_options,
+    embedding_dim,
     policy_of,
 )
-from keras_transformer.models.stem import PlacedPositions, Stem
+from keras_transformer.models.generation import GenerationMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -90,33 +96,72 @@ class LanguageModel(GenerationMixin, TokenModel):
         seed: int | None = None,
         **kwargs,
     ):
-        arguments = locals()
-        settings = constructor_settings(arguments)
-        options = model_weight_options(kwargs)
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
+        stack = {
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "normalize_first": normalize_first,
+            "activation": activation_name(activation),
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+        }
         policy = policy_of(dtype)
-        placed = PlacedPositions(positions, hidden_dim, policy)
-        embedding = placed.token_embedding(vocabulary_size, pad_id, options)
-        decoder = placed.stack(CausalDecoder, "decoder", arguments, options)
-        narrow = placed.narrow_layer(options)
-        stem = Stem(embedding, placed, dropout, seed)
+        options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
+        decoder = CausalDecoder(
+            **stack,
+            positions=positions,
+            seed=sub_seed(seed, "decoder"),
+            name="decoder",
+            dtype=policy,
+            **options.of("kernel", "bias"),
+        )
+        embedding = TokenEmbedding(
+            vocabulary_size,
+            embedding_dim(hidden_dim, decoder.positions),
+            pad_id,
+            name="embedding",
+            dtype=policy,
+            **options.of("embeddings"),
+        )
+        narrow = None
+        if embedding.hidden_dim != hidden_dim:
+            given = {"dtype": policy, **options.of("kernel", "bias")}
+            narrow = keras.layers.Dense(embedding.hidden_dim, name="narrow", **given)
+
         ids = keras.Input((None,), dtype="int32", name="ids")
-        states = decoder(stem(ids))
+        states = decoder(embedding(ids))
         states = states if narrow is None else narrow(states)
         super().__init__(
             inputs=ids,
             outputs=embedding(states, reverse=True),
-            settings={**settings, "positions": placed.setting},
+            settings={
+                "vocabulary_size": vocabulary_size,
+                "hidden_dim": hidden_dim,
+                **stack,
+                "pad_id": pad_id,
+                "start_id": start_id,
+                "end_id": end_id,
+                "positions": positions
+                if isinstance(positions, str)
+                else layer_config(decoder.positions),
+                "seed": seed,
+            },
             dtype=policy,
             weight_options=options,
             **kwargs,
         )
         self.embedding = embedding
-        self.positions = placed.on_inputs
         self.decoder = decoder
         self._narrow = narrow
-        self._stem = stem
+
+    @property
+    def positions(self):
+        """The layer of positions that the decoder merges into its inputs, or None."""
+        layer = self.decoder.positions
+        return layer if acts_on_inputs(layer) else None
 
     def generate(
         self,
@@ -156,17 +201,11 @@ class LanguageModel(GenerationMixin, TokenModel):
                 f"{tuple(prompt_ids.shape)}."
             )
         # Checked here, since the compiled program does not know the length.
-        check_position_range(self.positions, length - 1 + max_length)
-        return self.run_search(prompt_ids, search, max_length, batch_size)
-
-    def logits_with_cutoff(self, ids, kept):
-        """Computes the logits in training with the embeddings of some tokens zero.
-
-        `kept`, a boolean tensor like the ids, tells which tokens are not cut. See
-        `training.SimCut`.
-        """
-        states = self._stem(ids, kept, training=True)
-        return self._logits(self.decoder(states, training=True))
+        self.check_length(length - 1 + max_length)
+        vocabulary_size = self.settings["vocabulary_size"]
+        return self.run_search(
+            prompt_ids, search, max_length, batch_size, vocabulary_size
+        )
 
     def attention_scores(self, ids):
         """Returns the attention scores of every layer and head.
@@ -180,7 +219,8 @@ class LanguageModel(GenerationMixin, TokenModel):
             real tokens sum to one, those of padding to zero.
         """
         check_ids(ids, "ids")
-        _, scores = self.decoder(self._stem(ids), return_attention_scores=True)
+        states = self.embedding(ids)
+        _, scores = self.decoder(states, return_attention_scores=True)
         return {"decoder": scores}
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
@@ -189,7 +229,6 @@ class LanguageModel(GenerationMixin, TokenModel):
         Every search begins with `start_id`. Instead of it, `step` takes the last
         token of the prompt; the memory holds the tokens before that.
         """
-        check_position_range(self.positions, max_length)
         inputs = ops.cast(inputs, "int32")
         is_real = padding_mask(inputs, self.pad_id)
         length = ops.shape(inputs)[1]
@@ -199,7 +238,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         first_step = ops.clip(last, 0, length - 1)
         last_ids = ops.take_along_axis(inputs, first_step, axis=1)
         keys_and_values, cache = self.decoder.start(
-            self._stem(inputs), is_real, num_hypotheses, max_length
+            self.embedding(inputs), is_real, num_hypotheses, max_length
         )
         memory = {
             "keys_and_values": keys_and_values,
@@ -216,10 +255,13 @@ class LanguageModel(GenerationMixin, TokenModel):
         from states to logits, see `prepared_step`.
         """
         token_ids = ops.where(index[:, None] == 0, memory["last_ids"], token_ids)
-        position = memory["first_step"][:, 0] + index
-        states = self._stem.at(token_ids, position)
         states, cache = self.decoder.step(
-            states, memory["keys_and_values"], memory["mask"], cache, index, visible
+            self.embedding(token_ids),
+            memory["keys_and_values"],
+            memory["mask"],
+            cache,
+            index,
+            visible,
         )
         return self._logits(states, logits_of), cache
 

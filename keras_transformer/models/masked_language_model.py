@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import keras
 
-from keras_transformer.models.settings import TokenModel
+from keras_transformer.models.base import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder, check_settings_of
 
 Self = TypeVar("Self", bound="MaskedLanguageModel")

@@ -2,7 +2,6 @@
 
 import importlib
 import os
-from collections.abc import Callable
 from typing import TypeVar
 
 PRESETS = {
@@ -30,31 +29,6 @@ PRESETS = {
         "dropout": 0.3,
     },
 }
-
-
-# This module registers the readers. It imports the models, so it is imported late.
-_MODULE = "keras_transformer.interop.presets"
-_READERS: dict[str, Callable] = {}
-
-
-def register_reader(kind: str):
-    """Decorates the function that reads what is pretrained: a model or a translator.
-
-    It is called as `reader(where, *args, **kwargs)`.
-    """
-
-    def register(reader):
-        _READERS[kind] = reader
-        return reader
-
-    return register
-
-
-def read_pretrained(kind: str, where: str | os.PathLike, *args, **kwargs):
-    """Reads a pretrained `"transformer"`, or the arguments of a `"translator"`."""
-    importlib.import_module(_MODULE)
-    return _READERS[kind](where, *args, **kwargs)
-
 
 Self = TypeVar("Self", bound="PresetMixin")
 
@@ -107,4 +81,6 @@ class PresetMixin:
                 "`source_vocabulary_size` must be left out for a pretrained model. "
                 f"Received: source_vocabulary_size={source_vocabulary_size}."
             )
-        return read_pretrained("transformer", preset, **kwargs)
+        # It imports the models, so it is imported when it is called.
+        pretrained = importlib.import_module("keras_transformer.interop.presets")
+        return pretrained.read_transformer(preset, **kwargs)

@@ -7,8 +7,8 @@ import keras
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.pooling import AttentionPooling
-from keras_transformer.layers.weight_options import sub_seed
-from keras_transformer.models.settings import TokenModel
+from keras_transformer.layers.weights import sub_seed
+from keras_transformer.models.base import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder, check_settings_of
 
 Self = TypeVar("Self", bound="TextClassifier")

@@ -3,16 +3,22 @@
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
-from keras_transformer.models.settings import (
+from keras_transformer.layers.embeddings import TokenEmbedding
+from keras_transformer.layers.saving import (
+    Activation,
+    Dtype,
+    Positions,
+    layer_config,
+)
+from keras_transformer.layers.stack import Encoder
+from keras_transformer.layers.weights import WeightOptions, sub_seed
+from keras_transformer.models.base import (
     TokenModel,
+    activation_name,
     check_special_ids,
-    constructor_settings,
-    model_weight_options,
+    embedding_dim,
     policy_of,
 )
-from keras_transformer.models.stem import PlacedPositions, Stem
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -65,29 +71,56 @@ class TextEncoder(TokenModel):
         seed: int | None = None,
         **kwargs,
     ):
-        arguments = locals()
-        settings = constructor_settings(arguments)
-        options = model_weight_options(kwargs)
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
+        stack = {
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "normalize_first": normalize_first,
+            "activation": activation_name(activation),
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+        }
         policy = policy_of(dtype)
-        placed = PlacedPositions(positions, hidden_dim, policy)
-        embedding = placed.token_embedding(vocabulary_size, pad_id, options)
-        encoder = placed.stack(Encoder, "encoder", arguments, options)
-        stem = Stem(embedding, placed, dropout, seed)
+        options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
+        encoder = Encoder(
+            **stack,
+            positions=positions,
+            seed=sub_seed(seed, "encoder"),
+            name="encoder",
+            dtype=policy,
+            **options.of("kernel", "bias"),
+        )
+        embedding = TokenEmbedding(
+            vocabulary_size,
+            embedding_dim(hidden_dim, encoder.positions),
+            pad_id,
+            name="embedding",
+            dtype=policy,
+            **options.of("embeddings"),
+        )
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(
             inputs=ids,
-            outputs=encoder(stem(ids)),
-            settings={**settings, "positions": placed.setting},
+            outputs=encoder(embedding(ids)),
+            settings={
+                "vocabulary_size": vocabulary_size,
+                "hidden_dim": hidden_dim,
+                **stack,
+                "pad_id": pad_id,
+                "positions": positions
+                if isinstance(positions, str)
+                else layer_config(encoder.positions),
+                "seed": seed,
+            },
             dtype=policy,
             weight_options=options,
             **kwargs,
         )
         self.embedding = embedding
-        self.positions = placed.on_inputs
         self.encoder = encoder
-        self._stem = stem
         self.input_spec = None  # Ids have two axes, states three.
         self.supports_masking = True
 
@@ -114,7 +147,8 @@ class TextEncoder(TokenModel):
             real tokens sum to one, those of padding to zero.
         """
         check_ids(ids, "ids")
-        _, scores = self.encoder(self._stem(ids), return_attention_scores=True)
+        states = self.embedding(ids)
+        _, scores = self.encoder(states, return_attention_scores=True)
         return {"encoder": scores}
 
 

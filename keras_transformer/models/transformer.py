@@ -3,29 +3,40 @@
 import functools
 
 import keras
+from keras import ops
 
-from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.layers.decoder import Decoder
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import Activation, Dtype, Positions
+from keras_transformer.checks import (
+    check_ids,
+    check_positive_integers,
+    check_vocabulary,
+)
+from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import check_position_range
-from keras_transformer.models.generation import SourceGenerationMixin
-from keras_transformer.models.presets import PresetMixin
-from keras_transformer.models.settings import (
+from keras_transformer.layers.positions import acts_on_inputs
+from keras_transformer.layers.saving import (
+    Activation,
+    Dtype,
+    Positions,
+    layer_config,
+)
+from keras_transformer.layers.stack import Decoder, Encoder
+from keras_transformer.layers.weights import WeightOptions, sub_seed
+from keras_transformer.models.base import (
     SettingsModel,
+    activation_name,
     check_called_with_ids,
     check_in_vocabulary,
     check_special_ids,
-    constructor_settings,
-    model_weight_options,
+    embedding_dim,
     policy_of,
 )
-from keras_transformer.models.stem import LogitBias, PlacedPositions, Stem
+from keras_transformer.models.generation import GenerationMixin
+from keras_transformer.models.presets import PresetMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
+class Transformer(PresetMixin, GenerationMixin, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -119,11 +130,10 @@ class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
         output_bias: bool = False,
         **kwargs,
     ):
-        arguments = locals()
-        settings = constructor_settings(arguments)
-        options = model_weight_options(kwargs)
         is_shared = target_vocabulary_size is None
-        target_size = source_vocabulary_size if is_shared else target_vocabulary_size
+        target_size = target_vocabulary_size
+        if target_size is None:
+            target_size = source_vocabulary_size
         check_positive_integers(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_size,
@@ -133,64 +143,111 @@ class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
             check_positive_integers(num_decoder_layers=num_decoder_layers)
         check_special_ids(target_size, pad_id, end_id=end_id)
         check_in_vocabulary(target_size, start_id=start_id)
+        stack = {
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "normalize_first": normalize_first,
+            "activation": activation_name(activation),
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+            "epsilon": epsilon,
+        }
         policy = policy_of(dtype)
-        placed = PlacedPositions(positions, hidden_dim, policy)
-        source_embedding, target_embedding = placed.token_embeddings(
-            source_vocabulary_size,
-            target_vocabulary_size,
-            pad_id=pad_id,
-            options=options,
-            scale=scale_embeddings,
+        options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
+        encoder = Encoder(
+            num_layers,
+            **stack,
+            positions=positions,
+            seed=sub_seed(seed, "encoder"),
+            name="encoder",
+            dtype=policy,
+            **options.of("kernel", "bias"),
         )
-        narrow = placed.narrow_layer(options)
-        source_stem = Stem(source_embedding, placed, dropout, seed, "source_dropout")
-        stem_settings = (placed, dropout, seed, "target_dropout", start_id == pad_id)
-        target_stem = Stem(target_embedding, *stem_settings)
-        encoder = placed.stack(Encoder, "encoder", arguments, options)
-        decoder = placed.stack(
-            Decoder, "decoder", arguments, options, num_decoder_layers
+        decoder = Decoder(
+            num_decoder_layers or num_layers,
+            **stack,
+            positions=positions,
+            seed=sub_seed(seed, "decoder"),
+            name="decoder",
+            dtype=policy,
+            **options.of("kernel", "bias"),
         )
+
+        def embedding(vocabulary_size, name):
+            width = embedding_dim(hidden_dim, encoder.positions)
+            given = {"dtype": policy, **options.of("embeddings")}
+            return TokenEmbedding(
+                vocabulary_size, width, pad_id, scale_embeddings, name=name, **given
+            )
+
+        if is_shared:
+            source_embedding = target_embedding = embedding(target_size, "embedding")
+        else:
+            target_embedding = embedding(target_size, "target_embedding")
+            source_embedding = embedding(source_vocabulary_size, "source_embedding")
+        narrow = None
+        if target_embedding.hidden_dim != hidden_dim:
+            given = {"dtype": policy, **options.of("kernel", "bias")}
+            narrow = keras.layers.Dense(
+                target_embedding.hidden_dim, name="narrow", **given
+            )
+        unmask_first = None
+        if start_id == pad_id:
+            unmask_first = UnmaskFirst(name="unmask_first", dtype=policy)
         bias = LogitBias(name="output_bias", dtype="float32") if output_bias else None
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        states = decoder(target_stem(target_ids), encoder(source_stem(source_ids)))
+        memory = encoder(source_embedding(source_ids))
+        states = target_embedding(target_ids)
+        states = states if unmask_first is None else unmask_first(states)
+        states = decoder(states, memory)
         states = states if narrow is None else narrow(states)
         logits = target_embedding(states, reverse=True)
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
             outputs=logits if bias is None else bias(logits),
-            settings={**settings, "positions": placed.setting},
+            settings={
+                "source_vocabulary_size": source_vocabulary_size,
+                "target_vocabulary_size": target_vocabulary_size,
+                "num_layers": num_layers,
+                "hidden_dim": hidden_dim,
+                **stack,
+                "pad_id": pad_id,
+                "start_id": start_id,
+                "end_id": end_id,
+                "positions": positions
+                if isinstance(positions, str)
+                else layer_config(encoder.positions),
+                "seed": seed,
+                "num_decoder_layers": num_decoder_layers,
+                "scale_embeddings": scale_embeddings,
+                "output_bias": output_bias,
+            },
             dtype=policy,
             weight_options=options,
             **kwargs,
         )
         self.source_embedding = source_embedding
         self.target_embedding = target_embedding
-        self.positions = placed.on_inputs
         self.encoder = encoder
         self.decoder = decoder
         self.output_bias = bias
+        self._unmask_first = unmask_first
         self._narrow = narrow
-        self._source_stem = source_stem
-        self._target_stem = target_stem
+
+    @property
+    def positions(self):
+        """The layer of positions that the encoder merges into its inputs, or None."""
+        layer = self.encoder.positions
+        return layer if acts_on_inputs(layer) else None
 
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):
             if isinstance(inputs, dict) and name in inputs:
                 check_called_with_ids(inputs[name], name)
         return super().call(inputs, training=training, mask=mask)
-
-    def logits_with_cutoff(self, inputs, kept):
-        """Computes the logits in training with the embeddings of some tokens zero.
-
-        `kept` holds boolean tensors like the inputs: which tokens are not cut. See
-        `training.SimCut`.
-        """
-        source = self._source_stem(inputs["source_ids"], kept["source_ids"], True)
-        target = self._target_stem(inputs["target_ids"], kept["target_ids"], True)
-        memory = self.encoder(source, training=True)
-        return self._logits(self.decoder(target, memory, training=True))
 
     def attention_scores(self, source_ids, target_ids):
         """Returns the attention scores of every layer and head.
@@ -207,16 +264,56 @@ class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
             check_ids(ids, name)
-        states = self._source_stem(source_ids)
+        states = self.source_embedding(source_ids)
         memory, encoder = self.encoder(states, return_attention_scores=True)
-        states = self._target_stem(target_ids)
+        states = self.target_embedding(target_ids)
+        states = states if self._unmask_first is None else self._unmask_first(states)
         _, decoder, cross = self.decoder(states, memory, return_attention_scores=True)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
+    def generate(
+        self,
+        source_ids,
+        search: Search | None = None,
+        max_length: int = 64,
+        batch_size: int | None = None,
+    ) -> Hypotheses:
+        """Decodes with a search, compiled once for each search and length.
+
+        Any number of sentences may be given: as one ends, the next begins in its
+        place. XLA compiles where it pays, unless the model was compiled with another
+        `jit_compile` than "auto"; see `SearchRunner`.
+
+        Args:
+            source_ids: Integer array or tensor of shape
+                `(batch, source_length)`, padded with `pad_id`.
+            search: A search of `keras_transformer.decoding`; greedy by default.
+            max_length: Most tokens to produce, the end token included.
+            batch_size: Sentences to search at a time, which memory limits; by default
+                what is fastest on CPUs.
+
+        Returns:
+            `Hypotheses` of NumPy arrays, the best first: `ids` of shape `(batch,
+            hypotheses, max_length)` and `scores` of shape `(batch, hypotheses)`.
+
+        Raises:
+            ValueError: If `source_ids` are not integers of that shape, or the
+                model has too few positions for sources or targets.
+        """
+        settings = self.settings
+        check_ids(source_ids, "source_ids")
+        check_vocabulary(source_ids, settings["source_vocabulary_size"])
+        check_positive_integers(max_length=max_length)
+        # Checked here, since the compiled program does not know the length.
+        self.check_length(max(source_ids.shape[1], max_length))
+        sizes = settings["target_vocabulary_size"], settings["source_vocabulary_size"]
+        return self.run_search(
+            source_ids, search, max_length, batch_size, sizes[0] or sizes[1]
+        )
+
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
-        check_position_range(self.positions, max_length)
-        states = self.encoder(self._source_stem(inputs))
+        states = self.encoder(self.source_embedding(inputs))
         memory, cache = self.decoder.start(states, num_hypotheses, max_length)
         return (padding_mask(inputs, self.pad_id), memory), cache
 
@@ -226,7 +323,7 @@ class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
         `logits_of` is the function from states to logits, see `prepared_step`.
         """
         memory_mask, memory = memory
-        states = self._target_stem.at(token_ids, index)
+        states = self.target_embedding(token_ids)
         states, cache = self.decoder.step(
             states, memory, memory_mask, cache, index, visible
         )
@@ -243,3 +340,49 @@ class Transformer(PresetMixin, SourceGenerationMixin, SettingsModel):
         """Returns `step`, with the embedding table transposed once for all steps."""
         logits_of = self.target_embedding.logits_function()
         return functools.partial(self.step, logits_of=logits_of)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class UnmaskFirst(keras.layers.Layer):
+    """Passes states on as they are, with a mask that is True at the first position."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs):
+        return ops.copy(inputs)  # Keras keeps the mask of a tensor that has one.
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def compute_mask(self, inputs, previous_mask=None):
+        if previous_mask is None:
+            return None
+        first = ops.ones_like(previous_mask[:, :1])
+        return ops.concatenate([first, previous_mask[:, 1:]], axis=1)
+
+    # Keras saves and clones no layer of a policy as an argument that has none of this.
+    def get_config(self):
+        return super().get_config()
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LogitBias(keras.layers.Layer):
+    """Adds a learned bias to logits."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.bias = self.add_weight(input_shape[-1:], "zeros", name="bias")
+
+    def call(self, inputs):
+        return inputs + self.bias
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):  # as above
+        return super().get_config()

@@ -6,21 +6,22 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.layer_arguments import (
+from keras_transformer.layers.patches import ClassToken, PatchEmbedding
+from keras_transformer.layers.positions import LearnedPositionalEncoding
+from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
     layer_config,
 )
-from keras_transformer.layers.patches import ClassToken, PatchEmbedding
-from keras_transformer.layers.weight_options import WeightOptions
-from keras_transformer.models.settings import (
+from keras_transformer.layers.stack import Encoder
+from keras_transformer.layers.weights import WeightOptions, sub_seed
+from keras_transformer.models.base import (
     SettingsModel,
-    constructor_settings,
+    activation_name,
+    embedding_dim,
     policy_of,
 )
-from keras_transformer.models.stem import PlacedPositions, Stem
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -80,9 +81,6 @@ class VisionTransformer(SettingsModel):
         seed: int | None = None,
         **kwargs,
     ):
-        arguments = locals()
-        settings = constructor_settings(arguments)
-        options = WeightOptions(kwargs, kinds=("kernel", "bias"))
         if len(image_shape) != 3 or min(image_shape) < 1:
             raise ValueError(
                 "`image_shape` must be (height, width, channels), three positive "
@@ -91,17 +89,35 @@ class VisionTransformer(SettingsModel):
         check_positive_integers(
             patch_size=patch_size, num_classes=num_classes, hidden_dim=hidden_dim
         )
+        stack = {
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "normalize_first": normalize_first,
+            "activation": activation_name(activation),
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+        }
         policy = policy_of(dtype)
+        options = WeightOptions(kwargs, kinds=("kernel", "bias"))
         height, width, _ = image_shape
-        num_patches = (height // patch_size) * (width // patch_size)
-        num_positions = max(num_patches, 1) + (pooling is None)
-        placed = PlacedPositions(positions, hidden_dim, policy, num_positions)
-        settings["image_shape"] = list(image_shape)
-        settings["pooling"] = layer_config(pooling)
-        settings["positions"] = placed.setting
+        num_patches = max((height // patch_size) * (width // patch_size), 1)
+        position_scheme = positions
+        if positions == "learned":
+            num_positions = num_patches + (pooling is None)
+            position_scheme = LearnedPositionalEncoding(num_positions)
+        encoder = Encoder(
+            **stack,
+            positions=position_scheme,
+            seed=sub_seed(seed, "encoder"),
+            name="encoder",
+            dtype=policy,
+            **options.of("kernel", "bias"),
+        )
         embedding = PatchEmbedding(
             patch_size,
-            placed.embedding_dim,
+            embedding_dim(hidden_dim, encoder.positions),
             name="patches",
             dtype=policy,
             **options.of("kernel", "bias"),
@@ -109,33 +125,37 @@ class VisionTransformer(SettingsModel):
         class_token = None
         if pooling is None:
             class_token = ClassToken(name="class_token", dtype=policy)
-        encoder = placed.stack(Encoder, "encoder", arguments, options)
         # Logits are float32 whatever the policy.
         head = {"dtype": "float32", **options.of("kernel", "bias")}
         classify = keras.layers.Dense(num_classes, name="logits", **head)
 
-        def embed(images):
-            patches = embedding(images)
-            return patches if class_token is None else class_token(patches)
-
-        stem = Stem(embed, placed, dropout, seed)
         images = keras.Input(image_shape, name="images")
-        states = encoder(stem(images))
+        states = embedding(images)
+        states = encoder(states if class_token is None else class_token(states))
         pooled = states[:, 0] if pooling is None else pooling(states)
         super().__init__(
             inputs=images,
             outputs=classify(pooled),
-            settings=settings,
+            settings={
+                "image_shape": list(image_shape),
+                "patch_size": patch_size,
+                "num_classes": num_classes,
+                "hidden_dim": hidden_dim,
+                **stack,
+                "pooling": layer_config(pooling),
+                "positions": positions
+                if isinstance(positions, str)
+                else layer_config(encoder.positions),
+                "seed": seed,
+            },
             dtype=policy,
             weight_options=options,
             **kwargs,
         )
         self.embedding = embedding
         self.class_token = class_token
-        self.positions = placed.on_inputs
         self.encoder = encoder
         self.pooling = pooling
-        self._stem = stem
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -167,5 +187,6 @@ class VisionTransformer(SettingsModel):
                 f"the model's image_shape={tuple(image_shape)}. "
                 f"Received: images of shape {tuple(images.shape)}."
             )
-        states = self._stem(images)
+        states = self.embedding(images)
+        states = states if self.class_token is None else self.class_token(states)
         return {"encoder": self.encoder(states, return_attention_scores=True)[1]}

@@ -3,7 +3,6 @@
 from keras_transformer.plots.attention import attention_map
 from keras_transformer.plots.curves import learning_rate, training_curves
 from keras_transformer.plots.page import attention_html
-from keras_transformer.plots.pooling import pooled_attention
 from keras_transformer.plots.position_table import position_table
 from keras_transformer.plots.translation import (
     AttendedTranslation,
@@ -17,7 +16,6 @@ __all__ = [
     "attention_html",
     "attention_map",
     "learning_rate",
-    "pooled_attention",
     "position_table",
     "training_curves",
     "translate_n_best_with_attention",

@@ -18,9 +18,9 @@ def attention_map(
     `scores[-1].mean(axis=0)` their average. Heads and layers are numbered from 0. All
     maps of a figure share one scale, which starts at 0.
 
-    SentencePiece's mark "\u2581" is removed from subwords that begin a word; those that
-    continue one get a dot. Columns run from right to left where the script of the keys
-    does.
+    SentencePiece's mark "\u2581" is removed from subwords that begin a word; subwords
+    that continue one get a dot. Columns run from right to left where the script of the
+    keys does.
 
     Args:
         query_tokens: The tokens that attend, a list of str.

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import warnings
 
 import keras
 import numpy as np
@@ -13,7 +12,6 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.plots.layout import grid
 
 NOT_DRAWN = ("epoch", "learning_rate", "seconds")
-_NAME_A_FILE = "To be sure, name the file of a `keras.callbacks.CSVLogger`."
 
 
 def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
@@ -21,9 +19,8 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
 
     Args:
         log: Path of a run's `log.csv`, or of a file that Keras's `CSVLogger` wrote; or
-            the `History` that `model.fit` returns. A metric that a `History` holds
-            only for every nth epoch is drawn at the epochs n, 2n and so on. Where
-            several n are possible, the largest is taken, with a warning.
+            the `History` that `model.fit` returns, if it holds every metric for every
+            epoch.
 
     Returns:
         A `matplotlib.figure.Figure` with axes for the loss and for each metric, which
@@ -32,7 +29,8 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If the file is not such a log, or holds no epoch yet, or if a
-            `History` holds a metric that was not computed at every nth epoch.
+            `History` lacks epochs of a metric, such as one that `BleuCallback`
+            computes in every nth: it does not tell which. Log to a file then.
 
     Example:
         >>> history = keras.callbacks.History()
@@ -40,7 +38,8 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
         >>> [axes.get_title() for axes in kt.plots.training_curves(history).axes]
         ['loss']
     """
-    curves = _read_history(log) if hasattr(log, "history") else _read_csv(log)
+    is_history = isinstance(log, keras.callbacks.History)
+    curves = _read_history(log) if is_history else _read_csv(log)
     metrics = dict.fromkeys(name.removeprefix("val_") for name in curves)
     names = [name for name in metrics if name not in NOT_DRAWN]
     if not names:
@@ -105,26 +104,15 @@ def _tidy(axes):
 
 def _read_history(history):
     """Returns `(epochs, values)` of each name in a `History`."""
-    curves = {}
+    epochs = [epoch + 1 for epoch in history.epoch]
     for name, values in history.history.items():
-        first, last = history.epoch[0] + 1, history.epoch[-1] + 1
-        # The multiples of every n from `first` on.
-        multiples = (range(-(-first // n) * n, last + 1, n) for n in range(1, last + 1))
-        possible = [epochs for epochs in multiples if len(epochs) == len(values)]
-        if not possible:
+        if len(values) != len(epochs):
             raise ValueError(
-                f"`log` must hold {name} for every nth epoch. Received: {len(values)} "
-                f"values in the epochs {first} to {last}. {_NAME_A_FILE}"
+                f"`log` must hold {name} for every epoch. Received: {len(values)} "
+                f"values in {len(epochs)} epochs. Name the file of a "
+                "`keras.callbacks.CSVLogger`, which tells the epoch of each value."
             )
-        if possible[0] != possible[-1]:
-            warnings.warn(
-                f"`log` holds {len(values)} values of {name} and does not tell of "
-                f"which epochs: {list(possible[-1])} are drawn, and "
-                f"{list(possible[0])} are possible too. {_NAME_A_FILE}",
-                stacklevel=3,
-            )
-        curves[name] = possible[-1], values
-    return curves
+    return {name: (epochs, values) for name, values in history.history.items()}
 
 
 def _read_csv(path):

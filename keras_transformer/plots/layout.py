@@ -43,7 +43,7 @@ def words(tokens: Sequence[str]) -> list[str]:
 
 
 def without_symbols(tokens: Sequence[str]) -> list[str]:
-    """Returns tokens without those such as `</s>`, and `>>ara<<` for a language."""
+    """Returns tokens without symbols such as `</s>`, or `>>ara<<` for a language."""
     return [each for each in tokens if not _SYMBOL.fullmatch(each)]
 
 
@@ -87,7 +87,7 @@ def _find_fonts(characters):
     """Returns font families for the characters, and the characters that none has.
 
     No font has all scripts. Matplotlib reads every font that is named, so only the
-    default fonts and those that are needed are named.
+    default fonts and the fonts that are needed are named.
     """
     default = font_manager.FontProperties().get_family()
     fonts = font_manager.fontManager.ttflist

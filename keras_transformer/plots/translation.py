@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from keras_transformer.decoding import Search
 from keras_transformer.plots.attention import attention_map
-from keras_transformer.translator import Translator
-from keras_transformer.translator.checks import check_one_transformer
+from keras_transformer.translator import Translator, check_one_transformer
 
 
 class AttendedTranslation(NamedTuple):
@@ -75,7 +74,7 @@ def translate_with_attention(
 ) -> AttendedTranslation:
     """Translates as `translator.translate` does, and keeps the attention weights.
 
-    Arguments and errors are those of `translation_attention`.
+    Arguments and errors are as in `translation_attention`.
 
     Returns:
         An `AttendedTranslation`.
@@ -97,7 +96,7 @@ def translate_n_best_with_attention(
 ) -> list[AttendedTranslation]:
     """Translates as `translator.translate_n_best` does, and keeps attention weights.
 
-    Arguments and errors are those of `translation_attention`.
+    Arguments and errors are as in `translation_attention`.
 
     Returns:
         A list of `AttendedTranslation`, best first, as long as the `num_hypotheses` of

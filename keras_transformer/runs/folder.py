@@ -144,12 +144,12 @@ def with_beam(search: Search, beam_width: int, exponent: float | None = None) ->
     """Returns a search of another beam width with the limits and ends of `search`.
 
     Args:
-        search: Gives its processors, end ids and stop strings, and its length penalty
+        search: Gives its processors and end ids, and its length penalty
             if it has one.
         beam_width: Hypotheses that beam search keeps; 1 is greedy search.
         exponent: Exponent of a length penalty of the same kind; None keeps it.
     """
-    kept = {x: getattr(search, x) for x in ("processors", "end_ids", "stop_strings")}
+    kept = {x: getattr(search, x) for x in ("processors", "end_ids")}
     if beam_width == 1:
         return GreedySearch(**kept)
     penalty = getattr(search, "length_penalty", 0.6)

@@ -19,8 +19,7 @@ from keras_transformer.runs.recipe import (
 )
 from keras_transformer.storage import is_unfinished, remove_unfinished
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.translator import Translator
-from keras_transformer.translator.checks import check_one_transformer
+from keras_transformer.translator import Translator, check_one_transformer
 from keras_transformer.version import __version__
 
 # Settings that may differ from those of the pretrained model.

@@ -8,9 +8,9 @@ from pathlib import Path
 import keras
 
 from keras_transformer import training
+from keras_transformer.keras_private import all_layers
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
-from keras_transformer.kernels.keras_private import all_layers
 from keras_transformer.models import Transformer
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog

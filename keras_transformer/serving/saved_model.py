@@ -7,21 +7,18 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.kernels.batch_halves import search_in_halves
-from keras_transformer.serving.request_batching import (
+from keras_transformer.serving.server_files import (
     batching_parameters,
     compiled_batch_sizes,
+    next_version,
+    write_warmup_requests,
 )
-from keras_transformer.serving.versions import next_version
-from keras_transformer.serving.warmup import write_warmup_requests
 from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import Translator, batching, check_serves_any_text
-from keras_transformer.translator.formats import register_format
 from keras_transformer.translator.scoring import log_probabilities
 from keras_transformer.version import __version__
 
 
-@register_format("saved_model")
 def export_translator(
     translator: Translator,
     path: str | os.PathLike,
@@ -31,7 +28,7 @@ def export_translator(
 ) -> Path:
     """Writes a translator as a SavedModel.
 
-    Arguments, result and errors are those of `Translator.export`. The folder includes
+    Arguments, result and errors are as in `Translator.export`. The folder includes
     warm-up requests for the server, its batching settings in `batching_params.pbtxt`,
     and the settings of this export in `assets.extra/translator.json`.
     `ServedTranslator` has the signatures.
@@ -88,7 +85,7 @@ class ServedTranslator(tf.Module):
     `Translator.encode_targets`.
 
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
-    translation as there, whatever else is in its batch. The arguments are those of
+    translation as there, whatever else is in its batch. The arguments are as in
     `Translator.export`. With `jit_compile`, XLA compiles the search once for every
     shape. To keep the shapes few, groups are filled up to a power of two.
     """
@@ -191,8 +188,8 @@ class ServedTranslator(tf.Module):
     def find(self, source_ids):
         """Searches the translations of subwords `(batch, length)`, group by group.
 
-        The ids of the `Hypotheses` are as long as the longest needs. Those of blank
-        sources are empty, with a score of 0.
+        The ids of the `Hypotheses` are as long as the longest needs. A blank source
+        has no ids, and a score of 0.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths
@@ -215,7 +212,7 @@ class ServedTranslator(tf.Module):
             return self._search(self._translator.model, inputs, target_length)
 
         if self._jit_compile:
-            find = compile_search(find, self._search.num_slots)
+            find = tf.function(find, autograph=False, jit_compile=True)
 
         def search():
             # Padded as in `Translator.translate`, for the same rounding errors.
@@ -249,13 +246,3 @@ def _checked(function, specs):
         return function(*(tf.ensure_shape(x, spec.shape) for x, spec in pairs))
 
     return call
-
-
-def compile_search(find, num_slots: int):
-    """Makes XLA compile a search; on CPUs, large batches are searched in two halves.
-
-    `find` is a function of source ids that grows `num_slots` hypotheses side by side
-    for each row. A large batch must have an even number of rows.
-    """
-    find = tf.function(find, autograph=False, jit_compile=True)
-    return search_in_halves(find, num_slots)

@@ -149,7 +149,7 @@ def _lines_of(path):
 def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePair]:
     """Yields the sentence pairs of a parallel corpus, holding one pair in memory.
 
-    Arguments and errors are those of `check_parallel_files`.
+    Arguments and errors are as in `check_parallel_files`.
     """
     sources, targets = as_paths(source_files), as_paths(target_files)
     if not sources or len(sources) != len(targets):

@@ -75,7 +75,7 @@ def masked_dataset(
 
     `dataset` holds batches of ids, int32 of shape `(batch, length)`. With equal seeds,
     the nth iterations over two datasets mask the same tokens. The other arguments and
-    the errors are those of `mask_tokens`.
+    the errors are as in `mask_tokens`.
 
     Returns:
         A dataset of `(ids, labels)`, for `model.fit` of a `MaskedLanguageModel`.

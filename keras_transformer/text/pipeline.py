@@ -22,8 +22,7 @@ from keras_transformer.text.files import (
     read_pairs,
     text_lines,
 )
-from keras_transformer.text.inputs import check_tokenizer
-from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 
 _PAIRS_PER_CHUNK = 1024  # tokenized together
 _SHUFFLE_BUFFER_PAIRS = 1 << 16
@@ -69,12 +68,14 @@ def parallel_dataset(
         shuffle: Whether each epoch has its own order. The files are then read at the
             same time, each in proportion to its number of lines, and pairs are drawn
             from a buffer of 65,536. Otherwise one file is read after the other.
-        seed: Seed of the orders and of sampling.
+        seed: Seed of the orders.
         initial_epoch: Number of the first epoch. The batches of an epoch depend only
-            on its number and `seed`.
-        sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1.
-            Passes over the corpus then differ a little in their numbers of batches, so
-            an epoch has a few more than one pass, the first ones of another.
+            on its number and `seed`, unless subwords are sampled.
+        sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1. It
+            has no seed: an interrupted training continues with other subwords of the
+            same sentences. Passes over the corpus then differ a little in their
+            numbers of batches, so an epoch has a few more than one pass, the first
+            ones of another.
 
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
@@ -106,11 +107,10 @@ def parallel_dataset(
             lines = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed)
         else:
             lines = _read_lines(paths)
-        chunks = lines.batch(_PAIRS_PER_CHUNK).enumerate()
-        return chunks.map(lambda i, texts: (texts, seed * 1_000_003 + i))
+        return lines.batch(_PAIRS_PER_CHUNK)
 
-    def make_examples(texts, seed):
-        ids = _tokenize(tokenizers, texts, max_length, sampling, seed)
+    def make_examples(*texts):
+        ids = _tokenize(tokenizers, texts, max_length, sampling)
         return _examples(ids, tokenizers, max_length)
 
     def make_batches(chunks):
@@ -121,8 +121,8 @@ def parallel_dataset(
 
     repeat = sampling > 0
     if repeat:
-        # Sampled subwords may make more batches than were counted, and the last ones
-        # of a pass are those of rare lengths. Another pass supplies what is too many.
+        # Sampled subwords may make more batches than were counted. The last batches of
+        # a pass hold rare lengths. Another pass supplies what is missing.
         num_batches += 2 + num_batches // 50
     return numbered_epochs(
         read_chunks, make_batches, num_batches, seed, initial_epoch, repeat
@@ -135,7 +135,7 @@ def _read_lines(paths):
 
 
 def _read_mixed_lines(paths, pairs_per_file, seed):
-    """Returns the pairs of lines of all files, those of different files mixed.
+    """Returns the pairs of lines of all files, in an order that mixes the files.
 
     The buffer that shuffles may hold less than the text. If files were read one after
     the other, an epoch would then end with the last one.
@@ -163,8 +163,7 @@ def _count(pairs, tokenizers, buckets, tokens_per_batch, sampling):
             index = is_long.argmax()
             first_long = f"{locations[index]}, {lengths[index]} long"
         if sampling:
-            seed = pairs_per_file.total()
-            sampled = _tokenize(tokenizers, texts, max_length, sampling, seed)
+            sampled = _tokenize(tokenizers, texts, max_length, sampling)
             lengths = _pair_lengths(*sampled).numpy()
         bucket_of_pair = np.searchsorted(buckets, lengths[~is_long])
         counts += np.bincount(bucket_of_pair, minlength=len(counts))
@@ -186,7 +185,7 @@ def _count(pairs, tokenizers, buckets, tokens_per_batch, sampling):
     return pairs_per_file, int(sum(-(-counts // rows_per_batch)))
 
 
-def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):
+def _tokenize(tokenizers, texts, max_length=None, sampling=0.0):
     """Returns the ragged subwords of source and target, sampled on request."""
     sides = tuple(zip(tokenizers, texts, strict=True))
     best = [tokenizer(side) for tokenizer, side in sides]
@@ -195,8 +194,8 @@ def _tokenize(tokenizers, texts, max_length=None, sampling=0.0, seed=0):
     # Pairs that are too long are left out anyway, and may be of any length.
     fits = _pair_lengths(*best) <= max_length
     sampled = [
-        tokenizer.sample(tf.where(fits, side, ""), sampling, 2 * seed + i)
-        for i, (tokenizer, side) in enumerate(sides)
+        tokenizer.sample(tf.where(fits, side, ""), sampling)
+        for tokenizer, side in sides
     ]
     # Sampling yields more subwords. Pairs that then exceed `max_length` keep the best.
     fits &= _pair_lengths(*sampled) <= max_length

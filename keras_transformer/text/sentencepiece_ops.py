@@ -31,16 +31,16 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self):
         return _ops.sentencepiece_op(model=self._model_proto, shared_name=self._name)
 
-    def tokenize(self, texts, out_type=tf.int32):
+    def tokenize(self, texts, out_type=tf.int32, alpha: float | None = None):
         """Returns ids, or subwords with `tf.string`, of texts of shape `(batch,)`.
 
-        The result is ragged, of shape `(batch, None)`.
+        The result is ragged, of shape `(batch, None)`. With `alpha`, it is sampled.
         """
         ids, row_splits = _ops.sentencepiece_tokenize_op(
             self.resource_handle,
             texts,
-            nbest_size=0,  # no sampling
-            alpha=1.0,
+            nbest_size=0 if alpha is None else -1,  # best, or sampled from all
+            alpha=1.0 if alpha is None else alpha,
             out_type=out_type,
             **_NO_SYMBOLS,
         )

@@ -1,6 +1,5 @@
 """Subword tokenizer: text to ids and back, with SentencePiece as TensorFlow ops."""
 
-import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,12 +8,9 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformer.decoding import StopStrings
 from keras_transformer.storage import replace_file
 from keras_transformer.text.files import Paths
-from keras_transformer.text.inputs import batch_of_ids, batch_of_texts
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
-from keras_transformer.text.subword_sampling import subword_sampler
 from keras_transformer.text.tokenizer_training import train_model
 
 
@@ -141,37 +137,29 @@ class SubwordTokenizer(tf.Module):
         )
 
     def __call__(self, texts):
-        return self._encode(batch_of_texts(texts))
+        return self._encode(_batch_of_texts(texts))
 
-    def _encode(self, texts):
-        return self._resource.tokenize(texts)
-
-    def _decode(self, ids):
-        return self._resource.detokenize(ids)
-
-    def sample(self, texts, alpha: float = 0.1, seed=0):
+    def sample(self, texts, alpha: float = 0.1):
         """Segments texts into randomly sampled subwords, which regularizes training.
 
-        A BPE model skips every merge of subwords with probability `alpha`
-        (BPE-dropout). A unigram model samples a segmentation in proportion to its
-        probability to the power of `alpha`: the smaller `alpha`, the more uniform the
-        distribution (subword regularization).
+        A BPE model skips merges of subwords with probability `alpha` (BPE-dropout). A
+        unigram model samples a segmentation in proportion to its probability to the
+        power of `alpha`: the smaller `alpha`, the more uniform the distribution
+        (subword regularization).
 
-        Sampling runs in Python, even within `tf.data`, because neither TensorFlow
-        Text's op nor SentencePiece can be seeded. A SavedModel cannot hold it.
+        SentencePiece samples, in TensorFlow Text's op, and neither takes a seed: two
+        calls draw different subwords, in one process as in two. A BPE merge that was
+        skipped is not tried again, where the paper tries it in each later step.
 
         Args:
             texts: List of str, or string tensor of shape `(batch,)`.
             alpha: Strength, between 0 and 1.
-            seed: Integer or scalar integer tensor. Equal seeds give equal subwords, in
-                every process.
 
         Returns:
             Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
 
         Raises:
-            ValueError: If `alpha` is outside of its range, or the model is neither BPE
-                nor unigram.
+            ValueError: If `alpha` is outside of its range.
 
         Reference:
             [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267) (BPE-dropout);
@@ -181,24 +169,14 @@ class SubwordTokenizer(tf.Module):
             raise ValueError(
                 f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
             )
-        sampler = subword_sampler(self.model_proto)
+        return self._encode(_batch_of_texts(texts), alpha)
 
-        def sample_rows(texts, seed):
-            rows = [*self._sample(sampler, texts.tolist(), alpha, int(seed) % 2**64)]
-            lengths = np.array([len(row) for row in rows], dtype=np.int64)
-            ids = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32)
-            return ids, lengths
+    def _encode(self, texts, alpha=None):
+        """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
+        return self._resource.tokenize(texts, alpha=alpha)
 
-        inputs = [batch_of_texts(texts), seed]
-        ids, lengths = tf.numpy_function(
-            sample_rows, inputs, [tf.int32, tf.int64], stateful=False
-        )
-        ids, lengths = tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
-        return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
-
-    def _sample(self, sampler, texts, alpha, seed):
-        for pieces in sampler.sample(texts, alpha, seed):
-            yield [sampler.ids.get(piece, self.unknown_id) for piece in pieces]
+    def _decode(self, ids):
+        return self._resource.detokenize(ids)
 
     def detokenize(self, ids):
         """Joins subwords to text, up to the first end token of each row.
@@ -216,7 +194,7 @@ class SubwordTokenizer(tf.Module):
         Raises:
             ValueError: If `ids` are not integers of the vocabulary.
         """
-        ids = batch_of_ids(ids, self.pad_id)
+        ids = _batch_of_ids(ids, self.pad_id)
         shape = tf.shape(ids)
         rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         is_end = rows == self.end_id
@@ -241,35 +219,9 @@ class SubwordTokenizer(tf.Module):
         """
         return [self._python_model.id_to_piece(int(index)) for index in ids]
 
-    def stop_strings(self, strings: str | Iterable[str]) -> StopStrings:
-        """Returns `StopStrings`: a hypothesis ends once its text contains one of them.
-
-        Args:
-            strings: One string or several, none of them empty.
-
-        Example:
-            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
-            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
-            >>> stops = tokenizer.stop_strings("bike")
-            >>> search = kt.decoding.BeamSearch(4, stop_strings=stops)
-        """
-        tokens = {one: self._text_of(one) for one in range(self.vocabulary_size)}
-        return StopStrings(strings, tokens)
-
     def equals(self, other: "SubwordTokenizer") -> bool:
         """Tells whether another tokenizer gives the same ids to every text."""
         return type(self) is type(other) and self.model_proto == other.model_proto
-
-    def _text_of(self, token_id):
-        model = self._python_model
-        piece = model.id_to_piece(token_id)
-        if model.is_control(token_id):
-            return ""
-        if model.is_unknown(token_id):
-            return model.decode([token_id])
-        if model.is_byte(token_id):  # such as <0x0A>
-            return bytes([int(piece[1:-1], 16)]).decode("utf-8", "surrogateescape")
-        return piece.replace("\u2581", " ")
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a file in SentencePiece's own format, which its tools read too.
@@ -296,3 +248,63 @@ class SubwordTokenizer(tf.Module):
             return cls(path.read_bytes())
         except ValueError as error:
             raise ValueError(f"{path} cannot be loaded. {error}") from None
+
+
+def check_tokenizer(name, tokenizer):
+    """Raises `ValueError` unless this is a tokenizer, or looks like one."""
+    if not hasattr(tokenizer, "pad_id"):
+        raise ValueError(
+            f"`{name}` must be a tokenizer, such as `SubwordTokenizer.load(path)` "
+            f"returns. Received: {name}={tokenizer!r}."
+        )
+
+
+def _kind(values):
+    """Returns the type of a value, or the types in a list, for a message."""
+    if not isinstance(values, (list, tuple)):
+        return type(values).__name__
+    kinds = dict.fromkeys(type(value).__name__ for value in values)
+    return f"a {type(values).__name__} of {' and '.join(kinds)}"
+
+
+def _batch_of_texts(texts):
+    """Texts as a string tensor of shape `(batch,)`."""
+    given = texts
+    try:
+        texts = tf.convert_to_tensor(texts, dtype_hint=tf.string)
+    except (TypeError, ValueError):  # of TensorFlow, on None or mixed types
+        raise ValueError(
+            "`texts` must be a list of str, or a string tensor of shape (batch,). "
+            f"Received: {_kind(given)}."
+        ) from None
+    if texts.dtype != tf.string or texts.shape.rank != 1:
+        raise ValueError(
+            "`texts` must be a list of str, or a string tensor of shape (batch,). "
+            f"Received: shape={texts.shape}, dtype={texts.dtype.name}."
+        )
+    return texts
+
+
+def _batch_of_ids(ids, pad_id):
+    """Returns int32 ids of shape `(..., length)`; pads ragged rows."""
+    try:
+        tensor = _tensor_of_ids(ids, pad_id)
+    except (TypeError, ValueError):  # of TensorFlow, on None, text or mixed types
+        raise ValueError(
+            f"`ids` must be integers of shape (..., length). Received: {_kind(ids)}."
+        ) from None
+    if not tensor.dtype.is_integer or tensor.shape.rank == 0:
+        raise ValueError(
+            "`ids` must be integers of shape (..., length). "
+            f"Received: shape={tensor.shape}, dtype={tensor.dtype.name}."
+        )
+    return tf.cast(tensor, tf.int32)
+
+
+def _tensor_of_ids(ids, pad_id):
+    if isinstance(ids, (list, tuple)) and (not ids or np.ndim(ids[0])):
+        is_empty = not any(np.size(row) for row in ids)
+        ids = tf.ragged.constant(ids, tf.int32 if is_empty else None, ragged_rank=1)
+    if isinstance(ids, tf.RaggedTensor) and ids.dtype.is_integer:
+        ids = ids.to_tensor(pad_id)
+    return tf.convert_to_tensor(ids)

@@ -19,8 +19,8 @@ def train_model(
 ) -> bytes:
     """Trains a SentencePiece model and returns it as bytes.
 
-    Arguments and errors are those of `SubwordTokenizer.train`, under the names that
-    SentencePiece's trainer gives them.
+    Arguments and errors are as in `SubwordTokenizer.train`, with the names that
+    SentencePiece's trainer gives the arguments.
     """
     if model_type not in ("bpe", "unigram"):
         raise ValueError(

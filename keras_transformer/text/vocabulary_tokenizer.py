@@ -3,7 +3,6 @@
 import json
 import numbers
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
-from keras_transformer.text.subword_sampling import as_text
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # A text may begin with a target language, as ">>fra<<" (OPUS-MT).
@@ -32,8 +30,8 @@ class VocabularyTokenizer(SubwordTokenizer):
         vocabulary: Id of every subword, a dictionary from str to int.
         pad: The subword of the padding.
         unknown: The subword of unknown characters.
-        start: The subword that begins every target. It may be that of the padding or
-            of the end.
+        start: The subword that begins every target. It may be the same as `pad` or
+            `end`.
         end: The subword that ends every source and every target.
         prefix: Subwords that begin every text, such as its language.
         control: Other tokens without text, such as all languages.
@@ -101,7 +99,7 @@ class VocabularyTokenizer(SubwordTokenizer):
             default_value=self.unknown_id,
         )
 
-    def _encode(self, texts):
+    def _encode(self, texts, alpha=None):
         prefix = tf.constant([self._prefix_ids], tf.int32)
         parts = [tf.repeat(prefix, tf.size(texts), axis=0)]
         if self._settings["reads_language_codes"]:
@@ -112,22 +110,8 @@ class VocabularyTokenizer(SubwordTokenizer):
             codes = tf.ragged.boolean_mask(codes[:, None], has_code)
             parts.append(self._table.lookup(codes))
             texts = rest
-        pieces = self._resource.tokenize(texts, tf.string)
+        pieces = self._resource.tokenize(texts, tf.string, alpha)
         return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
-
-    def _sample(self, sampler, texts, alpha, seed):
-        split = [self._split_language_code(as_text(text)) for text in texts]
-        codes, texts = zip(*split, strict=True) if split else ([], [])
-        samples = sampler.sample(texts, alpha, seed)
-        for code, pieces in zip(codes, samples, strict=True):
-            ids = (self._id_of_text.get(x, self.unknown_id) for x in (*code, *pieces))
-            yield [*self._prefix_ids, *ids]
-
-    def _split_language_code(self, text):
-        found = re.match(_LANGUAGE_CODE, text)
-        if not self._settings["reads_language_codes"] or not found:
-            return [], text
-        return [found[0]], text[found.end() :]
 
     def _decode(self, ids):
         is_text = tf.ragged.map_flat_values(partial(tf.gather, self._is_text), ids)
@@ -136,15 +120,6 @@ class VocabularyTokenizer(SubwordTokenizer):
         texts = self._resource.detokenize(pieces)
         # SentencePiece keeps the mark of a space in subwords that it does not know.
         return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))
-
-    def _text_of(self, token_id):
-        if not self._is_text[token_id]:
-            return ""
-        piece = self._piece_of_id[token_id]
-        its_id = self._python_model.piece_to_id(piece)
-        if self._python_model.id_to_piece(its_id) == piece:
-            return super()._text_of(its_id)
-        return piece.replace("\u2581", " ")
 
     def pieces(self, ids) -> list[str]:
         return [self._piece_of_id[int(index)] for index in ids]

@@ -15,8 +15,7 @@ from keras_transformer.text.files import (
     read_lines,
     text_lines,
 )
-from keras_transformer.text.inputs import check_tokenizer
-from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 
 _DOCUMENTS_PER_CHUNK = 256  # tokenized together
 _SHUFFLE_BUFFER_TOKENS = 1 << 22
@@ -54,7 +53,7 @@ def language_dataset(
     Returns:
         A `tf.data.Dataset` of `(ids, labels)`, both int32 of shape
         `(batch_size, length)`, padded, for `model.fit` of a `LanguageModel`.
-        Its attribute `epoch` is that of `parallel_dataset`.
+        Its attribute `epoch` is as in `parallel_dataset`.
 
     Raises:
         FileNotFoundError: If a file is missing.

@@ -86,8 +86,8 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
 def set_word_vectors(embedding, vectors, trainable: bool = True) -> None:
     """Sets the vectors of an embedding layer, and whether they are trained further.
 
-    Afterwards the layer returns `vectors[id]` for an id. Unknown tokens, those whose
-    vector is all zeros, keep the vectors they had.
+    Afterwards the layer returns `vectors[id]` for an id. An unknown token,
+    whose vector is all zeros, keeps the vector it had.
 
     Args:
         embedding: A `keras.layers.Embedding`, or a layer like it, such as

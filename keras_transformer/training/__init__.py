@@ -15,11 +15,7 @@ from keras_transformer.training.distribution import (
 )
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
-from keras_transformer.training.quality import cased_bleu, chrf, paper_protocol_bleu
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
-from keras_transformer.training.significance import paired_bootstrap
-from keras_transformer.training.sliding_window import sliding_window_perplexity
-from keras_transformer.training.threads import one_thread_per_operation
 
 __all__ = [
     "Adam",
@@ -35,12 +31,6 @@ __all__ = [
     "TokenCrossentropy",
     "Workers",
     "average_checkpoints",
-    "cased_bleu",
-    "chrf",
-    "one_thread_per_operation",
-    "paired_bootstrap",
-    "paper_protocol_bleu",
     "pick_strategy",
-    "sliding_window_perplexity",
     "split_evenly",
 ]

@@ -4,20 +4,16 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.kernels.adam import (
-    StepNumbers,
-    adam_update,
-    dense_gradient,
-    update_if,
-)
-from keras_transformer.kernels.keras_private import (
+from keras_transformer.keras_private import (
     trainable_variables,
     variable_index,
 )
+from keras_transformer.kernels import target
 from keras_transformer.kernels.replicas import (
     num_replicas,
     num_replicas_of_strategy,
     sum_gradients,
+    update_if,
 )
 
 
@@ -28,7 +24,6 @@ class Adam(keras.optimizers.Adam):
     It takes every option of `keras.optimizers.Adam`, such as `weight_decay`,
     `global_clipnorm` and `use_ema`, and makes the same updates, with these differences:
 
-    - On TensorFlow an update is one operation; see `kernels.adam`.
     - `gradient_accumulation_steps` makes one update of the mean gradient of several
       batches, so that a large batch fits into little memory. Unlike the argument of
       Keras it works under `MirroredStrategy`, and everything counts updates instead of
@@ -82,7 +77,6 @@ class Adam(keras.optimizers.Adam):
         check_positive_integers(gradient_accumulation_steps=steps)
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
         self.batches_per_update = steps
-        self._numbers = None
 
     def build(self, variables):
         if self.built:
@@ -112,14 +106,9 @@ class Adam(keras.optimizers.Adam):
         if self._sums_over_replicas:
             grads = sum_gradients(grads)
         if self.batches_per_update == 1 or not grads:
-            self._apply(grads, trainable_variables)
+            super().apply(grads, trainable_variables)
         else:
             self._apply_mean(grads, trainable_variables)
-
-    def _apply(self, gradients, variables):
-        self._numbers = StepNumbers(self)
-        super().apply(gradients, variables)
-        self._numbers = None
 
     @property
     def _sums_over_replicas(self):
@@ -149,7 +138,7 @@ class Adam(keras.optimizers.Adam):
                 else gradient_sum / self.batches_per_update
                 for gradient_sum, gradient in zip(sums, gradients, strict=True)
             ]
-            self._apply(means, variables)
+            super(Adam, self).apply(means, variables)
             for gradient_sum in sums:
                 if gradient_sum is not None:
                     zeros = ops.zeros(gradient_sum.shape, gradient_sum.dtype)
@@ -162,8 +151,18 @@ class Adam(keras.optimizers.Adam):
     def update_step(self, gradient, variable, learning_rate):
         if self._sums_over_replicas and (replicas := num_replicas_of_strategy()) > 1:
             gradient = ops.divide(gradient, replicas)
-        adam_update(self, gradient, variable, learning_rate, self._numbers)
+        super().update_step(gradient, variable, learning_rate)
 
     def get_config(self):
         steps = self.batches_per_update
         return {**super().get_config(), "gradient_accumulation_steps": steps}
+
+
+def dense_gradient(gradient):
+    """Returns a gradient as a tensor, where it may be `tf.IndexedSlices` or None."""
+    if target.is_tensorflow():
+        import tensorflow as tf
+
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.convert_to_tensor(gradient)
+    return gradient

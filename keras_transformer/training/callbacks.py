@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.training.quality import cased_bleu, chrf
+from keras_transformer.evaluation import cased_bleu, chrf
 
 
 class BleuCallback(keras.callbacks.Callback):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.kernels.crossentropy import smoothed_crossentropy
-from keras_transformer.kernels.gather import take_last
+from keras_transformer.kernels.selection import take_last
 from keras_transformer.training.losses import token_weights
 
 

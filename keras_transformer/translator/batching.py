@@ -1,4 +1,4 @@
-"""Batches of source ids: padded lengths, groups by length, and filling up."""
+"""Which texts are searched or scored together, and how they are padded."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from keras_transformer.text import SubwordTokenizer
 
-MIN_PADDED_LENGTH = 32
+MIN_PADDED_LENGTH = 32  # of sources that are translated
+MIN_SCORED_LENGTH = 16
+POSITIONS_PER_SCORED_BATCH = 2048
 
 
 class BatchingPolicy:
@@ -19,8 +21,9 @@ class BatchingPolicy:
     So the translation of a text depends on that text alone, and few shapes are
     compiled.
 
-    `Translator.translate` uses `groups`. An export uses the rest of this module, which
-    consists of TensorFlow ops, inside its graph.
+    `Translator.translate` uses `groups`, and `Translator.score` uses `scored_batches`.
+    An export uses the rest of this module, which consists of TensorFlow ops, inside its
+    graph.
 
     Args:
         max_source_length: As in `Translator`.
@@ -74,6 +77,34 @@ class BatchingPolicy:
             if len(rows):
                 ids = self.pad(tf.gather(source_ids, rows), length)
                 yield rows, ids.numpy(), self.target_length(length)
+
+    def scored_batches(self, source_ids, labels):
+        """Splits pairs of a source and a target into batches of few shapes.
+
+        Both sides are padded to the power of two of the longer one, to 16 at least. A
+        batch has a fixed number of rows, the last ones padding if need be.
+
+        Yields:
+            The rows of the pairs in the batch, and their ids on both sides.
+        """
+        longest = self.source_lengths[-1]
+        limits = longest, self.target_length(longest)
+        sides = [np.asarray(ids) for ids in (source_ids, labels)]
+        pad_id = self._tokenizer.pad_id
+        ends = [ids.shape[1] - (ids[:, ::-1] != pad_id).argmax(1) for ids in sides]
+        longer = np.maximum(np.maximum(*ends), MIN_SCORED_LENGTH)
+        padded = 2 ** np.ceil(np.log2(longer)).astype(int)
+        for length in np.unique(padded):
+            rows = np.flatnonzero(padded == length)
+            batch_size = max(1, POSITIONS_PER_SCORED_BATCH // length)
+            for start in range(0, len(rows), batch_size):
+                batch = rows[start : start + batch_size]
+                full = []
+                for ids, limit in zip(sides, limits, strict=True):
+                    shape = batch_size, min(length, limit)
+                    full.append(np.full(shape, pad_id, "int32"))
+                    full[-1][: len(batch), : ids.shape[1]] = ids[batch, : shape[1]]
+                yield batch, full
 
     def pad(self, source_ids, length: int):
         """Pads rows to a length, or removes the padding beyond it."""

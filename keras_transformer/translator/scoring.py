@@ -2,14 +2,10 @@
 
 from typing import NamedTuple
 
-import numpy as np
 from keras import ops
 
 from keras_transformer.kernels.compiled import CompiledFunction
-from keras_transformer.models.generation import names_of_variables
-
-POSITIONS_PER_BATCH = 2048
-MIN_PADDED_LENGTH = 16
+from keras_transformer.translator.batching import BatchingPolicy
 
 
 class TargetScore(NamedTuple):
@@ -50,55 +46,32 @@ def log_probabilities(model, source_ids, labels, num_given: int = 0):
 
 
 class Scorer:
-    """Computes `log_probabilities` of any number of targets, in few shapes.
-
-    Pairs are sorted and padded to powers of two, so few programs are traced.
+    """Computes `log_probabilities` of any number of targets, compiled once a shape.
 
     Args:
         model: A `Transformer`.
-        max_lengths: The longest source, and the longest target.
+        policy: Which pairs are scored together.
         num_given: As in `log_probabilities`.
     """
 
-    def __init__(self, model, max_lengths: tuple[int, int], num_given: int = 0):
+    def __init__(self, model, policy: BatchingPolicy, num_given: int):
         def score(source_ids, labels):
             return log_probabilities(model, source_ids, labels, num_given)
 
-        self._model, self._variables = model, names_of_variables(model)
-        self._pad_id = model.pad_id
-        self._max_lengths = max_lengths
+        self._model, self._variables = model, list(model.variables)
+        self._batches = policy.scored_batches
         self._program = CompiledFunction(score, model, jit_compile="auto")
 
     def is_of(self, model) -> bool:
         """Returns whether this scores by a model with the variables it has now."""
-        return model is self._model and names_of_variables(model) == self._variables
+        variables = list(map(id, model.variables))
+        return model is self._model and variables == list(map(id, self._variables))
 
     def __call__(self, source_ids, labels) -> list[TargetScore]:
         """Returns a `TargetScore` for each row of the two."""
-        pairs = [np.asarray(ids) for ids in (source_ids, labels)]
-        used = [
-            ids.shape[1] - (ids[:, ::-1] != self._pad_id).argmax(1) for ids in pairs
-        ]
-        lengths = np.maximum(*used)
-        padded = 2 ** np.ceil(np.log2(np.maximum(lengths, MIN_PADDED_LENGTH)))
-        scores: list[TargetScore] = [TargetScore(0.0, 0)] * len(lengths)
-        for length in np.unique(padded).astype(int):
-            rows = np.flatnonzero(padded == length)
-            batch_size = max(1, POSITIONS_PER_BATCH // length)
-            for start in range(0, len(rows), batch_size):
-                batch = rows[start : start + batch_size]
-                found = self._score([ids[batch] for ids in pairs], length, batch_size)
-                used_rows = (each[: len(batch)].tolist() for each in found)
-                for row, *score in zip(batch, *used_rows, strict=True):
-                    scores[row] = TargetScore(*score)
+        scores = [TargetScore(0.0, 0)] * len(source_ids)
+        for rows, ids in self._batches(source_ids, labels):
+            found = (x[: len(rows)].tolist() for x in self._program.run(*ids))
+            for row, *score in zip(rows, *found, strict=True):
+                scores[row] = TargetScore(*score)
         return scores
-
-    def _score(self, pairs, length, batch_size):
-        """Scores pairs padded to `length` positions and `batch_size` rows."""
-        inputs = []
-        for ids, max_length in zip(pairs, self._max_lengths, strict=True):
-            shape = batch_size, min(length, max_length)
-            full = np.full(shape, self._pad_id, "int32")
-            full[: len(ids), : ids.shape[1]] = ids[:, : shape[1]]
-            inputs.append(full)
-        return self._program.run(*inputs)

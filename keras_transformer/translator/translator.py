@@ -1,35 +1,56 @@
-"""Text in, text out, many texts at a time."""
+"""Text in, text out, many texts at a time: tokenizers, model and search in one."""
 
+import importlib
 import os
-import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding import BeamSearch, Search
+from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
+from keras_transformer.decoding.search import check_search
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode_head
-from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
-from keras_transformer.translator.checks import (
-    check_max_source_length,
-    check_serves_any_text,
-    check_tokenizers_fit,
-    list_of_texts,
+from keras_transformer.text.tokenizer import check_tokenizer
+from keras_transformer.translator.batching import (
+    BatchingPolicy,
+    chunks_of,
+    unpadded_lengths,
 )
-from keras_transformer.translator.formats import export_as
-from keras_transformer.translator.saving import SavedTranslator
+from keras_transformer.translator.saving import read_translator, save_translator
 from keras_transformer.translator.scoring import Scorer, TargetScore
-from keras_transformer.translator.text_translator import TextTranslator, Translation
 
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
 
+# The module and the function that write each format, and the option that it has. They
+# import the translator, so they are imported when they are called.
+_EXPORTERS = {
+    "saved_model": ("serving.saved_model", "export_translator", "jit_compile"),
+    "ctranslate2": ("interop.ctranslate2", "export_ctranslate2", "quantization"),
+    "hugging_face": ("interop.hugging_face.export", "export_hugging_face", None),
+}
 
-class Translator(TextTranslator, SavedTranslator):
+
+class Translation(NamedTuple):
+    """A translation and its score.
+
+    Attributes:
+        text: The translation.
+        score: Its score, as the search defines it.
+        is_cut: Whether its source was too long and only its beginning was read.
+    """
+
+    text: str
+    score: float
+    is_cut: bool = False
+
+
+class Translator:
     """Translates text with a trained model.
 
     The translation of a text does not depend on the other texts of a call, and few
@@ -69,14 +90,91 @@ class Translator(TextTranslator, SavedTranslator):
         search: Search = DEFAULT_SEARCH,
     ):
         target_tokenizer = target_tokenizer or source_tokenizer
-        check_max_source_length(max_source_length)
-        check_tokenizers_fit(model, source_tokenizer, target_tokenizer)
+        if not isinstance(max_source_length, int) or max_source_length < 2:
+            raise ValueError(
+                "`max_source_length` must be an integer of at least 2, for a subword "
+                f"and its end token. Received: max_source_length={max_source_length!r}."
+            )
+        _check_tokenizers_fit(model, source_tokenizer, target_tokenizer)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_source_length = max_source_length
         self.search = search
         self._scorer: Scorer | None = None
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        search: Search | None = None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> list[str]:
+        """Translates a list of texts of any length.
+
+        As one translation ends, the next text begins in its place. An empty text, or
+        one with only white space, has an empty translation. A translation that ends
+        with one of the end tokens of the search is returned without it.
+
+        Args:
+            texts: What to translate, a list of str.
+            search: A search of `keras_transformer.decoding`. Default: the translator's.
+            batch_size: Number of texts that are translated at a time, which memory
+                limits; by default what is fastest on CPUs.
+            max_length: The most subwords of a translation, end token included; by
+                default twice the padded length of its source, or the number of the
+                model's positions if that is less.
+
+        Returns:
+            The translation of each text, in the order of the texts. A warning tells how
+            many texts were too long and were cut.
+
+        Raises:
+            ValueError: If `texts` is not a list of str, or if `search` forces a
+                different prefix for each text, since texts are sorted.
+        """
+        found = self.translate_n_best(texts, search, batch_size, max_length)
+        best = [translations[0] for translations in found]
+        cut = [index for index, one in enumerate(best) if one.is_cut]
+        if cut:
+            warnings.warn(
+                f"{len(cut)} of {len(best)} texts are longer than "
+                f"max_source_length={self.max_source_length} subwords and were cut, "
+                f"the first of them texts[{cut[0]}].",
+                stacklevel=2,
+            )
+        return [one.text for one in best]
+
+    def translate_stream(
+        self,
+        lines: Iterable[str],
+        search: Search | None = None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        chunk_size: int = 8192,
+    ) -> Iterator[str]:
+        """Translates line by line, in memory that does not grow with the text.
+
+        `lines` is any iterable of str, such as an open file. `chunk_size` of them are
+        read and translated at a time, and an eighth of that at first. The other
+        arguments are as in `translate`. Warnings about texts that are too long
+        count the texts of one chunk.
+
+        Yields:
+            The translations, in the order of the lines.
+
+        Raises:
+            ValueError: If `lines` is a single text or a path, if `chunk_size` is not
+                positive, or as in `translate`.
+        """
+        if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
+            raise ValueError(
+                "`lines` must be an iterable of str, such as an open file. "
+                f"Received: lines of type {type(lines).__name__}."
+            )
+        check_positive_integers(chunk_size=chunk_size)
+        for chunk in chunks_of(lines, chunk_size):
+            yield from self.translate(chunk, search, batch_size, max_length)
 
     def translate_n_best(
         self,
@@ -88,6 +186,7 @@ class Translator(TextTranslator, SavedTranslator):
         """Translates as `translate` does, and returns every hypothesis with its score.
 
         The `num_hypotheses` of `search` is the number of translations of each text.
+        There is no warning of texts that are cut: each `Translation` tells it.
 
         Returns:
             For each text a list of `Translation`, best first. A score of minus infinity
@@ -95,25 +194,21 @@ class Translator(TextTranslator, SavedTranslator):
         """
         search = search or self.search
         check_serves_any_text(search)
-        texts = list_of_texts(texts)
-        if not texts:
+        encoded = _as_bytes(texts)
+        if not encoded:
             return []
-        source_ids, is_cut = self.encode(as_bytes(texts))
-        if (is_cut := is_cut.numpy()).any():
-            warnings.warn(
-                f"{is_cut.sum()} of {len(texts)} texts are longer than "
-                f"max_source_length={self.max_source_length} subwords and were cut, "
-                f"the first of them texts[{is_cut.argmax()}].",
-                stacklevel=2,
-            )
-        found = [[Translation("", 0.0)] * search.num_hypotheses for _ in texts]
+        source_ids, is_cut = self.encode(encoded)
+        is_cut = is_cut.numpy().tolist()
+        found = [[Translation("", 0.0)] * search.num_hypotheses for _ in encoded]
         policy = self.batching_policy(max_length)
         for rows, ids, target_length in policy.groups(source_ids):
             ids, scores = self.model.generate(ids, search, target_length, batch_size)
             decoded = self.decode(ids, search).numpy()
             for row, *best_first in zip(rows, decoded, scores, strict=True):
                 found[row] = [
-                    Translation(text.decode("utf-8", "replace"), float(score))
+                    Translation(
+                        text.decode("utf-8", "replace"), float(score), is_cut[row]
+                    )
                     for text, score in zip(*best_first, strict=True)
                 ]
         return found
@@ -146,22 +241,90 @@ class Translator(TextTranslator, SavedTranslator):
             >>> [score.log_probability < 0 for score in scores]
             [True, True]
         """
-        texts, translations = list_of_texts(texts), list_of_texts(translations)
-        if len(texts) != len(translations):
+        sources, targets = _as_bytes(texts), _as_bytes(translations)
+        if len(sources) != len(targets):
             raise ValueError(
                 "`translations` must have one translation of each text. "
-                f"Received: {len(texts)} texts, {len(translations)} translations."
+                f"Received: {len(sources)} texts, {len(targets)} translations."
             )
-        if not texts:
+        if not sources:
             return []
         if self._scorer is None or not self._scorer.is_of(self.model):
-            longest = self.max_source_length
-            longest_target = self.batching_policy().target_length(longest)
-            self._scorer = Scorer(
-                self.model, (longest, longest_target), self.num_given_tokens()
-            )
-        source_ids, _ = self.encode(as_bytes(texts))
-        return self._scorer(source_ids, self.encode_targets(as_bytes(translations)))
+            policy = self.batching_policy()
+            self._scorer = Scorer(self.model, policy, self.num_given_tokens())
+        source_ids, _ = self.encode(sources)
+        return self._scorer(source_ids, self.encode_targets(targets))
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes the translator to a folder, which may exist.
+
+        The folder then holds `model.keras`, without optimizer state; `source.model`
+        and `target.model`, or one `shared.model`; and `translator.json`, with the
+        search. In a new folder they appear once all are written; in one that exists
+        they are replaced one after the other, `translator.json` last. Other files stay.
+        """
+        save_translator(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "Translator":
+        """Reads a translator that `save` wrote.
+
+        Raises:
+            FileNotFoundError: If the folder holds no translator, or a file is missing.
+            ValueError: If a file is damaged, or the files do not fit each other.
+        """
+        arguments = read_translator(folder)
+        try:
+            return cls(**arguments)
+        except ValueError as error:
+            raise ValueError(f"{folder} cannot be loaded. {error}") from None
+
+    @classmethod
+    def from_preset(
+        cls,
+        where: str | os.PathLike,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        **kwargs,
+    ) -> "Translator":
+        """Reads a pretrained translator.
+
+        It may be one that `save` wrote, a checkpoint of Marian (OPUS-MT), M2M100, NLLB
+        or Pegasus in Hugging Face's layout, or a model of Marian itself.
+
+        Args:
+            where: A folder, or `"hf://user/model"` on the Hugging Face Hub, such as
+                `"hf://Helsinki-NLP/opus-mt-en-de"`. Downloads need the extra `hub`.
+            source_language: Language of the texts, for M2M100 and NLLB.
+            target_language: Language to translate to, for models that know several,
+                such as `"deu_Latn"`; by default what the checkpoint's settings say.
+            **kwargs: Arguments of the `Transformer` that do not change its weights,
+                such as `dropout=0.3`.
+
+        Returns:
+            A translator with the search of the checkpoint, such as its beam.
+
+        Raises:
+            FileNotFoundError: If there is no such folder, model or file.
+            PermissionError: If the model is gated.
+            ConnectionError: If the Hub cannot be reached, and no copy is in its cache.
+            ValueError: If a file is damaged, is of a family that is not known, or holds
+                what is not understood.
+
+        Example:
+            >>> name = "hf://Helsinki-NLP/opus-mt-en-de"
+            >>> translator = kt.Translator.from_preset(name)  # doctest: +SKIP
+            >>> translator.translate(["A man rides a bike."])  # doctest: +SKIP
+            ['Ein Mann fährt Fahrrad.']
+        """
+        # It imports the translator, so it is imported when it is called.
+        presets = importlib.import_module("keras_transformer.interop.presets")
+        languages = source_language, target_language
+        arguments = presets.read_translator(where, *languages, **kwargs)
+        try:
+            return cls(**arguments)
+        except ValueError as error:
+            raise ValueError(f"{where} cannot be loaded. {error}") from None
 
     def export(
         self,
@@ -189,10 +352,8 @@ class Translator(TextTranslator, SavedTranslator):
             jit_compile: For `"saved_model"`: whether XLA compiles the search on the
                 server. It is faster then, except for the first request of each length
                 and batch size (a power of two), which takes some seconds. The server's
-                TensorFlow must have XLA for its device. For a server with a GPU, export
-                on a machine with a GPU; otherwise large batches are searched in two
-                halves.
-            format: Name of a registered format.
+                TensorFlow must have XLA for its device.
+            format: A name in the table above.
             quantization: For `"ctranslate2"`: the type of the weights, such as `"int8"`
                 or `"float16"`. None: float32.
 
@@ -207,17 +368,27 @@ class Translator(TextTranslator, SavedTranslator):
         """
         if max_length is not None:
             check_positive_integers(max_length=max_length)
+        if format not in _EXPORTERS:
+            raise ValueError(
+                f"`format` must be one of {', '.join(map(repr, _EXPORTERS))}. "
+                f"Received: format={format!r}."
+            )
+        module, function, known = _EXPORTERS[format]
         options = {"jit_compile": jit_compile, "quantization": quantization}
-        search = search or self.search
-        return export_as(format, self._merged(), path, search, max_length, **options)
-
-    def _merged(self):
-        """Returns the translator with low-rank adaptations merged into its kernels."""
-        model = self.model.merge_lora()
-        if model is self.model:
-            return self
-        tokenizers = self.source_tokenizer, self.target_tokenizer
-        return Translator(model, *tokenizers, self.max_source_length, self.search)
+        options = {name: value for name, value in options.items() if value}
+        for name, value in options.items():
+            if name != known:
+                raise ValueError(
+                    f"`{name}` must be left out for format={format!r}, which has no "
+                    f"such option. Received: {name}={value!r}."
+                )
+        merged = self
+        if (model := self.model.merge_lora()) is not self.model:
+            tokenizers = self.source_tokenizer, self.target_tokenizer
+            merged = Translator(model, *tokenizers, self.max_source_length, self.search)
+        exporter = importlib.import_module(f"keras_transformer.{module}")
+        arguments = merged, path, search or self.search, max_length
+        return getattr(exporter, function)(*arguments, **options)
 
     def encode(self, texts):
         """Returns texts as the model reads them, with TensorFlow ops only.
@@ -258,7 +429,7 @@ class Translator(TextTranslator, SavedTranslator):
     def decode(self, ids, search: Search):
         """Returns the texts that a search found, with TensorFlow ops only.
 
-        A text ends before an end token of the search, and before a stop string.
+        A text ends before an end token of the search.
 
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
@@ -269,11 +440,7 @@ class Translator(TextTranslator, SavedTranslator):
         """
         for end_id in search.end_ids or ():
             ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
-        texts = self.target_tokenizer.detokenize(ids)
-        if search.stop_strings is None:
-            return texts
-        any_string = "|".join(map(re.escape, search.stop_strings.strings))
-        return tf.strings.regex_replace(texts, f"(?s)(?:{any_string}).*", "")
+        return self.target_tokenizer.detokenize(ids)
 
     def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
         """Returns how the sources of this translator are batched."""
@@ -285,7 +452,137 @@ class Translator(TextTranslator, SavedTranslator):
         )
 
 
-def as_bytes(texts: list[str]) -> list[bytes]:
-    """Returns texts in UTF-8."""
-    # It cannot encode a lone surrogate, which becomes a question mark.
-    return [text.encode("utf-8", "replace") for text in texts]
+def ensemble(translators: Sequence[Translator]) -> Translator:
+    """Returns a translator that averages the probabilities of several.
+
+    It takes as long as all of them together.
+
+    Args:
+        translators: Translators with the same tokenizers, such as the results of runs
+            that differ in their seeds.
+
+    Returns:
+        A `Translator` with the search and the longest source of the first. It is
+        saved, loaded and exported to TensorFlow Serving as any other.
+
+    Raises:
+        ValueError: If there is none, or if their tokenizers differ.
+
+    Example:
+        >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+        >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+        >>> settings = {"hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+        >>> translators = [
+        ...     kt.Translator(kt.models.Transformer(25, num_layers=1, **settings), x)
+        ...     for x in (tokenizer, tokenizer)
+        ... ]
+        >>> len(kt.translator.ensemble(translators).translate(["a man"], max_length=5))
+        1
+
+    Reference:
+        [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.6
+    """
+    if not translators:
+        raise ValueError("`translators` must be one translator or more. Received: [].")
+    first = translators[0]
+    for number, other in enumerate(translators):
+        for side in ("source_tokenizer", "target_tokenizer"):
+            if not getattr(other, side).equals(getattr(first, side)):
+                raise ValueError(
+                    "`translators` must have the same tokenizers. Received: another "
+                    f"{side} in translators[{number}]. Train runs on the same text, "
+                    "with the same settings of `tokenizer`."
+                )
+    model = Ensemble([translator.model for translator in translators])
+    tokenizers = first.source_tokenizer, first.target_tokenizer
+    return Translator(model, *tokenizers, first.max_source_length, first.search)
+
+
+def check_serves_any_text(search: Search) -> None:
+    """Refuses a search that has settings for each text of one batch.
+
+    Args:
+        search: A search of `keras_transformer.decoding`.
+
+    Raises:
+        ValueError: If it is no search, or has such settings, such as a different prefix
+            for each text.
+    """
+    check_search(search)
+    for processor in search.processors:
+        if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
+            raise ValueError(
+                "`search` must force one prefix for all texts, because texts are "
+                f"sorted. Received: prefixes for {processor.num_sequences} texts. "
+                "Translate each text with its own search, or call `model.generate`."
+            )
+
+
+def _check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
+    """Raises `ValueError` unless a model has the tokenizers' vocabularies."""
+    if not isinstance(model, Transformer | Ensemble):
+        raise ValueError(
+            "`model` must be a Transformer or an Ensemble. "
+            f"Received: a {type(model).__name__}."
+        )
+    config = model.settings
+    source_size = config["source_vocabulary_size"]
+    sizes = {"source": source_size, "target": config["target_vocabulary_size"]}
+    tokenizers = {"source": source_tokenizer, "target": target_tokenizer}
+    for side, tokenizer in tokenizers.items():
+        check_tokenizer(f"{side}_tokenizer", tokenizer)
+        size = sizes[side] or source_size
+        if tokenizer.vocabulary_size != size:
+            raise ValueError(
+                f"`{side}_tokenizer` must have the model's {side} vocabulary of {size} "
+                f"subwords. Received: one of {tokenizer.vocabulary_size} subwords. "
+                "Pass the tokenizer that the model was trained with."
+            )
+    for name, tokenizer in (
+        ("pad_id", source_tokenizer),
+        ("pad_id", target_tokenizer),
+        ("start_id", target_tokenizer),
+        ("end_id", target_tokenizer),
+    ):
+        expected, received = getattr(tokenizer, name), getattr(model, name)
+        if received != expected:
+            raise ValueError(
+                f"`model` must have the {name} of its tokenizers, {expected}. "
+                f"Received: {name}={received}."
+            )
+
+
+def check_one_transformer(translator, what: str) -> None:
+    """Refuses what is not a translator of one model.
+
+    Args:
+        translator: A `Translator`.
+        what: What needs one Transformer, for the error.
+
+    Raises:
+        ValueError: If its model is an ensemble, or it is not a `Translator`.
+    """
+    model = getattr(translator, "model", None)
+    if not isinstance(model, Transformer):
+        received = f"a {type(translator).__name__}"
+        if isinstance(model, Ensemble):
+            received = f"an ensemble of {len(model.models)}"
+        raise ValueError(
+            f"{what} needs a translator of one Transformer. Received: {received}. "
+            "Name one that it was made of."
+        )
+
+
+def _as_bytes(texts: Iterable[str]) -> list[bytes]:
+    """Returns texts in UTF-8; raises `ValueError` unless each of them is a str."""
+    is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
+    listed: list = [texts] if is_single else list(texts)
+    for index, text in enumerate(listed):
+        if is_single or not isinstance(text, str):
+            place = "texts" if is_single else f"texts[{index}]"
+            raise ValueError(
+                "`texts` must be a list of str. "
+                f"Received: {place} of type {type(text).__name__}."
+            )
+    # A lone surrogate, which UTF-8 cannot encode, becomes a question mark.
+    return [text.encode("utf-8", "replace") for text in listed]

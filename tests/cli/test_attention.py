@@ -69,6 +69,7 @@ def test_what_is_drawn_is_as_long_as_what_is_written(translator, tmp_path):
     assert len(uncut) > len(result.stdout)
 
 
+@pytest.mark.slow
 def test_every_line_that_is_translated_has_a_picture_of_its_own(translator, tmp_path):
     lines = "a dog\n\u200b\na man\n" + "a bike " * 13
     path = tmp_path / "out.svg"

@@ -25,10 +25,8 @@ from keras_transformer.decoding import (
     MaximumLength,
     NoRepeatNgram,
     RepetitionPenalty,
-    Sampling,
 )
 from keras_transformer.runs import Recipe, Run
-from keras_transformer.translator import RerankedTranslator, minimum_bayes_risk
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
@@ -178,7 +176,11 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     [
         ([], BeamSearch(2, length_penalty=0.6)),  # as the recipe says
         (["--beam-width", 1], GreedySearch()),
-        (["--beam-width", 3, "--length-penalty", 7], BeamSearch(3, length_penalty=7)),
+        pytest.param(
+            ["--beam-width", 3, "--length-penalty", 7],
+            BeamSearch(3, length_penalty=7),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_options_choose_the_search(run, loaded, options, search):
@@ -206,59 +208,16 @@ def test_options_control_what_is_produced(run, loaded, option, processors, max_l
     assert result.stdout.splitlines() == wanted
 
 
-def test_samples_give_the_one_that_agrees_most_with_the_others(run, loaded, tmp_path):
-    lines = sentences(7, seed=5)
-    search = Sampling(top_p=0.9, seed=1, num_hypotheses=5)
-    found = loaded.translate_n_best(lines, search, max_length=11)
-    wanted = [minimum_bayes_risk(samples).text for samples in found]
-    assert wanted != [samples[0].text for samples in found]
-    options = ["--mbr", 5, "--max-length", 11]
-    result = shell("translate", run, *options, stdin="\n".join(lines))
-    assert result.stdout.splitlines() == wanted
-    write_lines(tmp_path / "lines", lines)
-    files = ["--source-file", tmp_path / "lines", "--reference", tmp_path / "lines"]
-    result = shell("evaluate", run, *options, *files, "-o", tmp_path / "output")
-    assert result.exit_code == 0, result.stderr
-    assert (tmp_path / "output").read_text().splitlines() == wanted
-
-
-def test_a_translator_of_the_other_direction_reranks(run, loaded, tmp_path):
-    lines, search = sentences(40, seed=5), BeamSearch(4, length_penalty=0.6)
-    reranked = RerankedTranslator(loaded, loaded)
-    wanted = reranked.translate(lines, search, max_length=11)
-    assert wanted != loaded.translate(lines, search, max_length=11)
-    options = ["--rerank", run, "--beam-width", 4, "--max-length", 11]
-    result = shell("translate", run, *options, stdin="\n".join(lines))
-    assert result.stdout.splitlines() == wanted
-    write_lines(tmp_path / "lines", lines)
-    files = ["--source-file", tmp_path / "lines", "--reference", tmp_path / "lines"]
-    result = shell("evaluate", run, *options, *files, "-o", tmp_path / "output")
-    assert result.exit_code == 0, result.stderr
-    assert (tmp_path / "output").read_text().splitlines() == wanted
-
-
-def test_translations_end_before_stop_strings(run, loaded):
-    lines, plain = sentences(3, seed=5), BeamSearch(2, length_penalty=0.6)
-    longer = loaded.translate(lines, plain)
-    strings = [longer[0][2:4], "xyz"]
-    stops = loaded.target_tokenizer.stop_strings(strings)
-    search = BeamSearch(2, length_penalty=0.6, stop_strings=stops)
-    wanted = loaded.translate(lines, search)
-    assert wanted != longer
-    options = ["--stop-string", strings[0], "--stop-string", strings[1]]
-    result = shell("translate", run, *options, stdin="\n".join(lines))
-    assert result.stdout.splitlines() == wanted
-
-
+@pytest.mark.slow
 def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     compiled = []
-    translate = Translator.translate
+    translate = Translator.translate_n_best
 
     def watched(self, *args, **kwargs):
         compiled.append(self.model.compiled and self.model.jit_compile)
         return translate(self, *args, **kwargs)
 
-    monkeypatch.setattr(Translator, "translate", watched)
+    monkeypatch.setattr(Translator, "translate_n_best", watched)
     text = "\n".join(sentences(3, seed=5))
     wanted = shell("translate", run, stdin=text).stdout
     assert shell("translate", run, "--jit-compile", stdin=text).stdout == wanted
@@ -271,6 +230,15 @@ def test_a_sentence_that_is_too_long_is_reported_by_its_line(run):
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
     assert "standard input:2 is cut: it is longer than the 32" in in_one_line(result)
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_sentence_that_is_cut_to_be_evaluated_is_reported_by_its_line(run, tmp_path):
+    write_lines(tmp_path / "lines", ["ba", "ba ko li " * 50])
+    files = ["--source-file", tmp_path / "lines", "--reference", tmp_path / "lines"]
+    result = shell("evaluate", run, *files)
+    assert result.exit_code == 0, result.stderr
+    assert f"{tmp_path / 'lines'}:2 is cut" in in_one_line(result)
 
 
 def test_every_figure_comes_with_its_signature(run, tmp_path):
@@ -438,6 +406,7 @@ def test_exports_are_numbered(run, tmp_path):
     assert settings["search"]["processors"][0]["config"] == {"length": 2}
 
 
+@pytest.mark.slow
 def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
     few = functools.partial(datasets.locale_phrases, train=503, validation=7, test=11)
     monkeypatch.setattr(datasets, "locale_phrases", few)
@@ -599,15 +568,11 @@ def test_an_ensemble_translates_and_is_not_trained(run, small_text, tmp_path):
 
 
 @pytest.mark.usefixtures("loaded")
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [("--rerank", "among the translations of a beam"), ("--length-penalty", "a beam")],
-)
-def test_what_only_a_beam_can_use_needs_one(run, option, message):
-    value = 2 if option == "--length-penalty" else run
-    result = shell("translate", run, option, value, "--beam-width", 1, stdin="ba\n")
+def test_a_length_penalty_needs_a_beam(run):
+    options = "--length-penalty", 2, "--beam-width", 1
+    result = shell("translate", run, *options, stdin="ba\n")
     assert result.exit_code == 2
-    assert message in " ".join(result.stderr.split())
+    assert "needs a beam" in " ".join(result.stderr.split())
     assert not result.stdout
 
 
@@ -662,11 +627,6 @@ def test_debug_shows_where_an_error_arose(tmp_path):
         ["translate", "run", "--beam-width", "0"],
         ["evaluate", "run", "--split", "training"],
         ["average", "run", "--best", "--last", "3"],
-        ["translate", "run", "--mbr", "1"],
-        ["translate", "run", "--mbr", "2", "--attention", "out.png"],
-        ["translate", "run", "--rerank", "other", "--attention", "out.png"],
-        ["translate", "run", "--rerank", "other", "--mbr", "2"],
-        ["evaluate", "run", "--rerank", "other", "--mbr", "2"],
         ["evaluate", "run", "--source-file", "text"],
         ["evaluate", "run", "--reference", "text"],
         ["evaluate", "run", "--source-file=a", "--reference=b", "--split=test"],

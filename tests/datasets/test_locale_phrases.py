@@ -26,7 +26,14 @@ MONTHS = {
 SWAPPED = str.maketrans(",.", ".,")
 
 
-@pytest.fixture(scope="module", params=LOCALE_PAIRS, ids="-".join)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pair if pair == ("en", "de") else pytest.param(pair, marks=pytest.mark.slow)
+        for pair in LOCALE_PAIRS
+    ],
+    ids="-".join,
+)
 def data(request):
     return locale_phrases(*request.param)
 
@@ -49,7 +56,14 @@ def test_no_phrase_is_drawn_twice(data):
     assert len(set(sources)) == len(sources)
 
 
-@pytest.mark.parametrize("locales", [("en", "de"), ("zh", "en"), ("ar", "en")])
+@pytest.mark.parametrize(
+    "locales",
+    [
+        ("en", "de"),
+        pytest.param(("zh", "en"), marks=pytest.mark.slow),
+        pytest.param(("ar", "en"), marks=pytest.mark.slow),
+    ],
+)
 def test_every_phrase_has_one_answer(locales):
     kinds, rng, answers = PhraseKinds(*locales), random.Random(5), {}
     for _ in range(30_011):

@@ -1,8 +1,8 @@
 import pytest
 
-from keras_transformer.decoding import cached_model
+from keras_transformer.decoding import search
 
 
 @pytest.fixture(autouse=True)
 def caches_of_few_entries_grow_too(monkeypatch):
-    monkeypatch.setattr(cached_model, "MAX_ENTRIES_OF_ONE_LENGTH", 0)
+    monkeypatch.setattr(search, "MAX_ENTRIES_OF_ONE_LENGTH", 0)

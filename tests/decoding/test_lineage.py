@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.lineage import (
+from keras_transformer.layers.cache import (
     inherit_lineage,
     own_lineage,
     read_position,

@@ -29,7 +29,6 @@ from keras_transformer.decoding import (
     RepetitionPenalty,
     Sampling,
 )
-from keras_transformer.decoding.endings import SearchedModel
 
 SOURCES = np.array([[3, 4, 5, 7, 9], [6, 7, 8, 0, 0], [8, 0, 0, 0, 0]], "int32")
 VOCABULARY_SIZE = 7
@@ -133,7 +132,7 @@ def test_a_processor_does_what_plain_python_does(control, ids, logits, index):
     processor, plain = control
     index = np.array(index, "int32")[:, None, None]
     ids = np.where(np.arange(5) < index, ids, PAD)
-    process = processor.bind(SearchedModel(TableModel(logits[0]), None), SOURCES)
+    process = processor.bind(TableModel(logits[0]), SOURCES, (END,))
     processed = process(*map(ops.convert_to_tensor, (logits, ids, index)))
     processed = ops.convert_to_numpy(processed)
     assert processed.dtype == "float32"
@@ -279,8 +278,8 @@ def test_a_prefix_may_be_a_tensor_with_one_row_for_each_sentence():
     [(1.05, 60, 63), (0.55, 20, 11), (1.999, 1, 1), (1e9, 10, None)],
 )
 def test_a_limit_is_the_product_rounded_down(ratio, length, limit):
-    model = types.SimpleNamespace(pad_id=0, end_ids=(3,))
-    process = MaximumLength(ratio).bind(model, np.ones((1, length), "int32"))
+    model = types.SimpleNamespace(pad_id=0)
+    process = MaximumLength(ratio).bind(model, np.ones((1, length), "int32"), (3,))
 
     def ends(index):
         logits = ops.convert_to_numpy(process(ops.zeros((1, 1, 5)), None, index))

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from toy_decoding import END, PAD, ToyModel, step_by_step
+from toy_decoding import END, PAD, START, ToyModel, step_by_step
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -16,12 +16,11 @@ from keras_transformer.decoding import (
     NoRepeatNgram,
     RepetitionPenalty,
     Sampling,
-    StopStrings,
     runner,
 )
 from keras_transformer.decoding.runner import SearchRunner
-from keras_transformer.kernels import batch_halves, growing_cache, target
-from keras_transformer.layers import LearnedPositionalEncoding
+from keras_transformer.kernels import target
+from keras_transformer.layers import LearnedPositionalEncoding, cache
 from keras_transformer.models import LanguageModel, Transformer
 from keras_transformer.models.generation import GenerationMixin
 
@@ -32,7 +31,9 @@ class Toy(ToyModel, GenerationMixin):
     """A toy that generates; notes how many sentences take each step, and in what."""
 
     variables = ()
-    _settings = {"vocabulary_size": 7}
+    compute_dtype = "float32"
+    positions = None
+    _settings = {"pad_id": PAD, "start_id": START, "end_id": END}
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -41,7 +42,7 @@ class Toy(ToyModel, GenerationMixin):
         self.in_xla = []
 
     def generate(self, inputs, search, max_length, batch_size=None):
-        return self.run_search(inputs, search, max_length, batch_size)
+        return self.run_search(inputs, search, max_length, batch_size, 7)
 
     def step(self, token_ids, *arguments):
         self.rows.append(token_ids.shape[0])
@@ -77,9 +78,6 @@ def sources(*lengths):
 
 
 LIMIT = MaximumLength(1.0)
-STOPS = StopStrings(
-    ["bab", "aac"], dict(enumerate(["", "a", "", "b", "ab", "c", "ba"]))
-)
 PREFIXES = ForcedPrefix([[3 + row % 4] * (row % 3) for row in range(17)])
 
 
@@ -92,8 +90,9 @@ def sentences_of_many_lengths():
 
 def search_rows(model, search, inputs, tables, rows, batch_size):
     inputs, tables = keras.tree.map_structure(lambda x: x[rows], (inputs, tables))
-    search = search.with_tables(dict.fromkeys(tables))
-    return SearchRunner(model, search, MAX_LENGTH)(inputs, tables, batch_size)
+    return SearchRunner(model)(
+        search.with_tables(tables), inputs, MAX_LENGTH, batch_size
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,6 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
         (Sampling(seed=5, num_hypotheses=3, processors=[LIMIT]), (6,)),
         (Sampling(top_k=3, processors=[LIMIT]), ()),
         (BeamSearch(3, processors=[LIMIT], end_ids=(2, 5)), (6,)),
-        (BeamSearch(2, processors=[LIMIT], stop_strings=STOPS), (6,)),
     ],
     ids=str,
 )
@@ -115,7 +113,9 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
     search, growth, without_xla_for_cpus
 ):
     model, inputs = toy(growth=growth), sentences_of_many_lengths()
-    tables = search.tables(inputs)  # with the same random numbers in every search
+    tables = search.tables(
+        model, inputs, MAX_LENGTH
+    )  # with the same random numbers in every search
     find = functools.partial(search_rows, model, search, inputs, tables)
     expected_ids, expected_scores = find(np.arange(17), batch_size=17)
     assert np.isfinite(expected_scores[:, 0]).all()
@@ -148,14 +148,14 @@ def test_a_beam_that_was_cut_stays_as_it_is(without_xla_for_cpus):
 
 def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly, without_xla_for_cpus):
     model, search = never_ends(), GreedySearch([LIMIT])
-    find = SearchRunner(model, search, MAX_LENGTH)
+    find = functools.partial(SearchRunner(model), search, max_length=MAX_LENGTH)
     # Beside the first sentence, the others follow each other in three places.
     lengths = [13, 6, 5, 3, 4, 7, 5, 2, 3, 1]
-    ids, _ = find(sources(*lengths), {}, batch_size=4)
+    ids, _ = find(sources(*lengths), batch_size=4)
     assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
     assert model.rows == [4] * 13
     model.rows.clear()
-    find(sources(*lengths), {}, batch_size=10)
+    find(sources(*lengths), batch_size=10)
     assert model.rows == [16] * 13
 
 
@@ -182,33 +182,26 @@ def test_where_xla_compiles_the_rows_of_one_sentence_are_parted(
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize("batch_size", [None, 8])
-def test_two_threads_find_what_one_does(batch_size, monkeypatch):
-    search = BeamSearch(2, length_penalty=1.5, processors=[PREFIXES, LIMIT])
-    model, inputs = toy(growth=(2,)), sentences_of_many_lengths()
-    tables = search.tables(inputs)
-    search = search.with_tables(dict.fromkeys(tables))
-    ids, scores = SearchRunner(model, search, MAX_LENGTH, True)(inputs, tables)
-    assert set(model.rows) == {32}
-    model.rows.clear()
-    monkeypatch.setattr(batch_halves, "MIN_HYPOTHESES", 16)
-    find = SearchRunner(model, search, MAX_LENGTH, jit_compile=True)
-    found = find(inputs, tables, batch_size)
-    assert set(model.rows) == {16 if batch_size is None else 4}
-    np.testing.assert_array_equal(found.ids, ids)
-    np.testing.assert_allclose(found.scores, scores, 1e-5)
+def test_xla_compiles_by_itself_where_a_call_has_many_sentences(monkeypatch):
+    monkeypatch.setattr(runner, "MIN_HYPOTHESES_FOR_XLA", 2 * 17)
+    model, inputs = toy(), sentences_of_many_lengths()
+    expected = BeamSearch(2)(toy(), inputs, MAX_LENGTH)
+    for num_rows, in_xla in ((16, [False]), (17, [False, True]), (16, [False, True])):
+        found = model.generate(inputs[:num_rows], BeamSearch(2), MAX_LENGTH)
+        assert model.in_xla == in_xla
+        np.testing.assert_array_equal(found.ids, expected.ids[:num_rows])
+        np.testing.assert_allclose(found.scores, expected.scores[:num_rows], 1e-5)
 
 
 @pytest.mark.needs_tensorflow
-def test_xla_compiles_by_itself_once_that_pays(monkeypatch):
-    # A beam of 2, of a length of 13 instead of 64: 17 sentences count as 1.4.
-    monkeypatch.setattr(runner, "MIN_HYPOTHESES_FOR_XLA", 4)
-    model, inputs = toy(), sentences_of_many_lengths()
-    found = [model.generate(inputs, BeamSearch(2), MAX_LENGTH) for _ in range(4)]
-    assert model.in_xla == [False, True], "traced once, and a second time for XLA"
-    for ids, scores in found[1:]:
-        np.testing.assert_array_equal(ids, found[0].ids)
-        np.testing.assert_allclose(scores, found[0].scores, 1e-5)
+def test_xla_does_not_compile_half_precision_by_itself(monkeypatch):
+    monkeypatch.setattr(runner, "MIN_HYPOTHESES_FOR_XLA", 1)
+    model = toy()
+    model.compute_dtype = "bfloat16"
+    for num_rows in (1, 17):
+        inputs = sentences_of_many_lengths()[:num_rows]
+        model.generate(inputs, BeamSearch(2), MAX_LENGTH)
+    assert (model.in_xla, model.rows) == ([False], [16]), "one program for all calls"
 
 
 @pytest.mark.parametrize("jit_compile", [True, False, "auto"])
@@ -254,9 +247,9 @@ def test_without_xla_a_cpu_searches_one_small_batch_after_the_other():
     inputs, search = sentences_of_many_lengths(), GreedySearch([LIMIT])
     expected = model.generate(inputs, search, MAX_LENGTH, batch_size=1)
     assert model.rows == [1]
-    for size, rows in ((17, [16]), (7, [16]), (3, [16]), (3, [16, 4]), (4, [16, 4])):
+    for size, rows in ((17, [16]), (7, [16]), (3, [16, 4]), (4, [16, 4])):
         found = model.generate(inputs[:size], search, MAX_LENGTH)
-        assert model.rows == [1, *rows], "traced once for each size that comes again"
+        assert model.rows == [1, *rows], "traced once for each size"
         np.testing.assert_array_equal(found.ids, expected.ids[:size])
         np.testing.assert_allclose(found.scores, expected.scores[:size], 1e-5)
 
@@ -310,14 +303,13 @@ def test_memory_and_cache_of_each_sentence_are_its_own(
     inputs = random.integers(4, 17, size=(17, 7)).astype("int32")
     inputs[:, 3:] *= random.integers(2, size=(17, 1))
     search = BeamSearch(3, processors=[MaximumLength(1.5, 1)])
-    assert model.cache_lengths(MAX_LENGTH, 3) == [MAX_LENGTH]
+    assert model.first_cache_length(MAX_LENGTH, 3) == MAX_LENGTH
     expected = model.generate(inputs, search, MAX_LENGTH)
     assert len(np.unique(np.sum(expected.ids != 0, axis=-1))) > 1
-    monkeypatch.setattr(growing_cache, "MIN_ENTRIES", 8)
-    assert model.cache_lengths(MAX_LENGTH, 3) == [4, 8, MAX_LENGTH]
+    monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
+    assert model.first_cache_length(MAX_LENGTH, 3) == 8
     for batch_size in (5, 17):
-        find = SearchRunner(model, search, MAX_LENGTH)
-        ids, scores = find(inputs, {}, batch_size)
+        ids, scores = SearchRunner(model)(search, inputs, MAX_LENGTH, batch_size)
         np.testing.assert_array_equal(ids, expected.ids)
         np.testing.assert_allclose(scores, expected.scores, 1e-5)
 
@@ -375,7 +367,7 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         np.testing.assert_array_equal(found.ids, expected.ids)
         np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
         traces.append(model.num_steps)
-    assert model._runner.cache_info().misses == 1
+    assert model._runner._program.cache_info().misses == 1
     if keras.backend.backend() != "torch":  # which compiles nothing
         assert traces == [traces[0]] * 4
     with pytest.raises(ValueError, match="2 sequences for 3 sentences"):

@@ -19,9 +19,8 @@ from keras_transformer.decoding import (
     PowerLengthPenalty,
     RepetitionPenalty,
     Sampling,
-    StopStrings,
-    cached_model,
 )
+from keras_transformer.decoding import search as search_module
 
 SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
 CONTROLS = (
@@ -32,15 +31,13 @@ CONTROLS = (
     BannedIds([5]),
     ForcedPrefix([3]),
 )
-STOP_STRINGS = StopStrings(["abc", "cb"], dict(enumerate("  " + "abbaac" * 5)))
 SEARCHES = [
     GreedySearch(),
     BeamSearch(3, num_hypotheses=2),
     BeamSearch(2, 1.0, processors=CONTROLS),
     Sampling(seed=3),
     BeamSearch(3, end_ids=(2, 5, 7)),
-    BeamSearch(3, stop_strings=STOP_STRINGS),
-    Sampling(seed=3, end_ids=5, stop_strings=STOP_STRINGS),
+    Sampling(seed=3, end_ids=5),
     Sampling(0.7, top_k=5, top_p=0.9, seed=3, num_hypotheses=2),
 ]
 
@@ -215,7 +212,7 @@ def test_a_setting_may_be_any_sequence_of_numbers():
 
 
 def test_the_cache_of_few_entries_has_its_full_length_at_once(monkeypatch):
-    monkeypatch.setattr(cached_model, "MAX_ENTRIES_OF_ONE_LENGTH", 3 * 2 * 7)
+    monkeypatch.setattr(search_module, "MAX_ENTRIES_OF_ONE_LENGTH", 3 * 2 * 7)
     for sources, seen in ((SOURCES, {7}), (np.repeat(SOURCES, 2, axis=0), {2, 7})):
         model = Watched(vocabulary_size=31, max_length=7, growth=(2,))
         BeamSearch(2)(model, sources, 7)

@@ -6,7 +6,7 @@ import numpy as np
 from serving.tiny_translator import SOURCES, TARGETS
 
 import keras_transformer as kt
-from keras_transformer.kernels.keras_private import all_layers
+from keras_transformer.keras_private import all_layers
 
 GREEDY = kt.decoding.GreedySearch()
 TEXTS = ["two dog plays", "a", *SOURCES[::11], "five tree rides " * 20]

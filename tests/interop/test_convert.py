@@ -38,6 +38,7 @@ def test_a_checkpoint_becomes_a_translator(originals, tmp_path):
     assert "exists already" in again.stderr
 
 
+@pytest.mark.slow
 def test_languages_are_chosen(originals, tmp_path):
     nllb = originals / "models" / "nllb"
     done = run("convert", nllb, tmp_path / "ru", "--target-language", "rus_Cyrl")

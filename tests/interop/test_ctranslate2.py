@@ -74,6 +74,13 @@ CASES = {
 }
 
 
+def some_slow(*quick):
+    """Every case, only some of which `make test` tries."""
+    slow = pytest.mark.slow
+    params = (x if x in quick else pytest.param(x, marks=slow) for x in CASES)
+    return pytest.mark.parametrize("name", [*params])
+
+
 def engine_of(folder):
     return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1)
 
@@ -98,7 +105,7 @@ def translate(folder, **more):
     return ids, np.array([row.scores for row in results])
 
 
-@pytest.mark.parametrize("name", CASES)
+@some_slow("post-norm")
 def test_translations_and_scores_are_those_of_the_translator(name, tmp_path):
     translator = make_translator(**CASES[name])
     greedy = [kt.decoding.GreedySearch()] if name in ("post-norm", "learned") else []
@@ -114,7 +121,7 @@ def test_translations_and_scores_are_those_of_the_translator(name, tmp_path):
         np.testing.assert_allclose(found_scores[:, 0], scores[:, 0], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", CASES)
+@some_slow("learned")
 def test_given_translations_have_the_log_probabilities_of_the_model(name, tmp_path):
     translator = make_translator(**CASES[name])
     folder = translator.export(tmp_path / "exported", BEAM, format="ctranslate2")
@@ -145,6 +152,7 @@ def readme_function(folder):
     return names["translate"]
 
 
+@pytest.mark.slow
 def test_the_readme_of_an_export_translates_as_the_translator_does(tmp_path):
     translator = make_translator(is_shared=False)
     search = kt.decoding.GreedySearch()
@@ -243,6 +251,7 @@ def test_free_tokens_at_the_end_of_a_prefix_are_not_forced(prefix, forced):
     assert limits_of(search, 0, "CTranslate2").forced_ids == forced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["none", "learned"])
 def test_least_lengths_and_repeated_ngrams_are_those_of_the_search(name, tmp_path):
     translator = make_translator(**CASES[name])
@@ -257,10 +266,8 @@ def test_least_lengths_and_repeated_ngrams_are_those_of_the_search(name, tmp_pat
 
 def refused_searches():
     decoding = kt.decoding
-    stops = tokenizers(True)[0].stop_strings("bike")
     yield decoding.GreedySearch([decoding.RepetitionPenalty(2)]), "RepetitionPenalty"
     yield decoding.GreedySearch([decoding.ForcedPrefix([7, -1, 5])]), "ForcedPrefix"
-    yield decoding.BeamSearch(2, stop_strings=stops), "StopStrings"
 
 
 def test_what_ctranslate2_lacks_is_refused_by_name(tmp_path):
@@ -339,7 +346,14 @@ def test_an_adaptation_is_in_the_kernels(tmp_path):
     assert translate(folder)[0] == searched(translator, greedy)[0]
 
 
-@pytest.mark.parametrize("name", ["marian", "nllb", "pegasus"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "marian",
+        pytest.param("nllb", marks=pytest.mark.slow),
+        pytest.param("pegasus", marks=pytest.mark.slow),
+    ],
+)
 def test_a_pretrained_translator_goes_on_to_ctranslate2(name, originals, tmp_path):
     translator = kt.Translator.from_preset(originals / "models" / name)
     greedy = kt.decoding.GreedySearch(translator.search.processors)

@@ -23,6 +23,15 @@ from keras_transformer.decoding import (
 from keras_transformer.layers import SinusoidalPositionalEncoding
 
 FAMILIES = ["marian", "marian_separate", "m2m_100", "nllb", "pegasus"]
+
+
+def some_slow(*quick):
+    """Every family, only some of which `make test` tries."""
+    slow = pytest.mark.slow
+    params = (x if x in quick else pytest.param(x, marks=slow) for x in FAMILIES)
+    return pytest.mark.parametrize("name", [*params])
+
+
 LENGTH = 24
 
 
@@ -66,7 +75,7 @@ def test_logits_are_those_of_the_original(read, name):
     np.testing.assert_allclose(logits, answers["logits"], 0, 1e-4)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@some_slow("marian", "m2m_100", "nllb")
 def test_greedy_ids_are_those_of_the_original(read, name):
     translator, _, answers = read(name)
     search = GreedySearch(processors=translator.search.processors)
@@ -75,7 +84,7 @@ def test_greedy_ids_are_those_of_the_original(read, name):
     np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@some_slow("marian", "nllb", "pegasus")
 def test_beams_are_those_of_the_original(read, name):
     """In texts and in scores, all four of them.
 
@@ -91,7 +100,7 @@ def test_beams_are_those_of_the_original(read, name):
     assert [text.decode() for text in texts] == answers["beam"]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@some_slow("marian")
 def test_texts_are_translated_as_by_the_original(read, name):
     translator, _, answers = read(name)
     found = translator.translate(answers["texts"], max_length=LENGTH)
@@ -101,15 +110,14 @@ def test_texts_are_translated_as_by_the_original(read, name):
     assert found == answers["greedy"]
 
 
-@pytest.mark.parametrize(
-    "name", ["nllb", pytest.param("marian_separate", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nllb", "marian_separate"])
 def test_a_checkpoint_is_saved_and_served(read, name, tmp_path):
     translator, _, answers = read(name)
     texts = [*answers["texts"], "", "ꙮ and more " * 99]
     with pytest.warns(UserWarning, match="are longer than max_source_length=64"):
         expected = translator.translate(texts, max_length=LENGTH)
-    translator.save_to_preset(tmp_path / "saved")
+    translator.save(tmp_path / "saved")
     loaded = kt.Translator.from_preset(tmp_path / "saved")
     assert repr(loaded.search) == repr(translator.search)
     with pytest.warns(UserWarning, match="are longer"):

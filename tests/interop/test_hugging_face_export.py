@@ -69,7 +69,13 @@ def test_the_weights_are_those_of_a_model_with_sinusoids_in_halves(name, tmp_pat
     np.testing.assert_allclose(copy(inputs), model(inputs), atol=1e-3)
 
 
-@each_case
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(x, marks=pytest.mark.slow) for x in CASES if "halves" not in x),
+        "pre-norm, halves",
+    ],
+)
 def test_an_export_is_read_back(name, tmp_path):
     # The families' own epsilon.
     translator = make_translator(**{**CASES[name], "epsilon": 1e-5})

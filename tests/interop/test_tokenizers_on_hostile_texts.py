@@ -143,9 +143,7 @@ def test_sampled_ids_keep_the_text_and_what_begins_it(originals, family):
     tokenizer = tokenizer_of(originals / "tokenizers" / family, "source")
     texts = [">>fra<< All human", "All human beings are born free"]
     expected = tokenizer(texts).to_list()
-    drawn = [
-        tokenizer.sample(texts, alpha=0.3, seed=seed).to_list() for seed in range(5)
-    ]
+    drawn = [tokenizer.sample(texts, alpha=0.3).to_list() for _ in range(5)]
     assert len({str(ids) for ids in drawn}) > 1
     for ids in drawn:
         if family == "marian":
@@ -156,31 +154,10 @@ def test_sampled_ids_keep_the_text_and_what_begins_it(originals, family):
             assert text == "All human beings are born free"
 
 
-def test_sampling_passes_over_bytes_that_are_not_utf_8(marian):
-    first, second = marian.sample([b"All human\xff"]), marian.sample(["All human"])
-    assert first.to_list() == second.to_list()
-
-
 def test_ids_of_another_vocabulary_do_not_become_text(marian):
     size = marian.vocabulary_size
     with pytest.raises(ValueError, match=f"vocabulary of {size} sub.* {size + 7}"):
         marian.detokenize([[4, size + 7]])
-
-
-@pytest.mark.parametrize("text", ["All human beings are born", "in \ua66e nan x"])
-def test_stop_strings_end_a_text_as_soon_as_it_has_them(folder, text):
-    tokenizer = tokenizer_of(folder, "source")
-    stops = tokenizer.stop_strings(["an", "orn"])
-    ids = [tokenizer.start_id, *tokenizer([text]).to_list()[0], tokenizer.pad_id]
-    states, found, expected = stops.first_states((1,)), [], []
-    for length, index in enumerate(ids, 1):
-        states = stops.read(states, tf.constant([index]))
-        found.append(bool(stops.is_complete(states)[0]))
-        (beginning,) = decoded(tokenizer.detokenize([ids[:length]]))
-        expected.append(any(stop in beginning for stop in stops.strings))
-    # What comes after a stop string is never read.
-    first = expected.index(True) + 1
-    assert found[:first] == expected[:first]
 
 
 def test_ids_that_the_table_skips_are_unknown(originals):

@@ -22,6 +22,7 @@ def adapted():
     return make_adapted_translator()
 
 
+@pytest.mark.slow
 def test_a_saved_model_holds_an_adaptation(adapted, tmp_path):
     adapted.export(tmp_path / "1", GREEDY, MAX_LENGTH)
     served = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
@@ -44,13 +45,14 @@ def test_transformers_gets_an_adaptation(adapted, tmp_path):
 
 
 def test_an_adaptation_is_saved_to_go_on_from(adapted, tmp_path):
-    adapted.save_to_preset(tmp_path)
+    adapted.save(tmp_path)
     twin = kt.Translator.from_preset(tmp_path)
     for mine, theirs in zip(adapted.model.weights, twin.model.weights, strict=True):
         assert mine.path == theirs.path
         np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_objects_to_collect")
 def test_a_quantised_translator_is_saved_and_served(tmp_path):
     translator = make_translator()

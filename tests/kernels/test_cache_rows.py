@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.cache_rows import rows_at, write_rows
+from keras_transformer.kernels.selection import rows_at, write_rows
 
 BATCH, HEADS, LENGTH, HYPOTHESES, DIM = 2, 3, 5, 2, 4
 RANDOM = np.random.default_rng(0)

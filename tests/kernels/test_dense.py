@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.kernels import target
-from keras_transformer.kernels.dense import dense, query_key_products
+from keras_transformer.kernels.projections import dense, query_key_products
 
 ROW = np.random.default_rng(0).normal(size=(1, 1, 8)).astype("float32")
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.gather import take_last, take_one, take_rows
+from keras_transformer.kernels.selection import take_last, take_one, take_rows
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 5])

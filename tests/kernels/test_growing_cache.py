@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.kernels.growing_cache import growing_lengths, lengthen_cache
+from keras_transformer.layers.cache import growing_lengths, lengthen_cache
 
 
 @pytest.mark.parametrize(

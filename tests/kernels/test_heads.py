@@ -3,7 +3,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.heads import merge_heads, project_to_heads, split_heads
+from keras_transformer.kernels.projections import (
+    merge_heads,
+    project_to_heads,
+    split_heads,
+)
 
 BATCH, LENGTH, WIDTH, HEADS = 2, 5, 7, 3
 STATES, OTHERS = np.random.default_rng(0).normal(size=(2, BATCH, LENGTH, WIDTH))

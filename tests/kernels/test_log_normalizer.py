@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.log_normalizer import (
+from keras_transformer.kernels.crossentropy import (
     log_normalizer,
     normalizer_of_softmax,
 )

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.kernels.random import draw, hash_rows, invert_cdf, uniforms
-from keras_transformer.kernels.top_k import MIN_LENGTH_FOR_BLOCKS
+from keras_transformer.kernels.selection import MIN_LENGTH_FOR_BLOCKS
 
 # Short; long with and without a divisor near the root; a prime.
 SIZES = [11, MIN_LENGTH_FOR_BLOCKS, 1600, 2018, 2027]

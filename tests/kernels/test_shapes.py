@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.shapes import shape_of
+from keras_transformer.kernels.graphs import shape_of
 
 
 def test_lengths_that_are_known_are_integers():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.kernels.top_k import (
+from keras_transformer.kernels.selection import (
     MIN_LENGTH_FOR_BLOCKS,
     block_length,
     split_in_blocks,

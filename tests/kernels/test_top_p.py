@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis.extra.numpy import arrays
 from keras import ops
 
-from keras_transformer.kernels.top_p import in_nucleus
+from keras_transformer.kernels.selection import in_nucleus
 
 
 @hypothesis.given(

@@ -10,7 +10,7 @@ from layer_cases import CASES
 
 from keras_transformer import layers
 from keras_transformer.layers import Encoder, MultiHeadAttention
-from keras_transformer.layers.weight_options import WeightOptionsLayer, sub_seed
+from keras_transformer.layers.weights import WeightOptionsLayer, sub_seed
 
 OTHER_KINDS = {
     "AttentionPooling": {"query"},

@@ -94,7 +94,7 @@ def test_more_positions_than_one_model_has_are_refused(models):
     with pytest.raises(ValueError, match="`max_length`=8"):
         ensemble.generate(SOURCE_IDS, max_length=9)
     with pytest.raises(ValueError, match="`max_length`=8"):  # as an export asks
-        ensemble.cache_lengths(9, 1)
+        decoding.GreedySearch()(ensemble, SOURCE_IDS, 9)
 
 
 @pytest.mark.usefixtures("few_objects_to_collect")

@@ -36,7 +36,7 @@ np.save(outputs, keras.ops.convert_to_numpy(model(np.load(ids))))
     [
         "import keras\nimport keras_transformer",
         "import keras_transformer\nimport keras",
-        "import keras_transformer.layers.encoder\nimport keras",
+        "import keras_transformer.layers.stack\nimport keras",
     ],
     ids=["keras first", "keras_transformer first", "one module first"],
 )

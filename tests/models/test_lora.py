@@ -7,7 +7,7 @@ from keras import ops
 from model_cases import every_model
 
 from keras_transformer import layers
-from keras_transformer.kernels.keras_private import all_layers
+from keras_transformer.keras_private import all_layers
 from keras_transformer.layers.projection import Projection
 from keras_transformer.models import TextClassifier, TextEncoder, Transformer
 from keras_transformer.training import Adam, TokenCrossentropy, average_checkpoints

@@ -125,7 +125,9 @@ def test_a_concatenated_encoding_takes_its_width_out_of_the_embedding():
     model = transformer("concatenated")
     shapes = {w.path: tuple(w.shape) for w in model.weights}
     assert shapes["embedding/embeddings"] == (VOCABULARY, 6)
-    assert shapes["positions/table"] == (MAX_LENGTH, 2)
+    # Each side learns its own positions.
+    assert shapes["encoder/positions/table"] == (MAX_LENGTH, 2)
+    assert shapes["decoder/positions/table"] == (MAX_LENGTH, 2)
     assert shapes["narrow/kernel"] == (8, 6)
 
 
@@ -144,9 +146,3 @@ def test_learned_positions_end_where_they_say(name):
     for inputs in ((longer, SOURCE), (SOURCE, longer)):
         with pytest.raises(ValueError, match=message):
             model(dict(zip(("source_ids", "target_ids"), inputs, strict=True)))
-
-
-def test_models_saved_before_there_was_a_choice_are_sinusoidal():
-    config = transformer("sinusoidal").get_config()
-    del config["positions"]
-    assert Transformer.from_config(config).get_config()["positions"] == "sinusoidal"

@@ -56,7 +56,6 @@ def test_settings_keep_the_limits_and_ends_of_a_pretrained_search(tmp_path):
         PowerLengthPenalty(0.8),
         processors=[BannedIds([7])],
         end_ids=[3, 5],
-        stop_strings=translator.target_tokenizer.stop_strings("a"),
     )
     translator.save(run.pretrained_path)
 
@@ -67,7 +66,7 @@ def test_settings_keep_the_limits_and_ends_of_a_pretrained_search(tmp_path):
     assert repr(searched()) == repr(translator.search)
     for settings in ({"beam_width": 1}, {"beam_width": 2}, {"length_penalty": 1.5}):
         search = searched(**settings)
-        for name in ("processors", "end_ids", "stop_strings"):
+        for name in ("processors", "end_ids"):
             assert repr(getattr(search, name)) == repr(getattr(translator.search, name))
     assert repr(search.length_penalty) == repr(PowerLengthPenalty(1.5))
     assert repr(searched(beam_width=2).length_penalty) == repr(PowerLengthPenalty(0.8))

@@ -86,7 +86,7 @@ def inputs(translator):
 def server(request, translator, inputs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
     with pytest.MonkeyPatch.context() as patch:
-        limit = "keras_transformer.serving.request_batching.MAX_BATCH_SIZE"
+        limit = "keras_transformer.serving.server_files.MAX_BATCH_SIZE"
         patch.setattr(limit, MAX_BATCH_SIZE)
         jit_compile = request.param.startswith("xla")
         path = translator.export(folder / "1", SEARCH, jit_compile=jit_compile)

@@ -22,8 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
-from keras_transformer.kernels.dense import dense
-from keras_transformer.serving.saved_model import compile_search
+from keras_transformer.kernels.projections import dense
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 SEARCH = kt.decoding.BeamSearch(3, num_hypotheses=2)
@@ -69,9 +68,7 @@ def exported(translator, tmp_path_factory):
 @pytest.fixture(scope="module")
 def compiled(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "en-de" / "2"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_transformer.kernels.batch_halves.MIN_HYPOTHESES", 2)
-        return translator.export(path, SEARCH, jit_compile=True)
+    return translator.export(path, SEARCH, jit_compile=True)
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +101,7 @@ def live(translator):
     }
 
 
-@pytest.fixture(
-    scope="module", params=["graph", pytest.param("eager", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=["graph", "eager"])
 def fresh_responses(request, exported):
     """Returns the answers of a process that knows nothing of this package."""
     ids = [[5, 7, 11, 3], [5, 3, 0, 0], [0, 0, 0, 0]]
@@ -154,6 +149,17 @@ def decoded(texts):
     return texts.decode()
 
 
+def test_an_export_gives_the_live_translations(served, live):
+    best = served["serving_default"](text=tf.constant(TEXTS))
+    n_best = served["translate_n_best"](text=tf.constant(TEXTS))
+    assert decoded(n_best["translations"].numpy()) == live["translations"]
+    np.testing.assert_allclose(n_best["scores"], live["scores"], atol=1e-5)
+    assert decoded(best["translation"].numpy()) == [
+        row[0] for row in live["translations"]
+    ]
+
+
+@pytest.mark.slow
 def test_a_fresh_process_gives_the_live_translations(fresh_responses, live):
     best, n_best = (
         fresh_responses[name] for name in ("serving_default", "translate_n_best")
@@ -165,6 +171,7 @@ def test_a_fresh_process_gives_the_live_translations(fresh_responses, live):
     np.testing.assert_allclose(n_best["scores"], scores, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_fresh_process_searches_and_scores_as_this_one(fresh_responses, served):
     ids = tf.constant([[5, 7, 11, 3], [5, 3, 0, 0], [0, 0, 0, 0]])
     here = served["translate_ids"](source_ids=ids)
@@ -180,6 +187,7 @@ def test_a_fresh_process_searches_and_scores_as_this_one(fresh_responses, served
     )
 
 
+@pytest.mark.slow
 def test_a_fresh_process_outlives_hostile_text(fresh_responses):
     assert fresh_responses["no text"]["translation"] == []
     hostile = fresh_responses["hostile text"]
@@ -195,6 +203,7 @@ def test_a_fresh_process_outlives_hostile_text(fresh_responses):
     assert after["translation"] == before["translation"]
 
 
+@pytest.mark.slow
 def test_a_compiled_export_gives_the_live_translations(compiled, live):
     requests = [("translate_n_best", {"text": in_base64(TEXTS[:5])})]
     answer = run_alone(
@@ -205,6 +214,7 @@ def test_a_compiled_export_gives_the_live_translations(compiled, live):
     np.testing.assert_allclose(response["scores"], live["scores"][:5], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_xla_compiles_the_search_of_a_compiled_export(translator, exported, tmp_path):
     search = kt.decoding.GreedySearch()
     compiled = translator.export(tmp_path / "1", search, 2, jit_compile=True)
@@ -224,11 +234,12 @@ def test_a_compiled_search_parts_the_products_of_one_row(monkeypatch):
     layer.build((None, None, 8))
     kernel = layer.kernel.numpy()
     monkeypatch.setattr(keras.layers.Dense, "call", None)
-    find = compile_search(lambda states: [dense(layer, states)], 1)
+    find = tf.function(lambda states: [dense(layer, states)], jit_compile=True)
     (outputs,) = find(tf.ones([1, 1, 8]))
     np.testing.assert_allclose(outputs[0, 0], kernel.sum(axis=0), 1e-5, 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("export", ["exported", "compiled"])
 def test_the_c_interface_gives_the_live_translations(export, signatures, live, request):
     exported = request.getfixturevalue(export)
@@ -262,7 +273,7 @@ def test_signatures_have_the_names_types_and_ranks_that_are_promised(signatures)
     }
 
 
-@pytest.mark.parametrize("name", ["serving_default", "translate_n_best", "score"])
+@pytest.mark.parametrize("name", ["serving_default", "score"])
 def test_texts_of_another_rank_are_refused_by_name(served, name):
     texts = tf.constant([["a dog", "a cat"]])
     arguments = {"text": texts, **({"target": texts} if name == "score" else {})}
@@ -407,6 +418,7 @@ def test_a_huge_text_takes_no_longer_than_a_sentence(served, name):
     assert time.process_time() - start < 10
 
 
+@pytest.mark.slow
 def test_versions_stand_side_by_side_with_vocabularies_and_controls_of_their_own(
     translator, exported, live, tmp_path
 ):
@@ -436,9 +448,10 @@ def test_versions_stand_side_by_side_with_vocabularies_and_controls_of_their_own
     assert decoded(found) == [row[0] for row in live["translations"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype",
-    ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)],
+    ["mixed_bfloat16", "mixed_float16"],
 )
 def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     # Untrained, it goes on to the longest translation that a text may have.
@@ -454,6 +467,7 @@ def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     np.testing.assert_allclose(outputs["score"], scores, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_drawn_translation_is_exported_with_its_seed(tmp_path):
     translator = make_translator(max_source_length=16)
     search = kt.decoding.Sampling(temperature=2.0, seed=11)
@@ -474,12 +488,12 @@ def test_what_is_no_search_is_not_exported(translator, tmp_path):
         translator.export(tmp_path / "1", "beam")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_an_export_ends_before_stop_strings_as_the_translator(
+def test_an_export_ends_before_end_ids_as_the_translator(
     translator, jit_compile, tmp_path
 ):
-    stops = translator.target_tokenizer.stop_strings(["n Ma", "hrt"])
-    search = kt.decoding.BeamSearch(2, end_ids=(3, 7), stop_strings=stops)
+    search = kt.decoding.BeamSearch(2, end_ids=(3, 7))
     path = translator.export(tmp_path / "1", search, jit_compile=jit_compile)
     serve = tf.saved_model.load(path).signatures["serving_default"]
     outputs = serve(text=tf.constant(TEXTS))
@@ -526,6 +540,7 @@ def test_a_version_is_never_overwritten(translator, exported):
     assert {path: path.stat().st_mtime_ns for path in exported.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_export(translator, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
@@ -537,6 +552,7 @@ def test_a_full_disk_leaves_no_export(translator, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_command_line_of_tensorflow_runs_an_export(exported, tmp_path):
     # It loads no ops but TensorFlow's own, so TensorFlow Text is imported first.
     program = (

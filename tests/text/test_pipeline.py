@@ -9,7 +9,7 @@ from forked import run_program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.text import SubwordTokenizer, parallel_dataset, pipeline
+from keras_transformer.text import parallel_dataset, pipeline
 
 WORDS = st.text(
     st.characters(exclude_categories=["C", "Z"]) | st.just(" "),
@@ -135,6 +135,7 @@ def test_nothing_tunes_the_reading_and_keeps_an_epoch_from_ending(make):
     assert not make().options().autotune.enabled
 
 
+@pytest.mark.slow
 def test_an_interrupted_epoch_continues_with_the_same_batches(make):
     rest = as_numpy(make(initial_epoch=3).skip(5))
     assert flat(rest) == flat(as_numpy(make(initial_epoch=3))[5:])
@@ -259,48 +260,7 @@ def test_sampling_changes_the_subwords_and_not_the_text(
     assert dataset.cardinality() == len(epochs[0]) == len(epochs[1])
 
 
-def test_sampling_depends_only_on_seed_and_epoch(make):
-    dataset = make(sampling=0.1, max_length=151)
-    epochs = [flat(as_numpy(dataset)) for _ in range(2)]
-    assert (
-        flat(as_numpy(make(sampling=0.1, max_length=151, initial_epoch=1))) == epochs[1]
-    )
-    assert epochs[0] != epochs[1]
-
-
-SECOND_EPOCH = """
-import sys
-from keras_transformer.text import SubwordTokenizer, parallel_dataset
-
-*files, source, target = sys.argv[1:]
-dataset = parallel_dataset(
-    *files,
-    SubwordTokenizer.load(source),
-    SubwordTokenizer.load(target),
-    sampling=0.3,
-    initial_epoch=1,
-)
-for inputs, labels in dataset:
-    print(inputs["source_ids"].numpy().tolist(), labels.numpy().tolist())
-"""
-
-
-def test_sampling_is_the_same_in_every_process(corpus, tmp_path):
-    paths, tokenizers = [tmp_path / "bpe", tmp_path / "unigram"], []
-    for file, path in zip(corpus, paths, strict=True):
-        tokenizers.append(SubwordTokenizer.train(file, 97, model_type=path.name))
-        tokenizers[-1].save(path)
-    dataset = parallel_dataset(*corpus, *tokenizers, sampling=0.3)
-    for _ in dataset:  # the first epoch
-        pass
-    expected = [
-        f"{inputs['source_ids'].numpy().tolist()} {labels.numpy().tolist()}"
-        for inputs, labels in dataset
-    ]
-    found = run(SECOND_EPOCH, *corpus, *paths).splitlines()
-    assert found == expected
-
-
+@pytest.mark.slow
 def test_sampling_drops_no_sentence_that_fits_without_it(
     make, pairs, source_tokenizer, target_tokenizer
 ):
@@ -373,6 +333,7 @@ assert not batches
 """
 
 
+@pytest.mark.slow
 def test_two_replicas_share_the_batches_of_one(corpus, source_tokenizer, tmp_path):
     source_tokenizer.save(tmp_path / "model")
     run(TWO_REPLICAS, *corpus, tmp_path / "model")
@@ -392,6 +353,7 @@ for pair in (files[:2], files[2:]):
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
     # Spaces make a text large but quick to tokenize: 3 and 30 MB a side.
     line = f"ba{' ' * 1000}ko\n".encode()

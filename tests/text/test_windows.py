@@ -81,6 +81,7 @@ def test_every_epoch_has_the_same_windows_in_its_own_order(make):
     np.testing.assert_array_equal(as_numpy(make(shuffle=False)), plain)
 
 
+@pytest.mark.slow
 def test_the_order_depends_only_on_seed_and_epoch(make):
     dataset = make(seed=11)
     epochs = [as_numpy(dataset) for _ in range(2)]
@@ -121,6 +122,7 @@ def test_windows_are_filled_with_the_padding_of_the_tokenizer(
     np.testing.assert_array_equal(found, moved[np.array(as_numpy(make(shuffle=False)))])
 
 
+@pytest.mark.slow
 def test_a_language_model_learns_from_it(make, source_tokenizer):
     keras.utils.set_random_seed(3)
     model = LanguageModel(source_tokenizer.vocabulary_size, 1, 32, 2, 64, dropout=0.0)
@@ -199,6 +201,7 @@ assert not batches
 """
 
 
+@pytest.mark.slow
 def test_two_replicas_share_the_batches_of_one(corpus, source_tokenizer, tmp_path):
     source_tokenizer.save(tmp_path / "model")
     run(TWO_REPLICAS, corpus[0], tmp_path / "model")
@@ -218,6 +221,7 @@ for path in (small, large):
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(source_tokenizer, tmp_path):
     # Spaces make a text large but quick to tokenize: 3 and 30 MB.
     line, files = f"ba{' ' * 1000}ko\n".encode(), []

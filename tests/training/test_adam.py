@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.kernels.adam import dense_gradient
 from keras_transformer.training import Adam
+from keras_transformer.training.adam import dense_gradient
 
 STEPS, ROWS = 3, 5
 RANDOM = np.random.default_rng(7)

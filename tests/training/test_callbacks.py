@@ -4,13 +4,12 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.evaluation import cased_bleu, chrf
 from keras_transformer.training import (
     BleuCallback,
     Checkpoints,
     SaveCheckpoints,
     StopAtNaN,
-    cased_bleu,
-    chrf,
 )
 
 SOURCES = ["A dog runs in the snow.", "A man rides a bike.", "Two girls read."]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from serving.tiny_translator import SOURCES, TARGETS, make_translator
 
 import keras_transformer as kt
-from keras_transformer.translator import formats
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 GREEDY = kt.decoding.GreedySearch()
@@ -61,6 +60,7 @@ def test_a_text_has_one_translation_whatever_it_is_together_with(
     assert translations == [expected[text] for text in texts]
 
 
+@pytest.mark.slow
 @settings(max_examples=7)
 @given(
     st.lists(st.sampled_from(TEXTS) | st.text(max_size=9), max_size=7),
@@ -116,7 +116,7 @@ def test_the_n_best_begin_with_the_translation(translator):
     scores = np.array([[one.score for one in translations] for translations in found])
     assert (np.diff(scores) <= 0).all()
     assert (scores[:, 0] < 0).all()
-    assert translator.translate_n_best([" "], search) == [[("", 0.0)] * 3]
+    assert translator.translate_n_best([" "], search) == [[("", 0.0, False)] * 3]
 
 
 class RecordingTransformer(kt.models.Transformer):
@@ -145,30 +145,6 @@ def test_max_length_limits_a_translation(translator):
     assert shortened == [text.decode() for text in expected]
 
 
-@pytest.mark.parametrize(
-    "strings", [["n Ma", "hrt"], [" f", "k"], ["ein", "zwei"], [".", "\n"]], ids=str
-)
-@pytest.mark.parametrize(
-    "make", [kt.decoding.GreedySearch, lambda **kw: kt.decoding.BeamSearch(1, **kw)]
-)
-def test_a_translation_ends_before_a_stop_string(translator, make, strings):
-    tokenizer = translator.target_tokenizer
-    search = make(stop_strings=tokenizer.stop_strings(strings))
-
-    heads = [min((one.split(part)[0] for part in strings), key=len) for one in TARGETS]
-    assert translator.translate(SOURCES, search) == heads
-    # The ids end with the token that completes the stop string.
-    ids = translator.model.generate(translator.encode(SOURCES)[0], search).ids
-    for row, target in zip(ids[:, 0], TARGETS, strict=True):
-        *first, last = row[row != tokenizer.pad_id].tolist()
-        texts = tokenizer.detokenize([first, [*first, last]]).numpy()
-        assert target.startswith(texts[1].decode())
-        assert not any(one in texts[0].decode() for one in strings)
-        is_stopped = any(one in texts[1].decode() for one in strings)
-        assert is_stopped == any(one in target for one in strings)
-        assert is_stopped or last == tokenizer.end_id
-
-
 def test_a_translation_ends_before_any_end_symbol(translator):
     tokenizer = translator.target_tokenizer
     end_id = tokenizer(["Mann"]).to_list()[0][0]
@@ -190,6 +166,8 @@ def test_what_is_too_long_is_cut_with_a_warning(translator):
     with pytest.warns(UserWarning, match=r"1 of 3 texts are longer .*=20 .*texts\[1\]"):
         translations = translator.translate(texts, GREEDY)
     assert translations == translator.translate(["a", read, "two"], GREEDY)
+    found = translator.translate_n_best(texts, GREEDY)
+    assert [best.is_cut for (best,) in found] == [False, True, False]
 
 
 def test_a_stream_is_read_a_chunk_at_a_time(translator):
@@ -258,7 +236,7 @@ def test_a_translator_reloads_as_it_was(translator, saved):
         assert scores == pytest.approx([one.score for one in others], abs=1e-5)
 
 
-def test_a_translator_carries_its_search(translator, tmp_path, monkeypatch):
+def test_a_translator_carries_its_search(translator, tmp_path):
     penalty = kt.decoding.PowerLengthPenalty(0.3)
     search = kt.decoding.BeamSearch(3, penalty, num_hypotheses=2)
     # With another length, batches have other shapes, and sums may round differently.
@@ -271,19 +249,21 @@ def test_a_translator_carries_its_search(translator, tmp_path, monkeypatch):
     mine.save(tmp_path / "translator")
     loaded = kt.Translator.load(tmp_path / "translator")
     assert loaded.search == search
-    exporters = {"arguments": lambda *arguments: arguments}
-    monkeypatch.setattr(formats, "_EXPORTERS", exporters)
-    assert loaded.export(tmp_path / "export", format="arguments")[2] == search
-    with pytest.raises(ValueError, match=r"`max_length` must be .* max_length=0\."):
-        loaded.export(tmp_path / "export", max_length=0, format="arguments")
 
 
-def test_older_folders_hold_no_search(copied):
-    path = copied / "translator.json"
-    settings = json.loads(path.read_text())
-    del settings["search"]
-    path.write_text(json.dumps(settings))
-    assert kt.Translator.load(copied).search == kt.decoding.BeamSearch(4)
+def test_an_export_is_of_a_known_format_with_its_own_options(translator, tmp_path):
+    for options, message in [
+        ({"format": "onnx"}, "one of 'saved_model', .* Received: format='onnx'"),
+        ({"quantization": "int8"}, "`quantization` must be left out .*'saved_model'"),
+        (
+            {"format": "ctranslate2", "jit_compile": True},
+            "`jit_compile` must be left out for format='ctranslate2'",
+        ),
+        ({"max_length": 0}, r"`max_length` must be .* max_length=0\."),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            translator.export(tmp_path / "export", **options)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_holds_model_and_tokenizers_and_no_optimizer(translator, saved):

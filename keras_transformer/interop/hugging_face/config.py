@@ -213,10 +213,10 @@ def search_of(
 
     Args:
         generation: What generation_config.json holds, or config.json in older files.
-        arguments: Those of the `Transformer`.
-        first_id: Id that begins every translation, such as a language, or None. That of
-            the file comes before it.
-        wanted_id: Id that comes before both, or None.
+        arguments: The arguments of the `Transformer`.
+        first_id: Id that begins every translation, such as a language, or None. An id
+            in the file has precedence.
+        wanted_id: Id that has precedence over both, or None.
 
     Raises:
         ValueError: If there is no such search here.

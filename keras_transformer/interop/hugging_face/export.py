@@ -3,7 +3,7 @@
 A post-norm model becomes a `MarianMTModel`, a pre-norm one with one vocabulary a
 `PegasusForConditionalGeneration`: their blocks and sinusoids equal ours. Both get
 a `MarianTokenizer`, which reads its ids from a table. Pegasus's own tokenizer
-(`spiece.model`) cannot be used: its ids are those of SentencePiece plus 103.
+(`spiece.model`) cannot be used: it adds 103 to SentencePiece's ids.
 
 These models add 1e-5 to the variance in every normalisation, whatever a config says.
 Ours add 1e-6 unless they were built with `epsilon=1e-5`, which changes a state of unit
@@ -33,9 +33,11 @@ from keras_transformer.interop.expressible import (
 )
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.translator import Translator, check_serves_any_text
-from keras_transformer.translator.checks import check_one_transformer
-from keras_transformer.translator.formats import register_format
+from keras_transformer.translator import (
+    Translator,
+    check_one_transformer,
+    check_serves_any_text,
+)
 
 _CLASSES = {
     "marian": "MarianMTModel",
@@ -46,7 +48,6 @@ _MAX_EPSILON = 1.1e-5
 _MIN_POSITIONS = 512
 
 
-@register_format("hugging_face")
 def export_hugging_face(
     translator: Translator,
     path: str | os.PathLike,

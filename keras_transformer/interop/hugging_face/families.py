@@ -12,10 +12,10 @@ from keras_transformer.interop.hugging_face.config import (
     search_of,
 )
 from keras_transformer.interop.hugging_face.weights import set_weights
-from keras_transformer.interop.marian_weights import NEVER
+from keras_transformer.interop.marian import NEVER
 from keras_transformer.models import Transformer
 
-FAMILIES = {family.NAME: family for family in (marian, m2m_100, pegasus)}
+FAMILIES = {"marian": marian, "m2m_100": m2m_100, "pegasus": pegasus}
 
 
 def read_transformer(folder: Path, **kwargs) -> Transformer:

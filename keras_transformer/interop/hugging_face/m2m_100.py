@@ -13,7 +13,6 @@ from keras_transformer.interop.hugging_face.weights import tied_embeddings
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
 
-NAME = "m2m_100"
 _FIRST = ["<s>", "<pad>", "</s>", "<unk>"]
 
 

@@ -10,11 +10,9 @@ import numpy as np
 from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
 from keras_transformer.interop.hugging_face.weights import tied_embeddings
-from keras_transformer.interop.marian_files import language_prefix
+from keras_transformer.interop.marian import language_prefix
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
-
-NAME = "marian"
 
 
 def transformer_arguments(config) -> dict:
@@ -58,7 +56,7 @@ def _positions(weights, model):
 def tokenizers(folder, arguments, source_language=None, target_language=None):
     """Returns the tokenizers of source and target, and no id that begins targets.
 
-    The languages are those of `language_prefix`.
+    The languages are as in `language_prefix`.
     """
     settings = read_json(folder / "tokenizer_config.json", is_optional=True)
     is_separate = settings.get("separate_vocabs")
@@ -73,7 +71,7 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
         if index not in piece_of:
             raise ValueError(
                 f"{folder / names[1]} has no subword of id {index}, which config.json "
-                f"gives as that of the {name}."
+                f"gives as the id of the {name}."
             )
         special[name] = piece_of[index]
     prefix = language_prefix(source, source_language, target_language)

@@ -10,8 +10,6 @@ from keras_transformer.interop.hugging_face.config import stack_arguments
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
 
-NAME = "pegasus"
-
 
 def transformer_arguments(config) -> dict:
     """Returns the arguments of the `Transformer` that equals a Pegasus model."""

@@ -81,7 +81,7 @@ def set_weights(
     weights: Mapping[str, np.ndarray],
     duplicates: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Sets all weights of a `Transformer` from those of a checkpoint.
+    """Sets all weights of a `Transformer` from a checkpoint.
 
     Args:
         model: A `Transformer` of the checkpoint's sizes.

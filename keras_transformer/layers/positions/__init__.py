@@ -1,43 +1,31 @@
 """Positions: encodings of the inputs, and position-dependent attention."""
 
-from keras_transformer.layers.positions.checks import (
-    check_position_range,
-    given_positions,
-    input_positions,
-)
 from keras_transformer.layers.positions.encodings import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
+    check_position_range,
+    given_positions,
+    input_positions,
 )
 from keras_transformer.layers.positions.relative import (
     AttentionPositions,
     LinearPositionBias,
     RotaryEmbedding,
 )
-from keras_transformer.layers.positions.rotary_scaling import (
-    LinearRotaryScaling,
-    NTKRotaryScaling,
-    RotaryScaling,
-    YarnRotaryScaling,
-)
-from keras_transformer.layers.positions.schemes import (
+from keras_transformer.layers.positions.scheme import (
     acts_on_inputs,
     attention_positions,
     merge_positions,
     merge_positions_at,
-    position_layer,
+    position_layer_of,
 )
 
 __all__ = [
     "AttentionPositions",
     "LearnedPositionalEncoding",
     "LinearPositionBias",
-    "LinearRotaryScaling",
-    "NTKRotaryScaling",
     "RotaryEmbedding",
-    "RotaryScaling",
     "SinusoidalPositionalEncoding",
-    "YarnRotaryScaling",
     "acts_on_inputs",
     "attention_positions",
     "check_position_range",
@@ -45,5 +33,5 @@ __all__ = [
     "input_positions",
     "merge_positions",
     "merge_positions_at",
-    "position_layer",
+    "position_layer_of",
 ]

@@ -5,13 +5,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_shape
-from keras_transformer.layers.positions.checks import as_integers, input_positions
 from keras_transformer.layers.positions.encodings import (
+    as_integers,
     check_waves,
+    input_positions,
     position_angles,
     wave_frequencies,
 )
-from keras_transformer.layers.positions.rotary_scaling import RotaryScaling
 
 
 class AttentionPositions(keras.layers.Layer):
@@ -55,8 +55,6 @@ class RotaryEmbedding(AttentionPositions):
             `2i + 1`, as in the paper and in GPT-J. `"halves"`: columns `i` and
             `dim / 2 + i`, as in GPT-NeoX, Llama and KerasHub. A model needs the
             layout that it was trained with.
-        scaling: How frequencies change for inputs longer than those of training:
-            `LinearRotaryScaling`, `NTKRotaryScaling` or `YarnRotaryScaling`.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -68,8 +66,8 @@ class RotaryEmbedding(AttentionPositions):
         A tensor of the same shape as `inputs`.
 
     Raises:
-        ValueError: If `dim` is odd, `max_wavelength` is not above 1, `layout` or
-            `scaling` is of another kind, or positions are not integers.
+        ValueError: If `dim` is odd, `max_wavelength` is not above 1, there is no such
+            `layout`, or positions are not integers.
 
     Example:
         >>> queries = keras.random.normal((2, 3, 5, 8))
@@ -81,24 +79,12 @@ class RotaryEmbedding(AttentionPositions):
     """
 
     def __init__(
-        self,
-        max_wavelength: float = 10000,
-        layout: str = "interleaved",
-        scaling: RotaryScaling | dict | None = None,
-        **kwargs,
+        self, max_wavelength: float = 10000, layout: str = "interleaved", **kwargs
     ):
         super().__init__(**kwargs)
         check_waves(max_wavelength, layout)
-        if isinstance(scaling, dict):
-            scaling = keras.saving.deserialize_keras_object(scaling)
-        if not isinstance(scaling, RotaryScaling | None):
-            raise ValueError(
-                "`scaling` must be a scaling such as `LinearRotaryScaling(4)`. "
-                f"Received: scaling={scaling!r}."
-            )
         self.max_wavelength = max_wavelength
         self.layout = layout
-        self.scaling = scaling
         self.supports_masking = True
 
     def build(self, input_shape):
@@ -111,17 +97,11 @@ class RotaryEmbedding(AttentionPositions):
     def rotate(self, states, positions):
         dim = states.shape[-1]
         _check_even(dim)
-        frequencies = wave_frequencies(dim, self.max_wavelength)
-        if self.scaling is not None:
-            frequencies = self.scaling.scale(frequencies, self.max_wavelength)
-        angles = position_angles(positions, frequencies)
+        angles = position_angles(positions, wave_frequencies(dim, self.max_wavelength))
         if len(angles.shape) == 3:
             for _ in states.shape[1:-2]:
                 angles = angles[:, None]  # the same for all heads
         sines, cosines = ops.sin(angles), ops.cos(angles)
-        if self.scaling is not None:
-            sines = sines * self.scaling.attention_factor
-            cosines = cosines * self.scaling.attention_factor
         points = ops.cast(states, "float32")
         if self.layout == "interleaved":
             x, y = points[..., 0::2], points[..., 1::2]
@@ -135,15 +115,8 @@ class RotaryEmbedding(AttentionPositions):
         return ops.cast(rotated, states.dtype)
 
     def get_config(self):
-        scaling = self.scaling
-        if scaling is not None:
-            scaling = keras.saving.serialize_keras_object(scaling)
-        return {
-            **super().get_config(),
-            "max_wavelength": self.max_wavelength,
-            "layout": self.layout,
-            "scaling": scaling,
-        }
+        settings = {"max_wavelength": self.max_wavelength, "layout": self.layout}
+        return {**super().get_config(), **settings}
 
 
 def _check_even(dim):
@@ -164,15 +137,15 @@ class LinearPositionBias(AttentionPositions):
     one, it is symmetric. It is computed in float32 whatever the dtype policy.
 
     Args:
-        bias_max: The steepest slope of `n` heads is `2 ** (-bias_max / n)`, and that
-            of the `i`-th head its `i`-th power; the paper's 8.
+        bias_max: The steepest slope of `n` heads is `2 ** (-bias_max / n)`; the slope
+            of the `i`-th head is its `i`-th power. The paper's 8.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Products of queries and keys, a float tensor of shape
             `(batch, num_heads, query_length, key_length)`.
-        start_index: Position of the first query, an integer or a scalar tensor;
-            that of the first key is 0.
+        start_index: Position of the first query, an integer or a scalar tensor. The
+            first key is at position 0.
 
     Returns:
         A tensor of the same shape as `inputs`.

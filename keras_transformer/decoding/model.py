@@ -1,0 +1,89 @@
+"""What a model must offer to be searched: a step with a cache."""
+
+from typing import Any
+
+
+class CachedModel:
+    """Base of models that every search can search.
+
+    All hypotheses of a sentence take a step together, as the queries of one
+    attention over everything that they have written into the cache so far.
+
+    Subclasses have a `pad_id`, a `start_id` and an `end_id`, and offer `start` and
+    `step`. All else has defaults.
+    """
+
+    pad_id: Any
+    start_id: Any
+    end_id: Any
+
+    @property
+    def max_positions(self) -> int | None:
+        """The most tokens of a source or a target; None if there is no limit."""
+        return None
+
+    def start(self, inputs, num_hypotheses: int, max_length: int):
+        """Reads the inputs once.
+
+        Args:
+            inputs: The model's inputs: a tensor or a nested structure of tensors,
+                with the batch first.
+            num_hypotheses: Hypotheses of each sentence.
+            max_length: Positions that the cache must hold at first.
+
+        Returns:
+            `(memory, cache)`, nested structures of tensors with the batch
+            first. Steps read the memory; they read and write the cache, whose
+            shapes stay the same.
+        """
+        raise NotImplementedError
+
+    def step(self, token_ids, memory, cache, index, visible):
+        """Reads one token of each hypothesis and scores those that may follow.
+
+        Args:
+            token_ids: Int32 tensor of shape `(batch, hypotheses)`: the last
+                token of each hypothesis, `start_id` at first.
+            memory: As `start` returned it.
+            cache: As `start` or the last `step` returned it.
+            index: Positions of `token_ids`, int32 of shape `(batch,)`: sentences may
+                have begun at different times.
+            visible: Boolean tensor of shape
+                `(batch, hypotheses, positions, hypotheses)`, with as many
+                positions as the cache holds: `visible[b, i, t, j]` says whether
+                hypothesis `i` may see what slot `j` wrote at position `t`, the
+                present one included.
+
+        Returns:
+            `(logits, cache)`: float32 logits of shape
+            `(batch, hypotheses, vocabulary)`, and the cache with this step in.
+        """
+        raise NotImplementedError
+
+    def prepared_step(self):
+        """Returns a function like `step`, with the work that all steps share done.
+
+        It is called once, before a loop.
+        """
+        return self.step
+
+    def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
+        """Returns how many positions the cache holds at first.
+
+        A step reads the whole cache, so most steps are faster with a short one. If it
+        is shorter than `max_length`, `lengthen` is called once it is full.
+        """
+        return max_length
+
+    def lengthen(self, cache, length: int):
+        """Returns the cache with `length` positions."""
+        raise NotImplementedError
+
+    def check_length(self, length: int) -> None:
+        """Raises `ValueError` if the model has fewer positions."""
+        if self.max_positions is not None and length > self.max_positions:
+            raise ValueError(
+                f"Positions end at `max_length`={self.max_positions}: shorten the "
+                "inputs or build the layer of positions with a larger one. "
+                f"Received: length={length}."
+            )

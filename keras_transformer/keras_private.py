@@ -1,0 +1,105 @@
+"""Every use of a private interface of Keras, in one place.
+
+Each says what it needs and why no public interface gives it;
+`tests/test_keras_private.py` fails when Keras changes.
+"""
+
+import keras
+from keras.src.backend.common.masking import set_keras_mask
+from keras.src.backend.common.stateless_scope import get_stateless_scope
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
+
+def variable_index(optimizer, variable) -> int:
+    """Returns the place of a model's variable among those of its optimizer.
+
+    Keras passes `update_step` a `keras.Variable` or, on TensorFlow, the copy of it
+    that one replica holds. Only the optimizer can tell which variable that is, by
+    `_get_variable_index`, which the update steps of Keras's own optimizers call.
+    """
+    try:
+        return optimizer._get_variable_index(variable)
+    except KeyError:
+        raise ValueError(
+            "The optimizer was built for other variables; compile the model again with "
+            f"a new one. Received: variable={variable.name}."
+        ) from None
+
+
+def trainable_variables(optimizer):
+    """Returns the model's variables that an optimizer was built with, in their order.
+
+    `Optimizer.apply` may be called with gradients alone, as `stateless_apply` does, and
+    then updates these. Publicly an optimizer has only `variables`, which are its own.
+    """
+    return optimizer._trainable_variables
+
+
+def adam_moments(optimizer, variable):
+    """Returns the two moments that `keras.optimizers.Adam` keeps of a variable.
+
+    Both are a `keras.Variable`: the running mean of the gradient and that of its
+    square. Publicly they are only in `optimizer.variables`, unnamed among others.
+    """
+    index = variable_index(optimizer, variable)
+    return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def set_mask(tensor, mask) -> None:
+    """Gives a tensor its Keras mask.
+
+    Publicly only `compute_mask` does so, which does not know the arguments of `call`.
+    """
+    set_keras_mask(tensor, mask)
+
+
+def asks_for_shapes() -> bool:
+    """Tells whether `call` is traced only to learn shapes, as when Keras builds models.
+
+    The inputs are float32 then, even if they will be integers. The scope is public, but
+    not whether it is entered.
+    """
+    return in_symbolic_scope()
+
+
+def scope_with(values):
+    """Returns a function that makes a `keras.StatelessScope` with these values.
+
+    Other variables have the values that they have now. Keras has no public way to make
+    a scope that inherits those of the scope around it.
+
+    Args:
+        values: Pairs of a `keras.Variable` and its value.
+    """
+    outer = get_stateless_scope()
+    inherited = dict(outer.state_mapping) if outer else {}
+
+    def scope():
+        inner = keras.StatelessScope(values)
+        inner.state_mapping = {**inherited, **inner.state_mapping}
+        return inner
+
+    return scope
+
+
+class ScopeOverVariables(keras.StatelessScope):
+    """A `keras.StatelessScope` that collects losses, and knows every variable.
+
+    Keras asks the scope for the weights that regularizers penalise, and gets None for
+    those that were not assigned to. Within the scope, only `_value` holds their value.
+    """
+
+    def __init__(self):
+        super().__init__(collect_losses=True)
+
+    def get_current_value(self, variable):
+        value = super().get_current_value(variable)
+        return variable._value if value is None else value
+
+
+def all_layers(layer):
+    """Returns a layer and all layers inside of it, at any depth.
+
+    `keras.Model.layers` are those of the first level, and layers have no such list.
+    """
+    return list(layer._flatten_layers())

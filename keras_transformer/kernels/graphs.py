@@ -1,0 +1,75 @@
+"""Graphs that TensorFlow traces: their shapes, and gradients that end with them."""
+
+import weakref
+
+from keras import ops
+
+from keras_transformer.kernels import target
+
+_IS_TENSORFLOW = target.is_tensorflow()
+
+
+def shape_of(tensor) -> tuple:
+    """Returns what `ops.shape` does, in two operations of a graph.
+
+    On TensorFlow that takes four for every unknown length, and a training step asks for
+    hundreds: a fifth of what is traced and optimised before the first step.
+    """
+    known = tuple(tensor.shape)
+    if None not in known or not (_IS_TENSORFLOW and ops.is_tensor(tensor)):
+        return ops.shape(tensor)
+    import tensorflow as tf
+
+    lengths = tf.unstack(tf.shape(tensor), len(known))
+    return tuple(
+        length if size is None else size
+        for size, length in zip(known, lengths, strict=True)
+    )
+
+
+def with_gradient(function, *tensors):
+    """Calls a function that brings its own gradient: `ops.custom_gradient`.
+
+    TensorFlow keeps the gradient of each trace in a global registry, and with it the
+    graph and all that the graph holds, for ever: a model that was used once would never
+    be freed. Here the graph keeps the gradient, and the registry only refers to it.
+
+    Args:
+        function: Function of tensors that returns a tensor and the function from its
+            gradient to those of the arguments, as in `ops.custom_gradient`.
+        *tensors: The arguments.
+
+    Returns:
+        The tensor.
+    """
+    outputs = ops.custom_gradient(function)(*tensors)
+    if _IS_TENSORFLOW:
+        import tensorflow as tf
+
+        if not tf.executing_eagerly():
+            _keep_gradient_in_graph(outputs)
+    return outputs
+
+
+def _keep_gradient_in_graph(outputs):
+    """Moves the gradient of a custom operation from TensorFlow's registry to its graph.
+
+    There is no public way to remove a gradient from the registry; `test_graphs.py`
+    fails if TensorFlow changes it.
+    """
+    import tensorflow as tf
+    from tensorflow.python.framework.ops import gradient_registry
+
+    registry = gradient_registry._registry
+    name = outputs.op.get_attr("_gradient_op_type").decode()
+    gradient = registry[name]["type"]
+    reference = weakref.ref(gradient)
+
+    @tf.autograph.experimental.do_not_convert
+    def call_gradient(operation, *upstream):
+        return reference()(operation, *upstream)
+
+    registry[name]["type"] = call_gradient
+    weakref.finalize(gradient, registry.pop, name).atexit = False
+    graph = outputs.graph
+    graph.kept_gradients = [*getattr(graph, "kept_gradients", ()), gradient]

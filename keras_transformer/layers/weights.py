@@ -1,0 +1,149 @@
+"""The base class of layers with weights: their options, their seeds, and saving."""
+
+import zlib
+
+import keras
+
+from keras_transformer.kernels.rematerialization import RematerializedMixin
+from keras_transformer.layers.saving import modifications_inside, modify_inside
+
+_OPTIONS = {
+    "initializer": keras.initializers,
+    "regularizer": keras.regularizers,
+    "constraint": keras.constraints,
+}
+
+
+class WeightOptions:
+    """The initializers, regularizers and constraints among keyword arguments.
+
+    Args:
+        arguments: Keyword arguments. The options of the kinds are taken out.
+        kinds: Kinds of weights. For `"kernel"` these are the options
+            `kernel_initializer`, `kernel_regularizer` and `kernel_constraint`.
+
+    Example:
+        >>> arguments = {"kernel_initializer": "zeros", "name": "query"}
+        >>> options = WeightOptions(arguments, kinds=("kernel", "bias"))
+        >>> options.of("kernel"), arguments
+        ({'kernel_initializer': <...Zeros object ...>}, {'name': 'query'})
+    """
+
+    def __init__(self, arguments: dict, kinds):
+        self._values = {}
+        for kind in kinds:
+            for option, module in _OPTIONS.items():
+                name = f"{kind}_{option}"
+                if name in arguments:
+                    self._values[name] = module.get(arguments.pop(name))
+        self._num_copies = 0
+
+    def of(self, *kinds) -> dict:
+        """Returns the options given for these kinds: every initializer a new copy.
+
+        An initializer returns the same numbers at each call. So that no two weights
+        share them, the seed of each copy differs. It is derived from the seed of the
+        initializer, if there is one.
+        """
+        names = [f"{kind}_{option}" for kind in kinds for option in _OPTIONS]
+        self._num_copies += 1
+        return {
+            name: _copied(self._values[name], f"copy_{self._num_copies}")
+            for name in names
+            if name in self._values
+        }
+
+    def get_config(self) -> dict:
+        """Returns the options given, as a config holds them."""
+        return {
+            name: _OPTIONS[name.rsplit("_")[-1]].serialize(value)
+            for name, value in self._values.items()
+        }
+
+
+def _copied(value, name):
+    if not isinstance(value, keras.initializers.Initializer) or isinstance(
+        getattr(value, "seed", None), keras.random.SeedGenerator
+    ):  # The numbers of a seed generator differ at each call.
+        return value
+    config = value.get_config()
+    if isinstance(config.get("seed"), int):
+        config["seed"] = sub_seed(config["seed"], name)
+    return type(value).from_config(config)
+
+
+class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
+    """Base class of layers whose weights take the options of `keras.layers.Dense`.
+
+    The options are keyword arguments of the constructor: `kernel_initializer`,
+    `kernel_regularizer` and `kernel_constraint` apply to every kernel inside,
+    `bias_initializer`, `bias_regularizer` and `bias_constraint` to every bias. Each is
+    a Keras object, a name or a config. Options that are not given keep the default of
+    the weight, and stay out of the config.
+
+    Layer normalisations inside, and a `score` or `positions` passed as a layer, are not
+    affected. An initializer with a seed gives each weight a seed derived from it.
+
+    Saved layers keep what was quantised, adapted or frozen inside of them.
+
+    A subclass passes `**self.weight_options` to its sub-layers, or creates weights by
+    `add_weight_with_options`.
+
+    Args:
+        **kwargs: Weight options, and base `Layer` arguments.
+
+    Example:
+        >>> layer = kt.layers.FeedForward(64, kernel_regularizer="l2")
+        >>> layer.build((2, 5, 16))
+        >>> len(layer.losses)
+        2
+    """
+
+    weight_kinds: tuple[str, ...] = ("kernel", "bias")
+
+    def __init__(self, **kwargs):
+        options = WeightOptions(kwargs, self.weight_kinds)
+        super().__init__(**kwargs)
+        self._weight_options = options
+
+    @property
+    def weight_options(self) -> dict:
+        """The options given, to be passed to a sub-layer: every initializer a copy."""
+        return self._weight_options.of(*self.weight_kinds)
+
+    def add_weight_with_options(
+        self, kind: str, shape, initializer: str, name: str | None = None
+    ):
+        """Adds a weight of a kind, with its options. Default name: the kind.
+
+        `initializer` is the default of the option.
+        """
+        given = self._weight_options.of(kind)
+        options = {name.removeprefix(f"{kind}_"): given[name] for name in given}
+        return self.add_weight(
+            shape, **{"initializer": initializer, **options}, name=name or kind
+        )
+
+    def get_config(self):
+        return {**super().get_config(), **self._weight_options.get_config()}
+
+    def get_build_config(self):
+        config, found = super().get_build_config(), modifications_inside(self)
+        return {**config, "inside": found} if found else config
+
+    def build_from_config(self, config):
+        config = dict(config)
+        found = config.pop("inside", {})
+        super().build_from_config(config)
+        modify_inside(self, found)
+
+
+def sub_seed(seed: int | None, name: str) -> int | None:
+    """The seed of the sub-layer `name` in a layer with this seed; None for None.
+
+    Sub-layers of different names draw different random numbers.
+    """
+    if seed is None:
+        return None
+    # Keras stores seeds as int32 on PyTorch.
+    return zlib.crc32(f"{seed}/{name}".encode()) & (2**31 - 1)

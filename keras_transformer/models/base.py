@@ -1,0 +1,288 @@
+"""What the models share: settings that are saved, one `compile`, checks of ids."""
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+
+import keras
+
+from keras_transformer.checks import check_ids
+from keras_transformer.keras_private import asks_for_shapes
+from keras_transformer.kernels import target
+from keras_transformer.kernels.rematerialization import RematerializedMixin
+from keras_transformer.layers.saving import modify
+from keras_transformer.layers.weights import WeightOptions
+from keras_transformer.models import adaptation
+from keras_transformer.models.exports import export
+
+
+class SettingsModel(RematerializedMixin, keras.Model):
+    """Base of functional models that keep their constructor's arguments.
+
+    `get_config` returns these arguments, and `from_config` passes them to the
+    constructor, so that a saved model is loaded as an object of the same class.
+    Frozen layers are loaded frozen, blocks and layers inside of them too; quantised
+    layers are loaded quantised, and low-rank adaptations as they were.
+
+    Args:
+        inputs: Inputs of the functional model.
+        outputs: Its outputs.
+        settings: The constructor's arguments but `dtype`, as a config holds them.
+        dtype: The dtype policy of the layers.
+        weight_options: The `WeightOptions` that the layers were built with.
+        name: Name of the model.
+        trainable: Whether its weights are to be trained, if given.
+    """
+
+    asked_jit_compile: bool | str = "auto"  # Keras's `jit_compile` is what it became
+
+    # No `**kwargs`: Keras would ignore those that it does not know.
+    def __init__(
+        self,
+        inputs,
+        outputs,
+        settings: dict,
+        dtype,
+        weight_options: WeightOptions,
+        name: str | None = None,
+        trainable: bool | None = None,
+    ):
+        super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
+        # `compile` reads from it whether to scale the loss.
+        self.dtype_policy = dtype
+        # While Keras loads a model, it writes ids of shared objects into the
+        # dictionaries that `serialize` returned.
+        policy = dict(keras.dtype_policies.serialize(dtype))
+        policy.pop("shared_object_id", None)
+        self._settings = {**settings, "dtype": policy}
+        self.weight_options = weight_options
+
+    @property
+    def settings(self) -> dict:
+        """The constructor's arguments but `name`, `trainable` and weight options."""
+        return dict(self._settings)
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "frozen_layers": adaptation.frozen_layers(self),
+            "changed_layers": adaptation.changed_layers(self),
+            **self._settings,
+            **self.weight_options.get_config(),
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        frozen = config.pop("frozen_layers", ())
+        changed = config.pop("changed_layers", ())
+        model = cls(**config)
+        for path in frozen:
+            adaptation.layer_at(model, path).trainable = False
+        for path, change in changed:
+            modify(adaptation.layer_at(model, path), change)
+        return model
+
+    def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):
+        """Configures training, as `keras.Model.compile`, and how searches run.
+
+        Args:
+            *args: Arguments of `keras.Model.compile`.
+            jit_compile: Whether XLA compiles training, evaluation and searches. "auto":
+                where it pays.
+            **kwargs: Arguments of `keras.Model.compile`.
+        """
+        super().compile(*args, jit_compile=jit_compile, **kwargs)
+        self.asked_jit_compile = jit_compile
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config:
+            # Keras would save what "auto" became for training on this machine.
+            config["jit_compile"] = self.asked_jit_compile
+        return config
+
+    def compile_from_config(self, config):
+        # The method of Keras does nothing where `compile` is overridden.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, *args, **kwargs):
+        with _explained_ids():
+            return super().fit(*args, **kwargs)
+
+    def make_train_function(self, force=False):
+        if any("dtype" in change for _, change in adaptation.changed_layers(self)):
+            raise ValueError(
+                "A quantised model cannot be trained: its integers have no gradient. "
+                "Train the model that it was made from, then quantise that."
+            )
+        if target.is_tensorflow() and self.built and not self.optimizer.built:
+            # TensorFlow traces a step that creates variables a second time.
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
+    def enable_lora(
+        self,
+        rank: int,
+        alpha: float | None = None,
+        projections: Sequence[str] = ("query", "value"),
+    ) -> None:
+        """Adds low-rank adaptation (LoRA) to projections, and freezes all else.
+
+        A kernel `W` becomes `W + alpha / rank * A B`, where only `A`, `(width, rank)`,
+        and `B`, `(rank, units)`, which is zero at first, are trained. Compile the model
+        afterwards. What else is to be trained, such as the layer `"logits"` of a
+        classifier, may be made trainable again. Saved models keep `A` and `B`; exports
+        hold `W + alpha / rank * A B`, as does `merge_lora()`.
+
+        Args:
+            rank: Number of columns of `A`.
+            alpha: Scale of the product; `rank` if None.
+            projections: Names of the projections: `"query"`, `"key"`, `"value"` and
+                `"output"` of attention, `"widen"` and `"narrow"` of feed-forward
+                layers. The paper adapts queries and values.
+
+        Raises:
+            ValueError: If the model is quantised or has adaptations, if `rank` is not
+                a positive integer, or if no projection has one of the names.
+
+        Example:
+            >>> model = kt.models.LanguageModel(
+            ...     11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+            ... )
+            >>> model.enable_lora(rank=2)
+            >>> [tuple(weight.shape) for weight in model.trainable_weights]
+            [(8, 2), (2, 8), (8, 2), (2, 8)]
+
+        Reference:
+            [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1
+        """
+        adaptation.enable_lora(self, rank, alpha, projections)
+
+    def merge_lora(self):
+        """Returns a model whose kernels hold the low-rank adaptations of this one.
+
+        Its layers are all trainable. A model without adaptations returns itself.
+        """
+        return adaptation.merge_lora(self)
+
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        """Quantises kernels and embeddings, as `keras.Model.quantize`.
+
+        Raises:
+            ValueError: If the model has low-rank adaptations.
+        """
+        if adaptation.has_lora(self):
+            raise ValueError(
+                "A model with low-rank adaptations cannot be quantised. Quantise "
+                "`model.merge_lora()`."
+            )
+        # Keras would warn about each layer that it cannot quantise.
+        filters = filters or adaptation.is_quantizable
+        super().quantize(mode, config, filters, **kwargs)
+
+    def export(
+        self,
+        filepath: str | os.PathLike,
+        format: str = "tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ) -> None:
+        """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
+        model = self.merge_lora()
+        # For ONNX, Keras finds the inputs only of models that have been called.
+        kwargs["input_signature"] = input_signature or [model.input]
+        export(model, filepath, format, verbose=verbose, **kwargs)
+
+
+class TokenModel(SettingsModel):
+    """Base of models that are called with padded ids."""
+
+    @property
+    def pad_id(self) -> int:
+        return self._settings["pad_id"]
+
+    def call(self, inputs, training=None, mask=None):
+        check_called_with_ids(inputs, "ids")
+        return super().call(inputs, training=training, mask=mask)
+
+
+@contextlib.contextmanager
+def _explained_ids():
+    """Explains TensorFlow's error about an id that is not in an embedding table."""
+    try:
+        yield
+    except Exception as error:
+        found = re.search(r" = (-?\d+) is not in \[0, (\d+)\)", str(error))
+        if not found:
+            raise
+        received, size = found.groups()
+        raise ValueError(
+            f"Ids must lie in the model's vocabulary of {size} tokens. "
+            f"Received: {received}, in the inputs or the labels. Use tokenizers of the "
+            "model's vocabulary_size."
+        ) from error
+
+
+def policy_of(dtype) -> keras.DTypePolicy:
+    """Returns a dtype policy; the global one for None."""
+    return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+
+
+def activation_name(activation):
+    """Returns an activation as a config holds it: its name or its own config."""
+    return keras.activations.serialize(keras.activations.get(activation))
+
+
+def embedding_dim(hidden_dim: int, position_layer) -> int:
+    """Returns the width of embeddings: `hidden_dim` less a concatenated encoding.
+
+    Raises:
+        ValueError: If the encoding leaves no width for the embedding.
+    """
+    encoding_dim = getattr(position_layer, "encoding_dim", None) or 0
+    if encoding_dim >= hidden_dim:
+        raise ValueError(
+            "`hidden_dim` must be greater than the `encoding_dim` of concatenated "
+            f"positions. Received: hidden_dim={hidden_dim}, "
+            f"encoding_dim={encoding_dim}."
+        )
+    return hidden_dim - encoding_dim
+
+
+def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:
+    """Raises `ValueError` unless all ids are in the vocabulary and not `pad_id`."""
+    check_in_vocabulary(vocabulary_size, pad_id=pad_id, **others)
+    for name, special_id in others.items():
+        if special_id == pad_id:
+            raise ValueError(
+                f"`{name}` must differ from `pad_id`, which is never attended to. "
+                f"Received: {name}={special_id}, pad_id={pad_id}."
+            )
+
+
+def check_in_vocabulary(vocabulary_size: int, **ids: int) -> None:
+    """Raises `ValueError` unless all ids are in the vocabulary."""
+    for name, special_id in ids.items():
+        if not 0 <= special_id < vocabulary_size:
+            raise ValueError(
+                f"`{name}` must lie in the vocabulary of {vocabulary_size} tokens. "
+                f"Received: {name}={special_id}."
+            )
+
+
+def check_called_with_ids(inputs, name: str) -> None:
+    """Raises `ValueError` unless a model is called with ids `(batch, length)`."""
+    # Under several replicas, Keras builds the model in a graph, with the float64 mean
+    # of a batch.
+    is_mean = not hasattr(inputs, "numpy") and (
+        getattr(inputs, "dtype", None) == "float64"
+    )
+    if not is_mean and not asks_for_shapes():
+        check_ids(inputs, name)

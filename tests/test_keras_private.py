@@ -1,0 +1,143 @@
+"""Fails when Keras changes what `kernels.keras_private` uses, or others use more."""
+
+import ast
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from layer_contract import ReadMask
+
+import keras_transformer
+from keras_transformer import keras_private
+
+PACKAGE = Path(keras_transformer.__file__).parent
+
+
+@pytest.fixture
+def variables():
+    return [keras.Variable(np.ones(size), name=f"v{size}") for size in (2, 3, 5)]
+
+
+def test_an_optimizer_knows_the_place_of_its_variables(variables):
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(variables)
+    for index, variable in enumerate(variables):
+        assert keras_private.variable_index(optimizer, variable) == index
+        if keras.backend.backend() == "tensorflow":
+            # As `update_step` receives it.
+            assert keras_private.variable_index(optimizer, variable.value) == index
+    with pytest.raises(ValueError, match="built for other variables"):
+        keras_private.variable_index(optimizer, keras.Variable(np.ones(2)))
+
+
+def test_an_optimizer_knows_the_variables_it_was_built_with(variables):
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(variables)
+    found = keras_private.trainable_variables(optimizer)
+    assert [id(x) for x in found] == [id(x) for x in variables]
+
+
+def test_the_moments_of_adam_are_those_that_it_updates(variables):
+    optimizer = keras.optimizers.Adam(beta_1=0.9, beta_2=0.75)
+    gradients = [ops.full(variable.shape, 2.0) for variable in variables]
+    optimizer.build(variables)
+    optimizer.apply(gradients, variables)
+    for variable in variables:
+        momentum, velocity = keras_private.adam_moments(optimizer, variable)
+        for moment, value in ((momentum, 0.1 * 2), (velocity, 0.25 * 4)):
+            assert any(moment is x for x in optimizer.variables)
+            np.testing.assert_allclose(
+                ops.convert_to_numpy(moment), np.full(variable.shape, value), 1e-6
+            )
+
+
+def test_a_scope_over_variables_gives_regularizers_their_values():
+    seen = []
+    layer = keras.layers.Dense(3, kernel_regularizer=lambda x: seen.append(x) or 0.0)
+    layer.build((None, 2))
+    other = keras.Variable(5.0, trainable=False)
+    with keras_private.ScopeOverVariables():
+        assert layer.losses == [0.0]
+        assert float(other) == 5
+        other.assign(11.0)
+        assert float(other) == 11
+    np.testing.assert_array_equal(ops.convert_to_numpy(seen[0]), layer.kernel.numpy())
+    assert float(other) == 5
+
+
+def test_a_mask_that_is_set_reaches_the_next_layer():
+    probe = ReadMask()
+    states, mask = ops.ones((2, 3)), ops.array([True, False])
+    keras_private.set_mask(states, mask)
+    probe(states)
+    assert probe.mask is mask
+
+
+def test_keras_asks_for_shapes_before_it_computes():
+    asked = []
+
+    class Spy(keras.layers.Layer):
+        def call(self, inputs):
+            asked.append(keras_private.asks_for_shapes())
+            return inputs
+
+    layer = Spy()
+    layer(keras.KerasTensor((2, 3)))
+    layer(ops.ones((2, 3)))
+    assert asked == [True, False]
+
+
+def test_a_scope_inherits_the_values_around_it(variables):
+    first, second, third = variables
+    values = [(first, ops.zeros(2)), (second, ops.zeros(3))]
+    with keras.StatelessScope(values):
+        make = keras_private.scope_with([(second, ops.full((3,), 2.0))])
+    with make():
+        found = [float(ops.convert_to_numpy(x.value)[0]) for x in variables]
+        second.assign(ops.full((3,), 5.0))
+    assert found == [0, 2, 1]
+    with make():  # begins anew
+        assert float(ops.convert_to_numpy(second.value)[0]) == 2
+
+
+def test_all_layers_are_those_at_any_depth():
+    inner = keras.Sequential([keras.layers.Dense(2), keras.layers.Dense(3)])
+    outer = keras.Sequential([inner, keras.layers.Dense(5)])
+    outer.build((None, 7))
+    found = {id(layer) for layer in keras_private.all_layers(outer)}
+    assert {id(x) for x in (outer, inner, *inner.layers, *outer.layers)} <= found
+
+
+def test_nothing_else_in_the_package_uses_private_names_of_keras():
+    """Every private attribute that is read is one that the package itself defines."""
+    # Those of named tuples and of the module `os`.
+    defined, used = {"_asdict", "_fields", "_replace", "_exit"}, {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = []
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                defined.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                if isinstance(node.ctx, ast.Store):
+                    defined.add(node.attr)
+                elif node.attr.startswith("_") and not node.attr.startswith("__"):
+                    names = [node.attr]
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                module = getattr(node, "module", None) or ""
+                modules = [module, *(alias.name for alias in node.names)]
+                names = [name for name in modules if name.startswith("keras.src")]
+            for name in names:
+                used.setdefault(name, set()).add(path.relative_to(PACKAGE).as_posix())
+    foreign = {name: used[name] for name in used.keys() - defined}
+    home = {"kernels/keras_private.py"}
+    names = "_get_variable_index", "_momentums", "_velocities", "_flatten_layers"
+    names += ("_trainable_variables", "_value")
+    common = "keras.src.backend.common"
+    modules = (
+        f"{common}.{x}" for x in ("masking", "stateless_scope", "symbolic_scope")
+    )
+    assert foreign == dict.fromkeys((*names, *modules), home)
