@@ -145,7 +145,9 @@ class TokenizerSettings(Settings):
     byte_fallback: bool = False
     """Whether other characters are bytes rather than unknown."""
     sampling: Fraction = 0.0
-    """Strength of BPE-dropout or subword regularization in training."""
+    """Strength of BPE-dropout or subword regularization in training. The draws cannot
+    be repeated: a resumed training then sees other subwords than an uninterrupted one.
+    """
 
 
 class ModelSettings(Settings):
