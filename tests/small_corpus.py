@@ -16,7 +16,7 @@ SETTINGS = {
             "tokenized": "val.{target}",
         },
     },
-    "tokenizer": {"vocabulary_size": 29, "sampling": 0.1},
+    "tokenizer": {"vocabulary_size": 29},
     "model": {
         "preset": "tiny",
         "num_layers": 1,

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings, argument, option
-from keras_transformer.runs import Recipe
 
 
 def _print_schema(is_asked: bool):
     if is_asked:
+        from keras_transformer.runs import Recipe
+
         typer.echo(json.dumps(Recipe.model_json_schema(), indent=2))
         raise typer.Exit
 
@@ -90,6 +89,8 @@ def train(
           train: {source: "train.{source}", target: "train.{target}"}
           validation: {source: "val.{source}", target: "val.{target}"}
     """
+    from keras_transformer.runs import Recipe
+
     if pretrained and "://" not in pretrained:
         pretrained = str(Path(pretrained).resolve())
     options = {
@@ -143,7 +144,7 @@ def average(
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")
 
 
-def train_recipe(recipe: Recipe, folder: Path):
+def train_recipe(recipe, folder: Path):
     """Returns the trained `Run`; if interrupted, says how to resume it and exits."""
     is_worker = "TF_CONFIG" in os.environ
     is_worker |= recipe.training.strategy in ("multi_worker", "slurm")
@@ -162,6 +163,9 @@ def train_recipe(recipe: Recipe, folder: Path):
 
 def parse_settings(settings: list[str] | None) -> dict[str, Any]:
     """Parses the arguments of `--set`, whose values are YAML."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
     values = {}
     for text in settings or []:
         name, equals, value = text.partition("=")

@@ -57,6 +57,7 @@ class Settings(BaseModel):
         frozen=True,
         strict=True,
         allow_inf_nan=False,
+        use_attribute_docstrings=True,
         json_schema_extra=lambda schema: schema.pop("required", None),
     )
 
@@ -67,36 +68,32 @@ class TextFiles(Settings):
     `{source}` and `{target}` in a file name stand for the two languages.
     """
 
-    source: Names = Field(description="Files to translate from.")
-    target: Names = Field(
-        description="As many files; line by line, the nth translates the nth of "
-        "`source`."
-    )
-    tokenized: Changeable[Names] = Field(
-        (),
-        description="`target` as papers compute BLEU on it: lower-cased, split by the "
-        "Moses tokenizer.",
-    )
+    source: Names
+    """Files to translate from."""
+    target: Names
+    """As many files; line by line, the nth translates the nth of `source`."""
+    tokenized: Changeable[Names] = ()
+    """`target` as papers compute BLEU on it: lower-cased, split by the Moses
+    tokenizer."""
 
 
 class DataSettings(Settings):
     """The text for training, validation and testing."""
 
-    source: str = Field(description="Language to translate from, such as `en`.")
-    target: str = Field(description="Language to translate into, such as `de`.")
-    train: TextFiles = Field(description="Text to train on.")
-    validation: TextFiles = Field(
-        description="Text for the validation loss, and to choose settings by."
-    )
-    test: Changeable[TextFiles | None] = Field(
-        None, description="Text to evaluate a finished model on."
-    )
-    folder: Changeable[str] = Field(
-        ".", description="Folder that file names are relative to."
-    )
-    origin: Changeable[str] = Field(
-        "", description="Where to get the text, for errors about missing files."
-    )
+    source: str
+    """Language to translate from, such as `en`."""
+    target: str
+    """Language to translate into, such as `de`."""
+    train: TextFiles
+    """Text to train on."""
+    validation: TextFiles
+    """Text for the validation loss, and to choose settings by."""
+    test: Changeable[TextFiles | None] = None
+    """Text to evaluate a finished model on."""
+    folder: Changeable[str] = "."
+    """Folder that file names are relative to."""
+    origin: Changeable[str] = ""
+    """Where to get the text, for errors about missing files."""
 
     def paths(self, split: str, side: str) -> list[Path]:
         """Returns the files of a side of a split, such as `"source"` of `"train"`.
@@ -135,28 +132,22 @@ class DataSettings(Settings):
 class TokenizerSettings(Settings):
     """How text is split into subwords; see `text.SubwordTokenizer.train`."""
 
-    vocabulary_size: int = Field(
-        8000, ge=5, description="Number of subwords, for each language unless shared."
-    )
-    model_type: Literal["bpe", "unigram"] = Field(
-        "bpe", description="How subwords are learnt."
-    )
-    shared: bool = Field(
-        True, description="Whether both languages share one vocabulary and embeddings."
-    )
-    split_digits: bool = Field(
-        False, description="Whether every digit is a separate subword."
-    )
-    character_coverage: float = Field(
-        1.0, gt=0, le=1, description="Fraction of the text's characters that get an id."
-    )
-    byte_fallback: bool = Field(
-        False, description="Whether other characters are bytes rather than unknown."
-    )
-    sampling: Fraction = Field(
-        0.0,
-        description="Strength of BPE-dropout or subword regularization in training.",
-    )
+    vocabulary_size: Annotated[int, Field(ge=5)] = 8000
+    """Number of subwords, for each language unless shared."""
+    model_type: Literal["bpe", "unigram"] = "bpe"
+    """How subwords are learnt."""
+    shared: bool = True
+    """Whether both languages share one vocabulary and embeddings."""
+    split_digits: bool = False
+    """Whether every digit is a separate subword."""
+    character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Fraction of the text's characters that get an id."""
+    byte_fallback: bool = False
+    """Whether other characters are bytes rather than unknown."""
+    sampling: Fraction = 0.0
+    """Strength of BPE-dropout or subword regularization in training. The draws cannot
+    be repeated: a resumed training then sees other subwords than an uninterrupted one.
+    """
 
 
 class ModelSettings(Settings):
@@ -168,51 +159,39 @@ class ModelSettings(Settings):
     the translator, or be left out; `dropout` and its like may differ.
     """
 
-    preset: Literal["tiny", "base", "big"] = Field(
-        "base", description="A published size, see `models.Transformer.from_preset`."
-    )
-    num_layers: Count | None = Field(
-        None, description="Layers of the encoder, and as many of the decoder."
-    )
-    hidden_dim: Count | None = Field(None, description="Width of the states.")
-    num_heads: Count | None = Field(None, description="Heads of each attention.")
-    intermediate_dim: Count | None = Field(
-        None, description="Inner width of the feed-forward networks."
-    )
-    dropout: Fraction | None = Field(None, description="Fraction dropped in training.")
-    normalize_first: bool | None = Field(
-        None, description="Whether sublayers normalize their inputs, not their outputs."
-    )
-    activation: str | None = Field(
-        None, description="Inner activation of the feed-forward networks."
-    )
-    positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = Field(
-        None, description="How positions are told apart."
-    )
-    attention_dropout: Fraction | None = Field(
-        None, description="Fraction of the attention scores dropped in training."
-    )
-    activation_dropout: Fraction | None = Field(
-        None, description="Fraction of the inner activations dropped in training."
-    )
-    seed: Seed | None = Field(
-        None, description="Seed of dropout. Default: it depends on `training.seed`."
-    )
-    pretrained: str | None = Field(
-        None,
-        description="A translator to continue from, with its weights, tokenizers and "
-        "search: a run, or what `Translator.from_preset` reads.",
-    )
-    frozen: Names = Field(
-        (),
-        description="Layers of the pretrained model that are not trained, such as "
-        "`encoder` or `decoder/block_0`.",
-    )
-    lora_rank: Count | None = Field(
-        None,
-        description="Rank of low-rank adaptations of the pretrained model, which are "
-        "then all that is trained; see `Transformer.enable_lora`.",
-    )
+    preset: Literal["tiny", "base", "big"] = "base"
+    """A published size, see `models.Transformer.from_preset`."""
+    num_layers: Count | None = None
+    """Layers of the encoder, and as many of the decoder."""
+    hidden_dim: Count | None = None
+    """Width of the states."""
+    num_heads: Count | None = None
+    """Heads of each attention."""
+    intermediate_dim: Count | None = None
+    """Inner width of the feed-forward networks."""
+    dropout: Fraction | None = None
+    """Fraction dropped in training."""
+    normalize_first: bool | None = None
+    """Whether sublayers normalize their inputs, not their outputs."""
+    activation: str | None = None
+    """Inner activation of the feed-forward networks."""
+    positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = None
+    """How positions are told apart."""
+    attention_dropout: Fraction | None = None
+    """Fraction of the attention scores dropped in training."""
+    activation_dropout: Fraction | None = None
+    """Fraction of the inner activations dropped in training."""
+    seed: Seed | None = None
+    """Seed of dropout. Default: it depends on `training.seed`."""
+    pretrained: str | None = None
+    """A translator to continue from, with its weights, tokenizers and search: a run, or
+    what `Translator.from_preset` reads."""
+    frozen: Names = ()
+    """Layers of the pretrained model that are not trained, such as `encoder` or
+    `decoder/block_0`."""
+    lora_rank: Count | None = None
+    """Rank of low-rank adaptations of the pretrained model, which are then all that is
+    trained; see `Transformer.enable_lora`."""
 
     @model_validator(mode="after")
     def _check_pretrained(self):
@@ -233,89 +212,55 @@ class ModelSettings(Settings):
 class TrainingSettings(Settings):
     """How the model is trained."""
 
-    epochs: Changeable[Count] = Field(30, description="Passes over the training text.")
-    tokens_per_batch: Count = Field(
-        4096, description="Tokens of a batch on each side, padding included."
-    )
-    max_length: int = Field(
-        64,
-        ge=2,
-        description="Maximum subwords with the end token; longer pairs are left out.",
-    )
-    learning_rate: float = Field(
-        1e-3,
-        gt=0,
-        description="Peak of the learning rate, reached after `warmup_steps`.",
-    )
-    warmup_steps: Count = Field(
-        4000,
-        description="Steps of linear warm-up; then the rate falls as 1 / sqrt(step).",
-    )
-    cooldown_epochs: Changeable[int] = Field(
-        0,
-        ge=0,
-        description="Last epochs, over which the learning rate is scaled down to 0.",
-    )
-    optimizer: Literal["adam", "muon"] = Field(
-        "adam",
-        description="`muon` is `keras.optimizers.Muon` for matrices, and Adam at half "
-        "the learning rate for embeddings, biases and normalization.",
-    )
-    weight_decay: float = Field(
-        0.0,
-        ge=0,
-        description="What a step subtracts of each weight, as a multiple of the "
-        "learning rate; with `muon` only of matrices.",
-    )
-    label_smoothing: float = Field(
-        0.1,
-        ge=0,
-        lt=1,
-        description="Probability that each target spreads over the vocabulary.",
-    )
-    seed: Seed = Field(
-        1, description="Seed of the weights, dropout and the order of the sentences."
-    )
-    jit_compile: Changeable[bool | None] = Field(
-        None,
-        description="Whether XLA compiles the training step, once for every length of "
-        "sentences, if there is one device. Default: if the device is a GPU.",
-    )
-    steps_per_execution: Changeable[Count] = Field(
-        1, description="Steps that TensorFlow takes at a time."
-    )
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
-        "float32",
-        description="Dtype policy of the model; `mixed_float16` on one device only.",
-    )
+    epochs: Changeable[Count] = 30
+    """Passes over the training text."""
+    tokens_per_batch: Count = 4096
+    """Tokens of a batch on each side, padding included."""
+    max_length: Annotated[int, Field(ge=2)] = 64
+    """Maximum subwords with the end token; longer pairs are left out."""
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    """Peak of the learning rate, reached after `warmup_steps`."""
+    warmup_steps: Count = 4000
+    """Steps of linear warm-up; then the rate falls as 1 / sqrt(step)."""
+    cooldown_epochs: Changeable[Annotated[int, Field(ge=0)]] = 0
+    """Last epochs, over which the learning rate is scaled down to 0."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """`muon` is `keras.optimizers.Muon` for matrices, and Adam at half the learning
+    rate for embeddings, biases and normalization."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """What a step subtracts of each weight, as a multiple of the learning rate; with
+    `muon` only of matrices."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Probability that each target spreads over the vocabulary."""
+    seed: Seed = 1
+    """Seed of the weights, dropout and the order of the sentences."""
+    jit_compile: Changeable[bool | None] = None
+    """Whether XLA compiles the training step, once for every length of sentences, if
+    there is one device. Default: if the device is a GPU."""
+    steps_per_execution: Changeable[Count] = 1
+    """Steps that TensorFlow takes at a time."""
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    """Dtype policy of the model; `mixed_float16` on one device only."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
-    ] = Field("auto", description="Devices to train on; see `training.pick_strategy`.")
-    keep: Changeable[Count] = Field(
-        10, description="Number of last checkpoints to keep, beside the best one."
-    )
+    ] = "auto"
+    """Devices to train on; see `training.pick_strategy`."""
+    keep: Changeable[Count] = 10
+    """Number of last checkpoints to keep, beside the best one."""
     best: Changeable[
         Literal[
             "val_loss", "val_token_accuracy", "val_perplexity", "val_bleu", "val_chrf"
         ]
-    ] = Field(
-        "val_loss",
-        description="What the best checkpoint is chosen by: a metric of the validation "
-        "text, as in log.csv; `val_bleu` and `val_chrf` need `bleu_every`.",
-    )
-    early_stopping: Changeable[Count | None] = Field(
-        None,
-        description="Epochs without a lower validation loss after which training "
-        "stops, without its `cooldown_epochs`; null for never.",
-    )
-    bleu_every: Changeable[Count | None] = Field(
-        None,
-        description="Epochs from one validation BLEU and chrF to the next; null for "
-        "never.",
-    )
-    bleu_sentences: Changeable[Count] = Field(
-        500, description="Sentences translated for them, from the start of the text."
-    )
+    ] = "val_loss"
+    """What the best checkpoint is chosen by: a metric of the validation text, as in
+    log.csv; `val_bleu` and `val_chrf` need `bleu_every`."""
+    early_stopping: Changeable[Count | None] = None
+    """Epochs without a lower validation loss after which training stops, without its
+    `cooldown_epochs`; null for never."""
+    bleu_every: Changeable[Count | None] = None
+    """Epochs from one validation BLEU and chrF to the next; null for never."""
+    bleu_sentences: Changeable[Count] = 500
+    """Sentences translated for them, from the start of the text."""
 
     @model_validator(mode="after")
     def _check_sizes(self):
@@ -342,18 +287,12 @@ class TrainingSettings(Settings):
 class DecodingSettings(Settings):
     """How the trained model translates."""
 
-    beam_width: Changeable[Count] = Field(
-        4, description="Hypotheses that beam search keeps; 1 is greedy search."
-    )
-    length_penalty: Changeable[float] = Field(
-        0.6,
-        ge=0,
-        description="Exponent of the length penalty; larger favours longer "
-        "translations.",
-    )
-    average: Changeable[Count] = Field(
-        5, description="Number of last checkpoints whose weights are averaged."
-    )
+    beam_width: Changeable[Count] = 4
+    """Hypotheses that beam search keeps; 1 is greedy search."""
+    length_penalty: Changeable[Annotated[float, Field(ge=0)]] = 0.6
+    """Exponent of the length penalty; larger favours longer translations."""
+    average: Changeable[Count] = 5
+    """Number of last checkpoints whose weights are averaged."""
 
 
 def _add_extends(schema: dict[str, Any]) -> None:
@@ -373,21 +312,16 @@ class Recipe(Settings):
     """
 
     model_config = ConfigDict(json_schema_extra=_add_extends)
-    data: DataSettings = Field(
-        description="The files, and the languages that their names stand for."
-    )
-    tokenizer: TokenizerSettings = Field(
-        TokenizerSettings(), description="How subwords are learnt."
-    )
-    model: ModelSettings = Field(
-        ModelSettings(), description="A preset, and what overrides it."
-    )
-    training: TrainingSettings = Field(
-        TrainingSettings(), description="How the model is trained."
-    )
-    decoding: DecodingSettings = Field(
-        DecodingSettings(), description="How the trained model translates."
-    )
+    data: DataSettings
+    """The files, and the languages that their names stand for."""
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    """How subwords are learnt."""
+    model: ModelSettings = ModelSettings()
+    """A preset, and what overrides it."""
+    training: TrainingSettings = TrainingSettings()
+    """How the model is trained."""
+    decoding: DecodingSettings = DecodingSettings()
+    """How the trained model translates."""
 
     @classmethod
     def load(

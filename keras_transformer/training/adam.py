@@ -9,7 +9,7 @@ from keras_transformer.keras_private import (
     variable_index,
 )
 from keras_transformer.kernels import target
-from keras_transformer.kernels.replicas import (
+from keras_transformer.training.distribution import (
     num_replicas,
     num_replicas_of_strategy,
     sum_gradients,

@@ -1,4 +1,4 @@
-"""Training on several devices and machines: strategies, workers, and their sums."""
+"""Training on several devices and machines: strategies, workers, sums of replicas."""
 
 import contextlib
 import json
@@ -7,6 +7,9 @@ import shutil
 from collections.abc import Iterator
 
 import keras
+from keras import ops
+
+from keras_transformer.kernels import target
 
 
 def pick_strategy(name: str = "auto"):
@@ -249,3 +252,91 @@ class StopTogether(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         stop = bool(self.model.stop_training)
         self.model.stop_training = any(self.workers.gather(stop))
+
+
+def num_replicas() -> int:
+    """Returns the number of replicas that train together, 1 outside of replicas."""
+    context = _replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
+
+
+def num_replicas_of_strategy() -> int:
+    """Returns the number of replicas of the strategy in scope, 1 without a strategy."""
+    if not target.is_tensorflow():
+        return 1
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def sum_gradients(gradients):
+    """Sums gradients over all replicas, in one exchange.
+
+    Args:
+        gradients: Those of the calling replica: tensors, `tf.IndexedSlices`, or None.
+
+    Returns:
+        A list with the sum of each, the same on every replica.
+    """
+    if num_replicas() == 1:
+        return list(gradients)
+    given = [gradient for gradient in gradients if gradient is not None]
+    sums = iter(_replica_context().all_reduce("SUM", given))
+    return [None if gradient is None else next(sums) for gradient in gradients]
+
+
+def update_if(condition, update, variables):
+    """Calls `update` if a condition holds, on every replica if there are several.
+
+    This is `ops.cond(condition, update, lambda: None)`, with two exceptions. Inside of
+    `cond`, the replicas of a `MirroredStrategy` could not wait for each other, so there
+    the condition is evaluated outside of the replicas. On JAX a condition cannot assign
+    to variables, so `update` always runs, and is undone if the condition does not hold.
+
+    Args:
+        condition: Boolean tensor of no dimensions, the same on every replica.
+        update: Function of no arguments that assigns to `variables`.
+        variables: All variables that `update` assigns to.
+    """
+    if target.is_jax():
+        before = [ops.convert_to_tensor(variable) for variable in variables]
+        update()
+        for variable, old in zip(variables, before, strict=True):
+            variable.assign(ops.where(condition, ops.convert_to_tensor(variable), old))
+        return
+    if num_replicas() > 1:
+        import tensorflow as tf
+
+        distribute = tf.__internal__.distribute
+        if not distribute.strategy_supports_no_merge_call():
+
+            def on_all_replicas(strategy, conditions):
+                first = strategy.experimental_local_results(conditions)[0]
+                ops.cond(first, lambda: strategy.run(update), lambda: None)
+
+            _replica_context().merge_call(on_all_replicas, args=(condition,))
+            return
+    ops.cond(condition, update, lambda: None)
+
+
+def sum_over_replicas(*values):
+    """Sums float32 numbers over all replicas, in one exchange.
+
+    Args:
+        *values: Tensors of no dimensions, those of the calling replica.
+
+    Returns:
+        A list with the sum of each, without gradients.
+    """
+    values = ops.stop_gradient(ops.stack(values))
+    if num_replicas() > 1:
+        values = _replica_context().all_reduce("SUM", values)
+    return ops.unstack(values)
+
+
+def _replica_context():
+    if not target.is_tensorflow():
+        return None
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context()

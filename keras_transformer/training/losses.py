@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.kernels import replicas
 from keras_transformer.kernels.crossentropy import smoothed_crossentropy
+from keras_transformer.training.distribution import num_replicas, sum_over_replicas
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -56,13 +56,9 @@ class TokenCrossentropy(keras.losses.Loss):
         self.pad_id = pad_id
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        weights = self.weights(y_true, sample_weight)
+        weights = token_weights(y_true, self.pad_id, sample_weight)
         losses = self.call(y_true, y_pred)
         return global_mean(ops.sum(losses * weights), ops.sum(weights))
-
-    def weights(self, y_true, sample_weight=None):
-        """The weight of every position in the mean, `(batch, length)`."""
-        return token_weights(y_true, self.pad_id, sample_weight)
 
     def call(self, y_true, y_pred):
         """The loss of every position, `(batch, length)`, padding included."""
@@ -92,10 +88,10 @@ def global_mean(total, count):
     the padding falls, the gradient here is that of `total / count of all replicas`,
     and the value `total of all replicas / count of all replicas / k`.
     """
-    num_replicas = replicas.num_replicas()
-    if num_replicas == 1:
+    replicas = num_replicas()
+    if replicas == 1:
         return total / ops.maximum(count, 1e-9)
-    all_total, all_count = replicas.sum_over_replicas(total, count)
+    all_total, all_count = sum_over_replicas(total, count)
     all_count = ops.maximum(all_count, 1e-9)
-    learnt, shown = total / all_count, all_total / all_count / num_replicas
+    learnt, shown = total / all_count, all_total / all_count / replicas
     return learnt + ops.stop_gradient(shown - learnt)

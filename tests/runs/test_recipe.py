@@ -4,7 +4,6 @@ import pydantic
 import pytest
 from small_corpus import SETTINGS, write_recipe
 
-from keras_transformer.layers.positions.schemes import position_layer
 from keras_transformer.models import Transformer
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.log import MEASURED
@@ -141,7 +140,7 @@ def test_choices_are_what_the_parts_of_the_package_know():
     assert set(choices(ModelSettings, "preset")) == set(PRESETS)
     assert set(choices(TrainingSettings, "best")) <= set(MEASURED)
     for name in choices(ModelSettings, "positions"):
-        assert position_layer(name)
+        assert Transformer.from_preset("tiny", 17, num_layers=1, positions=name)
 
 
 def test_only_what_differs_from_the_preset_overrides_it(path):
@@ -320,7 +319,9 @@ def test_missing_text_is_reported_with_what_is_there(tmp_path):
     ("name", "value"),
     [
         ("training.epochs", 7),
+        ("training.cooldown_epochs", 3),
         ("decoding.average", 1),
+        ("decoding.length_penalty", 0.0),
         ("data.folder", "elsewhere"),
         ("data.test.source", "another"),
         ("data.test", None),

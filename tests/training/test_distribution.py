@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from forked import run_program
+from keras import ops
 
-from keras_transformer.training import pick_strategy, split_evenly
+from keras_transformer.training import distribution, pick_strategy, split_evenly
 
 
 @pytest.mark.parametrize("name", ["auto", "default"])
@@ -223,3 +224,44 @@ def test_batches_are_filled_up_to_a_multiple_of_the_replicas(rows, filled, setti
 def test_batches_for_one_replica_stay_as_they_are():
     dataset = tf.data.Dataset.from_tensors(np.ones((5, 3)))
     assert split_evenly(dataset, 1) is dataset
+
+
+# Sums
+
+TWO_REPLICAS = """
+import json
+import tensorflow as tf
+from keras_transformer.training import distribution
+
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+@tf.function
+def step():
+    context = tf.distribute.get_replica_context()
+    own = tf.cast(context.replica_id_in_sync_group, "float32")
+    sums = distribution.sum_over_replicas(own + 1.0, own * 10.0)
+    return tf.stack([*sums, float(distribution.num_replicas())])
+
+results = strategy.experimental_local_results(strategy.run(step))
+with strategy.scope():
+    outside = distribution.num_replicas()
+print(json.dumps([[x.numpy().tolist() for x in results], outside]))
+"""
+
+
+def test_one_replica_has_its_own_sums():
+    assert distribution.num_replicas() == 1
+    sums = distribution.sum_over_replicas(ops.convert_to_tensor(3.0), ops.ones(()))
+    assert [float(ops.convert_to_numpy(x)) for x in sums] == [3, 1]
+
+
+def test_every_replica_has_the_sums_of_all():
+    done = run_program(TWO_REPLICAS)
+    assert done.returncode == 0, done.stderr
+    of_replicas, outside = json.loads(done.stdout)
+    np.testing.assert_array_equal(of_replicas, [[3, 10, 2]] * 2)
+    assert outside == 1
