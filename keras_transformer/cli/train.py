@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from ruamel.yaml import YAML
@@ -11,11 +11,15 @@ from ruamel.yaml.error import YAMLError
 
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings, argument, option
-from keras_transformer.runs import Recipe
+
+if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
+    from keras_transformer.runs import Recipe
 
 
 def _print_schema(is_asked: bool):
     if is_asked:
+        from keras_transformer.runs import Recipe
+
         typer.echo(json.dumps(Recipe.model_json_schema(), indent=2))
         raise typer.Exit
 
@@ -103,6 +107,8 @@ def train(
         "training.seed": seed,
     }
     overrides = {name: value for name, value in options.items() if value is not None}
+    from keras_transformer.runs import Recipe
+
     train_recipe(Recipe.load(recipe, overrides | parse_settings(settings)), run)
     typer.echo(f"The translator is in {run / 'translator'}.")
 
@@ -143,7 +149,7 @@ def average(
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")
 
 
-def train_recipe(recipe: Recipe, folder: Path):
+def train_recipe(recipe: "Recipe", folder: Path):
     """Returns the trained `Run`; if interrupted, says how to resume it and exits."""
     is_worker = "TF_CONFIG" in os.environ
     is_worker |= recipe.training.strategy in ("multi_worker", "slurm")
