@@ -48,3 +48,17 @@ def test_every_replica_has_the_sums_of_all():
     of_replicas, outside = json.loads(done.stdout)
     np.testing.assert_array_equal(of_replicas, [[3, 10, 2]] * 2)
     assert outside == 1
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_an_update_under_a_condition(holds):
+    first, second = keras.Variable(np.zeros(3)), keras.Variable(np.ones(2))
+
+    def update():
+        first.assign(first + 2)
+        second.assign(second * 5)
+
+    replicas.update_if(ops.convert_to_tensor(holds), update, [first, second])
+    expected = ([2] * 3, [5] * 2) if holds else ([0] * 3, [1] * 2)
+    for variable, values in zip((first, second), expected, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(variable), values)
