@@ -13,10 +13,10 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.config import ConfigObject
-from keras_transformer.decoding.lineage import visible_entries
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.next_tokens import next_tokens
 from keras_transformer.decoding.processors import Processor
+from keras_transformer.layers.cache import visible_entries
 
 # With at most this many entries, of all sentences together, a shorter cache saves
 # nothing.
