@@ -24,7 +24,7 @@ def sum_gradients(gradients):
     """Sums gradients over all replicas, in one exchange.
 
     Args:
-        gradients: Those of the calling replica: tensors, `tf.IndexedSlices`, or None.
+        gradients: Of the calling replica: tensors, `tf.IndexedSlices`, or None.
 
     Returns:
         A list with the sum of each, the same on every replica.
@@ -86,7 +86,7 @@ def sum_over_replicas(*values):
     """Sums float32 numbers over all replicas, in one exchange.
 
     Args:
-        *values: Tensors of no dimensions, those of the calling replica.
+        *values: Tensors of no dimensions, of the calling replica.
 
     Returns:
         A list with the sum of each, without gradients.

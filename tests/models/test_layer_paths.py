@@ -132,18 +132,6 @@ def test_configs_that_name_quantised_layers_are_read():
     config["quantized_layers"] = [[path, change["dtype"]] for path, change in changed]
     assert quantized(Transformer.from_config(config)) == quantized(model)
 
-    layer = layers.FeedForward(3)
-    layer.build((None, 5, 4))
-    for inner in all_layers(layer)[1:]:
-        if inner.name in ("widen", "narrow"):
-            inner.quantize("int8")
-            policy = keras.saving.serialize_keras_object(inner.dtype_policy)
-    twin = layers.FeedForward(3)
-    twin.build_from_config(
-        {"input_shape": (None, 5, 4), "quantized": {"widen": policy, "narrow": policy}}
-    )
-    assert len(quantized(twin)) == len(quantized(layer)) == 2
-
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
 @pytest.mark.parametrize(

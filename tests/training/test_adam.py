@@ -319,35 +319,6 @@ def test_keras_says_which_options_exclude_each_other():
         Adam(clip=1.0)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a graph")
-def test_variables_share_the_powers_of_a_step_by_dtype():
-    import tensorflow as tf
-
-    dtypes = ["float32", "bfloat16", "float32", "bfloat16"]
-    variables, alone = (
-        [keras.Variable([1.0 + i], dtype=dtype) for i, dtype in enumerate(dtypes)]
-        for _ in range(2)
-    )
-    optimizers = [Adam(0.1) for _ in dtypes]
-    together = Adam(0.1)
-    together.build(variables)
-
-    @tf.function
-    def step():
-        together.apply([tf.ones_like(x) for x in variables], variables)
-
-    for _ in range(3):
-        step()
-        for optimizer, variable in zip(optimizers, alone, strict=True):
-            optimizer.apply([tf.ones_like(variable)], [variable])
-    operations = step.get_concrete_function().graph.get_operations()
-    assert sum(x.type == "Pow" for x in operations) == 4  # two betas in two dtypes
-    for found, expected in zip(variables, alone, strict=True):
-        np.testing.assert_array_equal(
-            keras.ops.cast(found, "float32"), keras.ops.cast(expected, "float32")
-        )
-
-
 def test_a_subclass_may_give_each_variable_a_learning_rate():
     class ByLayer(Adam):
         def update_step(self, gradient, variable, learning_rate):
