@@ -11,7 +11,7 @@ from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 
 def variable_index(optimizer, variable) -> int:
-    """Returns the place of a model's variable among those of its optimizer.
+    """Returns the place of a model's variable among the variables of its optimizer.
 
     Keras passes `update_step` a `keras.Variable` or, on TensorFlow, the copy of it
     that one replica holds. Only the optimizer can tell which variable that is, by
@@ -35,16 +35,6 @@ def trainable_variables(optimizer):
     return optimizer._trainable_variables
 
 
-def adam_moments(optimizer, variable):
-    """Returns the two moments that `keras.optimizers.Adam` keeps of a variable.
-
-    Both are a `keras.Variable`: the running mean of the gradient and that of its
-    square. Publicly they are only in `optimizer.variables`, unnamed among others.
-    """
-    index = variable_index(optimizer, variable)
-    return optimizer._momentums[index], optimizer._velocities[index]
-
-
 def set_mask(tensor, mask) -> None:
     """Gives a tensor its Keras mask.
 
@@ -66,7 +56,7 @@ def scope_with(values):
     """Returns a function that makes a `keras.StatelessScope` with these values.
 
     Other variables have the values that they have now. Keras has no public way to make
-    a scope that inherits those of the scope around it.
+    a scope that inherits the values of the scope around it.
 
     Args:
         values: Pairs of a `keras.Variable` and its value.
@@ -82,24 +72,9 @@ def scope_with(values):
     return scope
 
 
-class ScopeOverVariables(keras.StatelessScope):
-    """A `keras.StatelessScope` that collects losses, and knows every variable.
-
-    Keras asks the scope for the weights that regularizers penalise, and gets None for
-    those that were not assigned to. Within the scope, only `_value` holds their value.
-    """
-
-    def __init__(self):
-        super().__init__(collect_losses=True)
-
-    def get_current_value(self, variable):
-        value = super().get_current_value(variable)
-        return variable._value if value is None else value
-
-
 def all_layers(layer):
     """Returns a layer and all layers inside of it, at any depth.
 
-    `keras.Model.layers` are those of the first level, and layers have no such list.
+    `keras.Model.layers` has only the first level, and layers have no such list.
     """
     return list(layer._flatten_layers())

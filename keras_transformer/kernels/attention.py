@@ -55,8 +55,8 @@ def attend(queries, keys, values, key_mask=None, mask_of=None, bias_of=None):
         keys: Float tensor of shape `(batch, heads, key_length, key_dim)`.
         values: Float tensor of shape `(batch, heads, key_length, value_dim)`.
         key_mask: Boolean tensor of shape `(batch, key_length)`, or None. Keys and
-            values outside of it may hold anything; those that `mask_of` hides must be
-            finite.
+            values outside of it may hold anything; keys that only `mask_of` hides must
+            be finite.
         mask_of: Function of the indices of queries, `(rows,)`, or of None for all
             queries. Returns which keys these may attend to, a boolean tensor that
             broadcasts to `(batch, heads, rows, key_length)`, or None for all. It must

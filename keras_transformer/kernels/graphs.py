@@ -36,7 +36,7 @@ def with_gradient(function, *tensors):
 
     Args:
         function: Function of tensors that returns a tensor and the function from its
-            gradient to those of the arguments, as in `ops.custom_gradient`.
+            gradient to the gradients of the arguments, as in `ops.custom_gradient`.
         *tensors: The arguments.
 
     Returns:

@@ -161,7 +161,7 @@ def take_one(x, indices):
 def take_last(x, indices):
     """Takes one entry of the last axis: `result[b, i] = x[b, i, indices[b, i]]`.
 
-    The indices may count from the end, as those of `ops.take_along_axis`, which takes
+    The indices may count from the end, as for `ops.take_along_axis`, which takes
     forty operations on TensorFlow where sizes are unknown.
 
     Args:
@@ -194,7 +194,7 @@ def rows_at(index, heads, length):
 def write_rows(states, rows, new):
     """Replaces `states[b, :, index[b]]` by `new[b]` for every sentence `b`.
 
-    `rows` are those of `rows_at(index, heads, length)`.
+    `rows` is what `rows_at(index, heads, length)` returns.
 
     The plain form, `where(position == index, new, states)`, computes every entry of
     the cache. A scatter copies the cache, `(batch, heads, length, width)`, and writes

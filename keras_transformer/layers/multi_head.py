@@ -30,7 +30,7 @@ class MultiHeadAttention(WeightOptionsLayer):
     masks of `query`, `value` and `key` are applied automatically. All heads share
     one score function, and its weights if it has any.
 
-    If scores are not requested, those of more than 1,024 positions are not
+    If scores are not requested, the scores of more than 1,024 positions are never
     materialised: memory grows with the length of the inputs rather than with its
     square. Exceptions: a `score`, `dropout` in training, and `positions` that have
     weights.
@@ -349,7 +349,7 @@ def _check_shapes(query, value, key):
 
 
 def _known_positions(query_positions, key_positions, query_length, key_length):
-    """The positions of queries and of keys: those given, or their defaults."""
+    """The positions of queries and of keys: as given, or their defaults."""
     query_positions = given_positions("query_positions", query_positions, query_length)
     key_positions = given_positions("key_positions", key_positions, key_length)
     if key_positions is None:

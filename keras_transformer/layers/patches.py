@@ -14,7 +14,7 @@ class PatchEmbedding(WeightOptionsLayer):
     Patches are ordered row by row, from left to right.
 
     Args:
-        patch_size: Height and width of a patch; divides those of the images.
+        patch_size: Height and width of a patch; divides both sizes of the images.
         hidden_dim: Width of the vectors.
         **kwargs: Base `Layer` arguments, and weight options such as
             `kernel_initializer`; see `WeightOptionsLayer`.

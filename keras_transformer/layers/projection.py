@@ -28,7 +28,7 @@ class Projection(RematerializedMixin, keras.layers.Dense):
         """Adds a trainable product of rank `rank`; kernel and bias are frozen.
 
         The kernel becomes `kernel + lora_alpha / rank * a @ b`, where `b` is zero at
-        first. The arguments are those of `keras.layers.Dense.enable_lora`.
+        first. It takes the arguments of `keras.layers.Dense.enable_lora`.
         """
         super().enable_lora(rank, lora_alpha, **kwargs)
         self.freeze_kernel()

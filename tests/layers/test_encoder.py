@@ -8,6 +8,7 @@ from keras_transformer.layers import (
     Encoder,
     EncoderBlock,
     FeedForward,
+    LearnedPositionalEncoding,
     MultiHeadAttention,
 )
 
@@ -144,6 +145,8 @@ def test_dropout_acts_on_the_output_of_every_sublayer(layer_class, normalize_fir
     # Next to nothing comes out of a sub-layer, so the states pass it by.
     layer = randomised(layer_class(**settings, dropout=1 - 1e-6))
     states = ops.convert_to_tensor(INPUTS)
+    if layer_class is Encoder:  # which drops its inputs too
+        states = ops.zeros_like(states)
     norms = ["self_attention_residual", "feed_forward_residual"]
     if normalize_first:
         norms = ["final_norm"] if layer_class is Encoder else []
@@ -184,3 +187,25 @@ def test_there_must_be_layers():
 def test_inputs_of_another_rank_are_refused():
     with pytest.raises(ValueError, match="must have the shape .batch, length, hidden"):
         EncoderBlock(**SETTINGS)(INPUTS[0])
+
+
+@pytest.mark.parametrize("positions", [None, "rotary", "sinusoidal"])
+def test_a_stack_drops_its_inputs_with_their_positions(positions):
+    encoder = Encoder(1, **SETTINGS, positions=positions, dropout=0.5, seed=7)
+    encoder.build(INPUTS.shape)
+    seen = []
+    block = encoder.blocks[0]
+    call = block.call
+    block.call = lambda states, **how: seen.append(states) or call(states, **how)
+    for training in (True, False):
+        encoder(INPUTS, training=training)
+    dropped, kept = map(ops.convert_to_numpy, seen)
+    is_kept = dropped != 0
+    assert 0.2 < is_kept.mean() < 0.8
+    np.testing.assert_allclose(dropped[is_kept], 2 * kept[is_kept], 1e-5)
+
+
+def test_a_stack_knows_how_many_positions_it_has():
+    learned = LearnedPositionalEncoding(max_length=11)
+    for positions, expected in ((learned, 11), ("rotary", None), (None, None)):
+        assert Encoder(1, **SETTINGS, positions=positions).max_positions == expected

@@ -46,8 +46,39 @@ OVERRIDE = "it calls or overrides `_compute_attention`, which is private to Kera
 FLASH = "there is no `flash_attention`: `call` chooses the kernel by itself"
 WORDS = "the message has other words"
 EPSILON = "the default epsilon is 1e-6, and the numbers are those of 1e-3"
-THREE = "inputs have three axes, and outputs the shape of the query"
+SWITCHES = "`MultiHeadAttention` has no switches that no Transformer here sets"
 DIFFERENCES = {
+    **dict.fromkeys(
+        [
+            "test_attention_axes_negative_indexing",
+            "test_basics",
+            "test_causal_only_masks_non_4d_inputs",
+            "test_compute_output_shape_different_qv_last_dims",
+            "test_compute_output_shape_high_dim_different_proj",
+            "test_compute_output_shape_high_dim_same_proj",
+            "test_compute_output_shape_with_key_different_proj",
+            "test_compute_output_shape_with_key_same_proj",
+            "test_compute_output_shape_without_key_different_proj",
+            "test_compute_output_shape_without_key_same_proj",
+            "test_high_dim_attention_4d_inputs_1freebatch_mask2",
+            "test_high_dim_attention_4d_inputs_1freebatch_mask3",
+            "test_high_dim_attention_4d_inputs_1freebatch_mask4",
+            "test_high_dim_attention_4d_inputs_2d_attention",
+            "test_high_dim_attention_5d_inputs_2d_attention",
+            "test_high_dim_attention_5d_inputs_2d_attention_fullmask",
+            "test_initializer",
+            "test_lora",
+            "test_mha_constraints",
+            "test_multi_head_attention_output_shape_as_int",
+            "test_multi_head_attention_output_shape_as_tuple",
+            "test_multi_head_attention_output_shape_error",
+            "test_quantize_int8",
+            "test_shape_mismatch_error_key_value_dim_mismatch_high_dim",
+            "test_sliding_window",
+            "test_sliding_window_serialization",
+        ],
+        SWITCHES,
+    ),
     "test_causal_only_skipped_for_subclass": OVERRIDE,
     "test_compute_attention_combines_causal_and_explicit_mask_fused_fallback": OVERRIDE,
     "test_compute_attention_combines_causal_and_explicit_mask_manual_path": OVERRIDE,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.kernels import attention, target
+from keras_transformer.kernels import attention
 
 pytestmark = [
     pytest.mark.needs_tensorflow,
@@ -163,38 +163,20 @@ def test_a_quantised_model_is_exported_or_refused(tmp_path):
 @pytest.mark.parametrize(
     "format", ["onnx", pytest.param("litert", marks=needs_python_3_11)]
 )
-def test_layers_of_a_model_of_ones_own_are_exported_too(format, tmp_path):
-    inputs = keras.Input((7, 8), name="states")
-    block = kt.layers.EncoderBlock(2, 11, activation="gelu")
-    model = draw_weights(keras.Model(inputs, block(inputs)))
-    states = np.random.default_rng(3).normal(size=(3, 7, 8)).astype("float32")
-    live = model(states)  # Keras exports nothing to ONNX that was never called
-    run = exported(functools.partial(kt.models.export, model), format, tmp_path)
-    np.testing.assert_allclose(run(states=states), live, 0, 1e-5)
-
-
-@needs_python_3_11
-def test_only_other_runtimes_get_portable_graphs(tmp_path):
-    found = []
-
-    class Probe(keras.layers.Layer):
-        def call(self, inputs):
-            found.append(target.traces_portable_graph())
-            return inputs
-
-    inputs = keras.Input((3,))
-    model = keras.Model(inputs, Probe()(inputs))
-
-    def found_in_export(*arguments):
-        found.clear()
-        kt.models.export(model, *arguments, verbose=False)
-        return set(found)
-
-    assert found_in_export(tmp_path / "served", "tf_saved_model") == {False}
-    assert found_in_export(tmp_path / "model.tflite", "litert") == {True}
-    with pytest.raises(ValueError, match="end with '.tflite'"):
-        found_in_export(tmp_path / "model", "litert")
-    assert not target.traces_portable_graph()
+@pytest.mark.parametrize("max_length", [1024, 12], ids=["whole", "by blocks"])
+def test_a_model_of_ones_own_is_exported_by_keras_alone(
+    format, max_length, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", max_length)
+    monkeypatch.setattr(attention, "BLOCK_LENGTH", 5)
+    inputs = keras.Input((None, 8), name="states")
+    encoder = kt.layers.Encoder(1, 2, 11, positions="rotary")
+    model = draw_weights(keras.Model(inputs, encoder(inputs)))
+    model(np.zeros((1, 2, 8)))  # Keras exports nothing to ONNX that was never called
+    run = exported(model.export, format, tmp_path)
+    for shape in ((3, 7, 8), (1, 1, 8), (2, 19, 8)):
+        states = np.random.default_rng(3).normal(size=shape).astype("float32")
+        np.testing.assert_allclose(run(states=states), model(states), 0, 1e-5)
 
 
 @needs_python_3_11

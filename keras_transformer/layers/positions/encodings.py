@@ -48,7 +48,7 @@ class _PositionalEncoding(keras.layers.Layer):
         length = ops.shape(inputs)[1]
         if self.merge == "add" and inputs.shape[-1] != self._dim:
             raise ValueError(
-                "`inputs` must be as wide as the layer was built for. "
+                "`inputs` must have the width that the layer was built for. "
                 f"Received: inputs of shape {tuple(inputs.shape)}, for a layer built "
                 f"with hidden_dim={self._dim}."
             )

@@ -283,7 +283,7 @@ def test_inputs_of_another_width_than_built_are_refused(layer, built, called):
     layer = layer()
     layer.build((None, None, built))
     message = (
-        "`inputs` must be as wide as those that the layer was built for. "
+        "`inputs` must have the width that the layer was built for. "
         rf"Received: inputs of shape \(2, 5, {called}\).* hidden_dim={built}"
     )
     with pytest.raises(ValueError, match=message):

@@ -171,17 +171,6 @@ def test_keys_are_as_many_as_queries_only_if_their_lengths_are_equal(jit_compile
         np.testing.assert_allclose(compiled(query, MEMORY, where), expected, 1e-5, 1e-5)
 
 
-def test_positions_in_each_row_are_those_of_the_attended_axis():
-    layer = MultiHeadAttention(HEADS, 4, positions="rotary", attention_axes=2)
-    states = RANDOM.normal(size=(2, 5, 3, WIDTH)).astype("float32")
-    positions = np.array([[4, 0, 9], [1, 1, 0]])
-    outputs = ops.convert_to_numpy(layer(states, states, query_positions=positions))
-    for row, where in enumerate(positions):
-        one = states[row : row + 1]
-        alone = layer(one, one, query_positions=where)[0]
-        np.testing.assert_allclose(outputs[row], alone, 1e-5, 1e-5)
-
-
 @pytest.mark.parametrize("shape", [(), (7,), (2, 8, 1)])
 def test_positions_of_queries_that_do_not_fit_are_refused(shape):
     layer = MultiHeadAttention(HEADS, 4, positions="linear_bias")
