@@ -12,6 +12,7 @@ from keras_transformer.text.files import Paths, as_paths, read_lines
 
 # SentencePiece keeps a uniform sample of this many lines in memory.
 _MAX_SAMPLED_LINES = 2_000_000
+_LINES_PER_CHUNK = 1024  # read together
 
 
 def train_model(
@@ -60,14 +61,16 @@ def _lines(files_or_lines) -> Iterator[str]:
 
 def _record_errors(lines, errors: list) -> Iterator[str]:
     """Yields lines; records the exception that SentencePiece replaces by its own."""
+    lines = iter(lines)
     try:
-        for line in lines:
-            if not isinstance(line, str):
-                raise ValueError(
-                    "`files_or_lines` must be paths or lines of text. "
-                    f"Received: a line that is {type(line).__name__}."
-                )
-            yield line
+        while chunk := list(itertools.islice(lines, _LINES_PER_CHUNK)):
+            for line in chunk:
+                if not isinstance(line, str):
+                    raise ValueError(
+                        "`files_or_lines` must be paths or lines of text. "
+                        f"Received: a line that is {type(line).__name__}."
+                    )
+                yield line
     except (Exception, KeyboardInterrupt) as error:
         errors.append(error)
         raise

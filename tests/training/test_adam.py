@@ -319,7 +319,6 @@ def test_keras_says_which_options_exclude_each_other():
         Adam(clip=1.0)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a graph")
 def test_a_subclass_may_give_each_variable_a_learning_rate():
     class ByLayer(Adam):
         def update_step(self, gradient, variable, learning_rate):
