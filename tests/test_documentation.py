@@ -37,7 +37,12 @@ def sections(docstring):
 
 def refers(docstring, word):
     """Tells whether a docstring says whose arguments, or results, an object has."""
-    return re.search(rf"(?i)\b{word}s?\b[^.]* (?:is|are) those of\s+`", docstring)
+    patterns = (
+        rf"\b{word}s?\b[^.]*\s(?:is|are)\s(?:those\sof|as\sin)\s+`",
+        rf"takes\sthe\s[^.]*\b{word}s?\sof\s+`",
+        r"takes\sand\sreturns\swhat\s+`",
+    )
+    return any(re.search(each, docstring, re.IGNORECASE) for each in patterns)
 
 
 @pytest.fixture(scope="module")

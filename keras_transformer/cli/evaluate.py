@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from keras_transformer.cli.loading import is_checkpoint, load_translator, run_folder
+from keras_transformer.cli.loading import load_translator, run_folder
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
@@ -109,7 +109,7 @@ def evaluate(
     else:
         text = text_of_recipe(model, recipe, split or "test", data)
     translator, other, second_file = load_translator(model), None, None
-    if against and Path(against).is_file() and not is_checkpoint(against):
+    if against and run_folder(against).is_file():  # a checkpoint has a folder
         second_file = Path(against)
     elif against:
         other = load_translator(against)

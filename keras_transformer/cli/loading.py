@@ -50,22 +50,18 @@ def load_translator(model: str, source_language=None, target_language=None):
     if (folder / "settings.yaml").is_file() and not is_chosen:
         from keras_transformer.runs import Run
 
-        return Run(folder).translator(model if is_checkpoint(model) else None)
+        return Run(folder).translator(None if folder == Path(model) else model)
     is_marked = any(Path(model, name).is_file() for name in MARKS_OF_PRESETS)
     if is_marked or is_chosen or model.startswith("hf://"):
         return Translator.from_preset(model, *languages)
     return Translator.load(model)
 
 
-def is_checkpoint(model: str) -> bool:
-    """Returns whether the argument `MODEL` of a command is a checkpoint of a run."""
-    return model.endswith(".keras") and Path(model).is_file()
-
-
 def run_folder(model: str) -> Path:
-    """Returns `MODEL`, or the folder of the run that it is a checkpoint of."""
+    """Returns `MODEL`, or if it is a checkpoint, the folder of its run."""
     path = Path(model)
-    return path.resolve().parent.parent if is_checkpoint(model) else path
+    is_checkpoint = path.suffix == ".keras" and path.is_file()
+    return path.resolve().parent.parent if is_checkpoint else path
 
 
 @contextlib.contextmanager

@@ -3,12 +3,15 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings, argument, option
+
+if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
+    from keras_transformer.runs import Recipe
 
 
 def _print_schema(is_asked: bool):
@@ -104,6 +107,7 @@ def train(
         "training.seed": seed,
     }
     overrides = {name: value for name, value in options.items() if value is not None}
+
     train_recipe(Recipe.load(recipe, overrides | parse_settings(settings)), run)
     typer.echo(f"The translator is in {run / 'translator'}.")
 
@@ -144,7 +148,7 @@ def average(
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")
 
 
-def train_recipe(recipe, folder: Path):
+def train_recipe(recipe: "Recipe", folder: Path):
     """Returns the trained `Run`; if interrupted, says how to resume it and exits."""
     is_worker = "TF_CONFIG" in os.environ
     is_worker |= recipe.training.strategy in ("multi_worker", "slurm")

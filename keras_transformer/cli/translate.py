@@ -146,10 +146,11 @@ def translated(
         translator: A `Translator`.
         lines: What to translate.
         name: Name of the file that holds the lines, for warnings.
-        search: As in `Translator.translate`, and so are the other two.
-        batch_size: Number of lines that are translated at a time.
-        max_length: The most subwords of a translation.
-        chunk_size: Number of lines that are read at a time.
+        search: As in `Translator.translate`.
+        batch_size: As in `Translator.translate`.
+        max_length: As in `Translator.translate`.
+        chunk_size: Number of lines that are read and translated before the first of
+            them is yielded.
     """
     from keras_transformer.translator.batching import chunks_of
 

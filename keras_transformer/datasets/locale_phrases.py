@@ -104,11 +104,8 @@ def locale_phrases(
             f"{found} were found. Name more kinds, or ask for fewer phrases. "
             f"Received: kinds={kinds!r}."
         )
-    return Splits(*map(_parallel_text, splits))
-
-
-def _parallel_text(phrases):
-    return ParallelText(*(list(side) for side in zip(*phrases, strict=True)))
+    sides = (zip(*phrases, strict=True) for phrases in splits)
+    return Splits(*(ParallelText(*map(list, text)) for text in sides))
 
 
 def _words(phrase):

@@ -152,9 +152,8 @@ class BeamSearch(Search):
         to_beat = finished.scores[:, self.num_hypotheses - 1]
         return (index < len(divisors)) & (best_possible > to_beat)
 
-    def grow(self, model, next_tokens, index, hypotheses, cache):
+    def grow(self, model, tokens, index, hypotheses):
         live, finished = hypotheses
-        tokens, cache = next_tokens(live, index, cache)
         extensions = extend(live, tokens, self.end_ids or (model.end_id,))
         divisors = self._penalty.divisors(live.ids.shape[-1])
         divisor = ops.take(divisors, index)[:, None]
@@ -164,7 +163,7 @@ class BeamSearch(Search):
         to_beat = ops.min(finished.scores, axis=1, keepdims=True)
         is_active = live.scores[:, :1] / divisor > to_beat
         live = live._replace(scores=ops.where(is_active, live.scores, -np.inf))
-        return (live, finished), cache
+        return live, finished
 
     def best(self, hypotheses):
         live, finished = hypotheses

@@ -123,7 +123,7 @@ class Sampling(Search):
     def first_hypotheses(self, model, inputs, max_length: int):
         num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
         shape = (num_sentences, self.num_hypotheses)
-        return GrowingHypotheses(
+        live = GrowingHypotheses(
             token_ids=ops.full(shape, model.start_id, dtype="int32"),
             ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
             cache_slots=own_lineage(*shape, max_length),
@@ -131,14 +131,14 @@ class Sampling(Search):
             scores=ops.zeros(shape, dtype="float32"),
             ended=ops.zeros(shape, dtype="bool"),
         )
+        return live, ()  # those that have ended stay where they are
 
     def is_active(self, index, hypotheses):
-        max_length = hypotheses.ids.shape[-1]
-        return (index < max_length) & ~ops.all(hypotheses.ended, axis=1)
+        live, _ = hypotheses
+        return (index < live.ids.shape[-1]) & ~ops.all(live.ended, axis=1)
 
-    def grow(self, model, next_tokens, index, hypotheses, cache):
-        old = hypotheses
-        tokens, cache = next_tokens(old, index, cache)
+    def grow(self, model, tokens, index, hypotheses):
+        old, _ = hypotheses
         chosen, logits = self.choose(tokens, index, old.random_numbers, model.pad_id)
         gains = logits - tokens.normalizer[..., 0]
         scores = ops.where(old.ended, old.scores, old.scores + gains)
@@ -150,11 +150,12 @@ class Sampling(Search):
             scores=scores,
             ended=ended | is_one_of(token_ids, self.end_ids or (model.end_id,)),
         )
-        return grown, cache
+        return grown, ()
 
     def best(self, hypotheses):
-        scores, order = top_k(hypotheses.scores, self.num_hypotheses)
-        return Hypotheses(take_rows(hypotheses.ids, order), scores)
+        live, _ = hypotheses
+        scores, order = top_k(live.scores, self.num_hypotheses)
+        return Hypotheses(take_rows(live.ids, order), scores)
 
     def choose(self, tokens, index, random_numbers, pad_id: int):
         """Returns a token for every hypothesis, and its logit."""

@@ -14,8 +14,9 @@ from keras import ops
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.model import CachedModel
-from keras_transformer.decoding.next_tokens import next_tokens_function
+from keras_transformer.decoding.next_tokens import next_tokens
 from keras_transformer.decoding.processors import Processor
+from keras_transformer.layers.cache import visible_entries
 
 # With at most this many entries, of all sentences together, a shorter cache saves
 # nothing.
@@ -49,7 +50,10 @@ class SearchState(NamedTuple):
         index: Positions of the next tokens, int32 of shape `(batch,)`.
         inputs: The model's inputs.
         memory: What its `start` returned.
-        hypotheses: The hypotheses; each search defines their form.
+        hypotheses: A pair of those that grow and those that have finished. What each
+            search keeps of them differs, but those that grow have `token_ids`, the
+            last tokens; `ids`, all so far; and `cache_slots`, the slots that wrote
+            these into the cache.
         cache: As `start` or the last `step` returned it.
     """
 
@@ -78,8 +82,7 @@ class Search(ConfigObject):
     Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
     attributes `num_slots`, the hypotheses of a sentence that grow side by side,
     `num_candidates`, how many of the likeliest tokens `grow` looks at, and
-    `num_hypotheses`, how many hypotheses of a sentence `best` returns. Hypotheses that
-    grow have `token_ids`, `ids` and `cache_slots`, which a step reads.
+    `num_hypotheses`, how many hypotheses of a sentence `best` returns.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -195,14 +198,6 @@ class Search(ConfigObject):
         """
         end_ids = self.end_ids or (model.end_id,)
         processes = [x.bind(model, state.inputs, end_ids) for x in self.processors]
-        next_tokens = next_tokens_function(
-            step,
-            state.memory,
-            cache_length,
-            processes,
-            self.num_candidates,
-            model.pad_id,
-        )
 
         def needs_step(index, hypotheses, cache):
             is_active = self.is_active(index, hypotheses)
@@ -215,7 +210,12 @@ class Search(ConfigObject):
             # Sentences that have ended may be beyond the last position. Not by
             # `ops.minimum`: with bfloat16 as default, it returns floats on JAX (3.15).
             at = ops.clip(index, 0, cache_length - 1)
-            grown, cache = self.grow(model, next_tokens, at, hypotheses, cache)
+            live, _ = hypotheses
+            visible = visible_entries(live.cache_slots[..., :cache_length], at)
+            logits, cache = step(live.token_ids, state.memory, cache, at, visible)
+            settings = processes, self.num_candidates, model.pad_id
+            tokens = next_tokens(logits, live.ids, at, *settings)
+            grown = self.grow(model, tokens, at, hypotheses)
             hypotheses = choose_rows(is_active, grown, hypotheses)
             return index + ops.cast(is_active, "int32"), hypotheses, cache
 
@@ -235,19 +235,18 @@ class Search(ConfigObject):
         """
         raise NotImplementedError
 
-    def grow(self, model, next_tokens, index, hypotheses, cache):
+    def grow(self, model, tokens, index, hypotheses):
         """Adds one token to the hypotheses of active sentences.
 
         Args:
             model: The model that is searched.
-            next_tokens: As `next_tokens_function` returned it.
+            tokens: `NextTokens` of the hypotheses.
             index: Positions of the tokens, int32 of shape `(batch,)`. The results of
                 sentences that are not active are not used.
             hypotheses: The hypotheses so far.
-            cache: The cache so far.
 
         Returns:
-            `(hypotheses, cache)`.
+            The new hypotheses.
         """
         raise NotImplementedError
 

@@ -26,15 +26,16 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
         FileNotFoundError: If there is no such file, or a shard is missing.
         ValueError: If a file is damaged or cannot be read without running code.
     """
-    weights = {}
+    weights: dict[str, np.ndarray] = {}
     for path in _weight_files(Path(folder)):
         if not path.is_file():
             raise FileNotFoundError(
                 f"{path} is missing, which the index of the weights lists. Download "
                 "the checkpoint again."
             )
-        weights.update(_read_file(path))
-    return weights
+        is_safe = path.suffix == ".safetensors"
+        weights |= _read_safetensors(path) if is_safe else read_torch_file(path)
+    return {name: as_float32(array) for name, array in weights.items()}
 
 
 def _weight_files(folder) -> list[Path]:
@@ -56,12 +57,6 @@ def _weight_files(folder) -> list[Path]:
         f"{folder} holds no weights: there is no {' or '.join(_FILES)}, nor an index "
         f"of shards. It holds: {names_in(folder)}."
     )
-
-
-def _read_file(path):
-    is_safe = path.suffix == ".safetensors"
-    arrays = _read_safetensors(path) if is_safe else read_torch_file(path)
-    return {name: as_float32(array) for name, array in arrays.items()}
 
 
 def _read_safetensors(path):

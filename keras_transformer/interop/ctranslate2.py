@@ -26,7 +26,6 @@ from keras_transformer.interop.ctranslate2_model import (
 from keras_transformer.interop.expressible import (
     check_is_new,
     limits_of,
-    positions_of,
     power_of_length,
     refuse,
     source_prefix,
@@ -139,7 +138,7 @@ def export_ctranslate2(
 def _settings(translator, search, max_length, limits) -> dict:
     """Returns how the search is called in CTranslate2."""
     pieces = unique_pieces(translator.target_tokenizer)
-    limit = getattr(positions_of(translator.model), "max_length", math.inf)
+    limit = getattr(translator.model.encoder.positions, "max_length", math.inf)
     arguments = {
         **_search_arguments(search),
         "max_input_length": min(translator.max_source_length, limit),

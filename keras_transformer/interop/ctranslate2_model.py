@@ -7,7 +7,6 @@ from keras_transformer.interop.expressible import (
     check_same_tokens,
     float_weights,
     known_activation,
-    positions_of,
     refuse,
     sinusoids,
     unique_pieces,
@@ -57,7 +56,7 @@ def model_spec(translator, banned_ids, max_length: int):
     settings = model.settings
     weights = float_weights(model, SYSTEM)
     name = _ACTIVATIONS[known_activation(model, _ACTIVATIONS, SYSTEM)]
-    table, rotary = _positions(model, weights, max_length)
+    rotary = _rotary_settings(model)
     encoder, decoder = (
         spec_class(
             stack.num_layers,
@@ -73,7 +72,8 @@ def model_spec(translator, banned_ids, max_length: int):
     )
     for side, stack in (("encoder", encoder), ("decoder", decoder)):
         stack.scale_embeddings = settings["scale_embeddings"]
-        if table is not None:
+        if not rotary:
+            table = _position_table(model, weights, side, max_length)
             stack.position_encodings.encodings = table
         embeddings = stack.embeddings[0] if side == "encoder" else stack.embeddings
         embeddings.weight = _embeddings(model, weights, side)
@@ -115,25 +115,31 @@ def _set_projection(projection, weights, forbidden_ids):
     projection.bias[forbidden_ids] = -np.inf
 
 
-def _positions(model, weights, max_length):
-    """Returns the table of positions on inputs or None, and the rotary settings."""
-    layer, hidden_dim = positions_of(model), model.settings["hidden_dim"]
+def _position_table(model, weights, side, max_length):
+    """Returns what one side adds to its inputs at each position; zeros for nothing."""
+    layer, hidden_dim = model.encoder.positions, model.settings["hidden_dim"]
     count = max(_MIN_POSITIONS, max_length)
     if layer is None:
-        return np.zeros((count, hidden_dim), "float32"), {}
-    if isinstance(layer, LearnedPositionalEncoding | SinusoidalPositionalEncoding):
-        dim = layer.encoding_dim or hidden_dim
-        table = weights.get("positions/table")
-        table = sinusoids(layer, count, dim) if table is None else table
-        return np.pad(table, ((0, 0), (hidden_dim - dim, 0))), {}
+        return np.zeros((count, hidden_dim), "float32")
+    dim = layer.encoding_dim or hidden_dim
+    table = weights.get(f"{side}/positions/table")
+    table = sinusoids(layer, count, dim) if table is None else table
+    return np.pad(table, ((0, 0), (hidden_dim - dim, 0)))
+
+
+def _rotary_settings(model):
+    """Returns the settings of rotary positions, empty for others on the inputs."""
+    layer = model.encoder.positions
+    on_inputs = LearnedPositionalEncoding | SinusoidalPositionalEncoding
+    if layer is None or isinstance(layer, on_inputs):
+        return {}
     if not isinstance(layer, RotaryEmbedding):
         refuse(SYSTEM, f"positions={type(layer).__name__}: not in an encoder")
-    rotary = {
-        "rotary_dim": hidden_dim // model.settings["num_heads"],
+    return {
+        "rotary_dim": model.settings["hidden_dim"] // model.settings["num_heads"],
         "rotary_interleave": layer.layout == "interleaved",
         "rotary_base": float(layer.max_wavelength),
     }
-    return None, rotary
 
 
 def _set_block(block, weights, name):

@@ -48,11 +48,6 @@ def known_activation(model, known: Iterable[str], system: str) -> str:
     return activation
 
 
-def positions_of(model):
-    """Returns the layer of the model's positions, wherever it acts, or None."""
-    return model.encoder.positions if model.positions is None else model.positions
-
-
 def sinusoids(layer, length: int, dim: int) -> np.ndarray:
     """Returns the float32 table `(length, dim)` of a `SinusoidalPositionalEncoding`."""
     config = {"merge": "add", "encoding_dim": None, "dtype": "float32"}
@@ -68,7 +63,9 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
             does not have.
     """
     weights = weights_of(model)
-    known = r".*\.(weight|bias)|final_logits_bias|narrow/(weight|bias)|positions/table"
+    known = (
+        r".*\.(weight|bias)|final_logits_bias|narrow/(weight|bias)|.*positions/table"
+    )
     if others := [name for name in weights if not re.fullmatch(known, name)]:
         refuse(
             system,

@@ -286,7 +286,9 @@ def _set_weights(model, weights, sizes, normalize_first, path) -> None:
     sizes["decoder_ff_logit_out_b"] = target
     values = []
     for weight in model.weights:
-        name = _marian_name(weight.path)
+        name = weight.path
+        for pattern, replacement in _RENAMES:
+            name = re.sub(pattern, replacement, name)
         if "_ln_" in name and "_top_" not in name:
             name += suffix
         if name not in weights:
@@ -311,12 +313,6 @@ def _set_weights(model, weights, sizes, normalize_first, path) -> None:
         raise ValueError(f"{path} has weights that are not understood: {[*weights]}.")
     for weight, array in zip(model.weights, values, strict=True):
         weight.assign(array)
-
-
-def _marian_name(path):
-    for pattern, replacement in _RENAMES:
-        path = re.sub(pattern, replacement, path)
-    return path
 
 
 def _read_yaml(data: bytes, path) -> dict:

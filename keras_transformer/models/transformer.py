@@ -300,7 +300,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             ValueError: If `source_ids` are not integers of that shape, or the
                 model has too few positions for sources or targets.
         """
-        settings = self.settings
+        settings = self._settings
         check_ids(source_ids, "source_ids")
         check_vocabulary(source_ids, settings["source_vocabulary_size"])
         check_positive_integers(max_length=max_length)

@@ -55,14 +55,19 @@ def attention_html(*seen: AttendedTranslation, names: Sequence[str] = ()) -> str
         >>> pathlib.Path("hund.html").write_text(html)  # doctest: +SKIP
     """
     _check(seen, names)
+    words_of_source = "".join(without_symbols(seen[0].source_tokens))
     data = {
-        "source": _text(seen[0].source_tokens),
+        "source": words_of_source.replace(WORD_START, " ").strip(),
         "translations": [
             {
                 "name": name,
                 "text": each.text,
                 "score": each.score,
-                "kinds": [_page_data(kind, each) for kind in _kinds(each)],
+                "kinds": [
+                    _page_data(kind, each)
+                    for kind in ATTENTION_KINDS
+                    if kind in each.scores
+                ],
             }
             for each, name in zip(seen, names or [""] * len(seen), strict=True)
         ],
@@ -72,15 +77,6 @@ def attention_html(*seen: AttendedTranslation, names: Sequence[str] = ()) -> str
     text = text.replace("<", "\\u003c")
     page = resources.files(__package__).joinpath("page.html").read_text("ascii")
     return page.replace("{{data}}", text)
-
-
-def _text(tokens):
-    """Returns tokens as one text, without symbols such as `</s>`."""
-    return "".join(without_symbols(tokens)).replace(WORD_START, " ").strip()
-
-
-def _kinds(seen):
-    return [name for name in ATTENTION_KINDS if name in seen.scores]
 
 
 def _check(seen, names):

@@ -12,7 +12,7 @@ from keras_transformer.text.files import Paths, as_paths, read_lines
 
 # SentencePiece keeps a uniform sample of this many lines in memory.
 _MAX_SAMPLED_LINES = 2_000_000
-_LINES_PER_CHUNK = 1024  # read together
+_LINES_READ_AT_ONCE = 1000
 
 
 def train_model(
@@ -61,16 +61,15 @@ def _lines(files_or_lines) -> Iterator[str]:
 
 def _record_errors(lines, errors: list) -> Iterator[str]:
     """Yields lines; records the exception that SentencePiece replaces by its own."""
-    lines = iter(lines)
     try:
-        while chunk := list(itertools.islice(lines, _LINES_PER_CHUNK)):
-            for line in chunk:
+        while block := list(itertools.islice(lines, _LINES_READ_AT_ONCE)):
+            for line in block:
                 if not isinstance(line, str):
                     raise ValueError(
                         "`files_or_lines` must be paths or lines of text. "
                         f"Received: a line that is {type(line).__name__}."
                     )
-                yield line
+            yield from block
     except (Exception, KeyboardInterrupt) as error:
         errors.append(error)
         raise

@@ -525,13 +525,12 @@ def _check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
             "`model` must be a Transformer or an Ensemble. "
             f"Received: a {type(model).__name__}."
         )
-    config = model.settings
-    source_size = config["source_vocabulary_size"]
-    sizes = {"source": source_size, "target": config["target_vocabulary_size"]}
+    settings = model.settings
     tokenizers = {"source": source_tokenizer, "target": target_tokenizer}
     for side, tokenizer in tokenizers.items():
         check_tokenizer(f"{side}_tokenizer", tokenizer)
-        size = sizes[side] or source_size
+        size = settings[f"{side}_vocabulary_size"]
+        size = size or settings["source_vocabulary_size"]  # one vocabulary for both
         if tokenizer.vocabulary_size != size:
             raise ValueError(
                 f"`{side}_tokenizer` must have the model's {side} vocabulary of {size} "

@@ -393,6 +393,7 @@ def test_a_damaged_checkpoint_is_reported(run, tmp_path):
     assert "epoch-0001.keras is damaged" in in_one_line(result)
 
 
+@pytest.mark.slow
 def test_exports_are_numbered(run, tmp_path):
     (tmp_path / "served" / "4").mkdir(parents=True)
     options = ("--beam-width", 1, "--min-length", 2, "--max-length", 11)

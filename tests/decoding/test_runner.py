@@ -372,3 +372,33 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         assert traces == [traces[0]] * 4
     with pytest.raises(ValueError, match="2 sequences for 3 sentences"):
         model.generate(inputs, GreedySearch([ForcedPrefix([[1], [3]])]), 5)
+
+
+def test_another_seed_is_an_input_and_not_compiled_anew():
+    model, inputs = toy(), sentences_of_many_lengths()
+    for seed in (3, 5, None, None):
+        search = Sampling(top_k=4, seed=seed, num_hypotheses=2)
+        found = model.generate(inputs, search, MAX_LENGTH)
+        if seed is not None:
+            expected = search(toy(), inputs, MAX_LENGTH)
+            np.testing.assert_array_equal(found.ids, expected.ids)
+    assert model._runner._program.cache_info().misses == 1
+
+
+def test_the_least_recent_programs_are_dropped(monkeypatch):
+    monkeypatch.setattr(runner, "MAX_PROGRAMS", 2)
+    model = toy()
+    for length, misses in ((1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)):
+        model.generate(sources(3), GreedySearch(), length)
+        info = model._runner._program.cache_info()
+        assert (info.misses, info.currsize) == (misses, min(misses, 2))
+
+
+def test_programs_of_other_variables_are_dropped():
+    model = toy()
+    model.generate(sources(3), GreedySearch(), 5)
+    model.variables = [keras.Variable(1.0)]
+    for _ in range(2):
+        model.generate(sources(3), GreedySearch(), 5)
+        assert model._runner._program.cache_info().currsize == 1
+        assert model._runner._program.cache_info().misses == 1  # counted anew

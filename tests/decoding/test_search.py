@@ -173,6 +173,19 @@ def test_a_search_and_a_processor_come_back_from_their_config(one):
     assert str(back) == str(one)
 
 
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_a_search_with_some_arguments_replaced_keeps_the_others(search):
+    other = search.replace(processors=[BannedIds([3])])
+    assert other != search
+    assert other.processors == (BannedIds([3]),)
+    assert other.replace(processors=search.processors) == search
+
+
+def test_replaced_arguments_are_checked():
+    with pytest.raises(ValueError, match="`num_hypotheses` must be at most"):
+        BeamSearch(3).replace(num_hypotheses=5)
+
+
 def test_numbers_of_numpy_are_those_of_python():
     half, three = np.float32(0.5), np.int64(3)
     searches = [

@@ -20,7 +20,7 @@ from keras_transformer.layers import (
     MultiHeadAttention,
     scaled_dot_product_attention,
 )
-from keras_transformer.layers.masks import AttentionMasks
+from keras_transformer.layers.masks import combined_mask
 
 BATCH, HEADS, QUERIES, KEYS, KEY_DIM, WIDTH = 2, 3, 13, 11, 4, 7
 BACKEND = keras.backend.backend()
@@ -62,22 +62,21 @@ INPUTS = [
 NOWHERE = booleans(BATCH, QUERIES, KEYS)
 NOWHERE[0, 3:9] = False
 MASKS = {
-    "no mask": AttentionMasks(),
-    "causal": AttentionMasks(use_causal_mask=True),
-    "queries": AttentionMasks(query_mask=booleans(BATCH, QUERIES)),
-    "keys": AttentionMasks(key_mask=booleans(BATCH, KEYS)),
-    "nothing in the first row": AttentionMasks(
-        key_mask=booleans(BATCH, KEYS) & [[0], [1]]
-    ),
-    "pairs": AttentionMasks(attention_mask=NOWHERE),
-    "pairs of all rows": AttentionMasks(attention_mask=NOWHERE[:1]),
-    "pairs of heads": AttentionMasks(
-        attention_mask=booleans(BATCH, HEADS, QUERIES, KEYS)
-    ),
-    "one row for all": AttentionMasks(attention_mask=booleans(BATCH, 1, KEYS)),
-    "all": AttentionMasks(
-        booleans(BATCH, QUERIES), booleans(BATCH, KEYS), NOWHERE, True
-    ),
+    "no mask": {},
+    "causal": {"use_causal_mask": True},
+    "queries": {"query_mask": booleans(BATCH, QUERIES)},
+    "keys": {"key_mask": booleans(BATCH, KEYS)},
+    "nothing in the first row": {"key_mask": booleans(BATCH, KEYS) & [[0], [1]]},
+    "pairs": {"attention_mask": NOWHERE},
+    "pairs of all rows": {"attention_mask": NOWHERE[:1]},
+    "pairs of heads": {"attention_mask": booleans(BATCH, HEADS, QUERIES, KEYS)},
+    "one row for all": {"attention_mask": booleans(BATCH, 1, KEYS)},
+    "all": {
+        "query_mask": booleans(BATCH, QUERIES),
+        "key_mask": booleans(BATCH, KEYS),
+        "attention_mask": NOWHERE,
+        "use_causal_mask": True,
+    },
 }
 
 
@@ -89,13 +88,21 @@ MASKS = {
 def test_outputs_and_gradients_are_those_with_scores(name, bias_of):
     masks = MASKS[name]
 
+    def mask_of(rows):
+        return combined_mask(QUERIES, KEYS, **masks, rows=rows)
+
+    def bias_of_rows(rows):
+        return bias_of(np.arange(QUERIES) if rows is None else rows, np.arange(KEYS))
+
     def without(*inputs):
-        return attend(*inputs, masks, bias_of)
+        bias = bias_of and bias_of_rows
+        return attend(*inputs, masks.get("key_mask"), mask_of, bias)
 
     def with_scores(queries, keys, values):
-        bias = bias_of and bias_of(np.arange(QUERIES), np.arange(KEYS))
-        mask = masks.combined(QUERIES, KEYS)
-        return scaled_dot_product_attention(queries, keys, values, mask, bias)[0]
+        bias = bias_of and bias_of_rows(None)
+        return scaled_dot_product_attention(queries, keys, values, mask_of(None), bias)[
+            0
+        ]
 
     expected = to_numpy(with_scores(*map(ops.convert_to_tensor, INPUTS)))
     outputs = to_numpy(without(*map(ops.convert_to_tensor, INPUTS)))
@@ -168,9 +175,12 @@ def test_the_future_is_hidden_even_where_its_scores_are_the_largest_in_float16()
     future = (np.arange(KEYS) > 6)[:, None]
     huge = ops.where(future, ops.sign(keys) * 200, keys)
     wide = queries * 100
+
+    def causal(rows):
+        return combined_mask(QUERIES, KEYS, use_causal_mask=True, rows=rows)
+
     before, after = (
-        to_numpy(attend(wide, x, values, AttentionMasks(use_causal_mask=True)))
-        for x in (keys, huge)
+        to_numpy(attend(wide, x, values, mask_of=causal)) for x in (keys, huge)
     )
     np.testing.assert_array_equal(after[:, :, :7], before[:, :, :7])
 

@@ -1,7 +1,3 @@
-import subprocess
-import sys
-import textwrap
-
 import keras
 import pytest
 
@@ -55,21 +51,3 @@ def test_what_needs_tensorflow_says_so_elsewhere(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(ValueError, match=r"This needs .* KERAS_BACKEND=jax\."):
         target.require_tensorflow("This")
-
-
-def test_one_thread_per_operation_is_known_once_tensorflow_was_told():
-    program = """
-        import sys
-        import tensorflow as tf
-        from keras_transformer.kernels import target
-
-        if sys.argv[1] == "1":
-            tf.config.threading.set_intra_op_parallelism_threads(1)
-        print(target.computes_each_operation_in_one_thread())
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    outputs = [
-        subprocess.run([*command, told], capture_output=True, text=True).stdout.strip()
-        for told in ("0", "1")
-    ]
-    assert outputs == ["False", "True"]

@@ -3,12 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.layers import (
-    causal_mask,
-    packed_mask,
-    packed_positions,
-    padding_mask,
-)
+from keras_transformer.layers import causal_mask, padding_mask
 
 
 def test_padding_mask_marks_real_tokens():
@@ -59,30 +54,3 @@ def test_ids_that_are_not_integers_are_refused(dtype):
         ValueError, match=f"`ids` must be integers.* Received: ids of dtype {dtype}"
     ):
         padding_mask(ids)
-
-
-SEGMENTS = np.array([[1, 1, 1, 2, 2, 0, 0], [1, 2, 2, 2, 2, 2, 3]])
-
-
-def test_packed_mask_is_block_diagonal_without_padding():
-    mask = ops.convert_to_numpy(packed_mask(SEGMENTS))
-    assert mask.dtype == bool
-    expected = np.zeros((2, 7, 7), bool)
-    for row, begin, end in [(0, 0, 3), (0, 3, 5), (1, 0, 1), (1, 1, 6), (1, 6, 7)]:
-        expected[row, begin:end, begin:end] = True
-    np.testing.assert_array_equal(mask, expected)
-
-
-def test_packed_positions_begin_again_with_each_segment():
-    positions = ops.convert_to_numpy(packed_positions(SEGMENTS))
-    assert positions.dtype == "int32"
-    expected = [[0, 1, 2, 0, 1, 0, 0], [0, 0, 1, 2, 3, 4, 0]]
-    np.testing.assert_array_equal(positions, expected)
-
-
-@pytest.mark.parametrize("function", [packed_mask, packed_positions])
-def test_segments_that_are_no_rows_of_integers_are_refused(function):
-    with pytest.raises(ValueError, match="`segment_ids` must be integers"):
-        function(np.ones((2, 3)))
-    with pytest.raises(ValueError, match=r"`segment_ids` must have the shape \(batch,"):
-        function(np.ones(3, "int32"))

@@ -160,7 +160,9 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     assert num_pairs == [467, 934]
 
 
-@pytest.mark.parametrize("open_files", [1 << 6, 2])
+@pytest.mark.parametrize(
+    "open_files", [pytest.param(1 << 6, marks=pytest.mark.slow), 2]
+)
 def test_every_part_of_an_epoch_holds_text_of_all_files(
     make, tmp_path, source_tokenizer, target_tokenizer, monkeypatch, open_files
 ):

@@ -25,60 +25,23 @@ _ACTIVATIONS = {
     "tanh": "tanh",
 }
 # Values that older files have in config.json, and newer ones in generation_config.json.
-GENERATION = {
-    "bad_words_ids",
-    "do_sample",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "length_penalty",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beams",
-    "num_return_sequences",
-    "renormalize_logits",
-    "repetition_penalty",
-    "temperature",
-    "top_k",
-    "top_p",
-}
+_GENERATION = """
+bad_words_ids do_sample forced_bos_token_id forced_eos_token_id length_penalty
+min_length no_repeat_ngram_size num_beams num_return_sequences renormalize_logits
+repetition_penalty temperature top_k top_p
+"""
+GENERATION = frozenset(_GENERATION.split())
 # Values that change neither logits nor the search, or that only training reads. Lengths
 # are arguments of `translate`, and our beam search never ends early.
-_WITHOUT_EFFECT = {
-    "_from_model_config",
-    "_name_or_path",
-    "_num_labels",
-    "architectures",
-    "classif_dropout",
-    "classifier_dropout",
-    "dtype",
-    "early_stopping",
-    "encoder_layerdrop",
-    "decoder_layerdrop",
-    "extra_pos_embeddings",
-    "gradient_checkpointing",
-    "id2label",
-    "init_std",
-    "label2id",
-    "language_codes",
-    "max_length",
-    "max_new_tokens",
-    "model_type",
-    "num_hidden_layers",
-    "num_labels",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "output_scores",
-    "problem_type",
-    "return_dict",
-    "return_dict_in_generate",
-    "save_step",
-    "task_specific_params",
-    "tokenizer_class",
-    "torch_dtype",
-    "transformers_version",
-    "use_cache",
-}
+_WITHOUT_EFFECT = """
+_from_model_config _name_or_path _num_labels architectures classif_dropout
+classifier_dropout dtype early_stopping encoder_layerdrop decoder_layerdrop
+extra_pos_embeddings gradient_checkpointing id2label init_std label2id language_codes
+max_length max_new_tokens model_type num_hidden_layers num_labels output_attentions
+output_hidden_states output_past output_scores problem_type return_dict
+return_dict_in_generate save_step task_specific_params tokenizer_class torch_dtype
+transformers_version use_cache
+"""
 # Values that switch something off which is not here.
 _OFF = {
     "add_cross_attention": False,
@@ -107,7 +70,8 @@ class Config:
     """
 
     def __init__(self, values: Mapping, path):
-        self._unused = {k: v for k, v in values.items() if k not in _WITHOUT_EFFECT}
+        without_effect = _WITHOUT_EFFECT.split()
+        self._unused = {k: v for k, v in values.items() if k not in without_effect}
         self._path = path
 
     def take(self, name: str, *default):

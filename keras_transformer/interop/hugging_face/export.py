@@ -24,7 +24,6 @@ from keras_transformer.interop.expressible import (
     float_weights,
     known_activation,
     limits_of,
-    positions_of,
     power_of_length,
     refuse,
     sinusoids,
@@ -95,7 +94,7 @@ def family_of(model) -> str:
     settings = model.settings
     family = "pegasus" if settings["normalize_first"] else "marian"
     known_activation(model, _ACTIVATIONS, _system(family))
-    layer = positions_of(model)
+    layer = model.encoder.positions
     if not isinstance(layer, SinusoidalPositionalEncoding):
         name = None if layer is None else type(layer).__name__
         refuse(_system(family), f"positions={name}, only sinusoidal ones")

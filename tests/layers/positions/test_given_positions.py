@@ -18,22 +18,19 @@ from keras_transformer.layers import (
     MultiHeadAttention,
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
-    YarnRotaryScaling,
-    packed_mask,
-    packed_positions,
 )
 
 WIDTH, HEADS = 6, 3
 RANDOM = np.random.default_rng(0)
 # Two sentences in the first row, with one of padding; three in the second.
 SEGMENTS = np.array([[1, 1, 1, 2, 2, 2, 2, 0], [1, 1, 2, 3, 3, 3, 3, 3]])
+POSITIONS = np.array([[0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 0, 0, 1, 2, 3, 4]], "int32")
+MASK = (SEGMENTS[:, :, None] == SEGMENTS[:, None]) & (SEGMENTS > 0)[:, :, None]
 PACKED = RANDOM.normal(size=(*SEGMENTS.shape, WIDTH)).astype("float32")
 MEMORY = RANDOM.normal(size=(2, 7, WIDTH)).astype("float32")
 SCHEMES = {
     "rotary": "rotary",
-    "scaled": RotaryEmbedding(
-        100, layout="halves", scaling=YarnRotaryScaling(4, original_length=300)
-    ),
+    "halves": RotaryEmbedding(100, layout="halves"),
     "linear_bias": "linear_bias",
     "sinusoidal": SinusoidalPositionalEncoding(100),
     "learned": LearnedPositionalEncoding(5),
@@ -54,11 +51,9 @@ def stack_of(layer_class, positions, *inputs):
 @pytest.mark.parametrize("layer_class", [Encoder, CausalDecoder])
 def test_packed_sentences_have_the_states_of_each_alone(layer_class, name):
     stack = stack_of(layer_class, SCHEMES[name], PACKED)
-    mask, positions = packed_mask(SEGMENTS), packed_positions(SEGMENTS)
-    states = stack(PACKED, attention_mask=mask, positions=positions)
-    with_scores, _ = stack(
-        PACKED, attention_mask=mask, positions=positions, return_attention_scores=True
-    )
+    how = {"attention_mask": MASK, "positions": POSITIONS}
+    states = stack(PACKED, **how)
+    with_scores, _ = stack(PACKED, **how, return_attention_scores=True)
     states, with_scores = map(ops.convert_to_numpy, (states, with_scores))
     assert np.isfinite(states).all()
     for row, segments in enumerate(SEGMENTS):
@@ -72,22 +67,18 @@ def test_packed_sentences_have_the_states_of_each_alone(layer_class, name):
 @pytest.mark.parametrize("name", SCHEMES)
 def test_given_positions_are_symbols_of_a_model_that_is_saved(name, tmp_path):
     stack = stack_of(Encoder, SCHEMES[name], PACKED)
-    inputs = keras.Input((None, WIDTH)), keras.Input((None,), dtype="int32")
-    outputs = stack(
-        inputs[0],
-        attention_mask=packed_mask(inputs[1]),
-        positions=packed_positions(inputs[1]),
-    )
+    inputs = [
+        keras.Input((None, WIDTH)),
+        keras.Input((None, None), dtype="bool"),
+        keras.Input((None,), dtype="int32"),
+    ]
+    outputs = stack(inputs[0], attention_mask=inputs[1], positions=inputs[2])
     model = keras.Model(inputs, outputs)
     model.save(tmp_path / "model.keras")
     reloaded = keras.models.load_model(tmp_path / "model.keras")
-    expected = stack(
-        PACKED,
-        attention_mask=packed_mask(SEGMENTS),
-        positions=packed_positions(SEGMENTS),
-    )
+    expected = stack(PACKED, attention_mask=MASK, positions=POSITIONS)
     for each in (model, reloaded):
-        outputs = each.predict_on_batch([PACKED, SEGMENTS])
+        outputs = each.predict_on_batch([PACKED, MASK, POSITIONS])
         np.testing.assert_allclose(outputs, expected, 1e-5, 1e-5)
 
 
@@ -221,7 +212,7 @@ def test_positions_that_are_floats_are_refused(call):
 def test_positions_that_nothing_uses_are_refused(layer):
     message = "`positions` must be given only to a layer that uses them"
     with pytest.raises(ValueError, match=message):
-        layer(PACKED, positions=packed_positions(SEGMENTS))
+        layer(PACKED, positions=POSITIONS)
 
 
 @pytest.mark.parametrize("name", ["rotary", "learned"])

@@ -12,12 +12,9 @@ from keras_transformer.layers import (
     EncoderBlock,
     LearnedPositionalEncoding,
     LinearPositionBias,
-    LinearRotaryScaling,
     MultiHeadAttention,
-    NTKRotaryScaling,
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
-    YarnRotaryScaling,
 )
 from keras_transformer.layers.positions.relative import head_slopes
 
@@ -82,12 +79,12 @@ def paper_bias(num_heads, queries, keys):
         (RotaryEmbedding, {"max_wavelength": 100}, {"inputs": INPUTS}),
         (
             RotaryEmbedding,
-            {"layout": "halves", "scaling": YarnRotaryScaling(3, 512, 16, 2)},
+            {"layout": "halves"},
             {"inputs": INPUTS, "positions": POSITIONS},
         ),
         (LinearPositionBias, {"bias_max": 5}, {"inputs": HEADED, "start_index": 3}),
     ],
-    ids=["rotary", "rotary, without heads", "scaled, positions", "linear bias"],
+    ids=["rotary", "rotary, without heads", "halves, positions", "linear bias"],
 )
 def test_positions_keep_the_contract_of_layers(layer_class, settings, inputs):
     shape = (inputs["inputs"] if isinstance(inputs, dict) else inputs).shape
@@ -172,87 +169,9 @@ def test_halves_are_rotated_as_in_gpt_neox():
     np.testing.assert_allclose(to_numpy(outputs), expected, 0, 1e-5)
 
 
-DIM, BASE = 64, 10000
-PLAIN = np.array([BASE ** (-2 * i / DIM) for i in range(DIM // 2)])
-
-
-def yarn_frequencies(factor, length, fast, slow):
-    """As `PLAIN`, scaled by `find_correction_range` and `linear_ramp` of its code."""
-
-    def column(rotations):
-        return DIM * math.log(length / (rotations * 2 * math.pi)) / (2 * math.log(BASE))
-
-    low = max(math.floor(column(fast)), 0)
-    high = min(math.ceil(column(slow)), DIM - 1)
-    gamma = [(high - i) / (high - low) for i in range(DIM // 2)]
-    gamma = np.clip(gamma, 0, 1)
-    return (1 - gamma) * PLAIN / factor + gamma * PLAIN
-
-
-SCALINGS = {
-    "linear": (LinearRotaryScaling(4), PLAIN / 4, 1),
-    "NTK": (
-        NTKRotaryScaling(4),
-        [(BASE * 4 ** (DIM / (DIM - 2))) ** (-2 * i / DIM) for i in range(DIM // 2)],
-        1,
-    ),
-    "YaRN": (
-        YarnRotaryScaling(16, original_length=2048),
-        yarn_frequencies(16, 2048, 32, 1),
-        0.1 * math.log(16) + 1,
-    ),
-    "YaRN from the first column": (
-        YarnRotaryScaling(2, original_length=100),
-        yarn_frequencies(2, 100, 32, 1),
-        0.1 * math.log(2) + 1,
-    ),
-    "YaRN beyond the last column": (
-        YarnRotaryScaling(2, original_length=1_000_000),
-        yarn_frequencies(2, 1_000_000, 32, 1),
-        0.1 * math.log(2) + 1,
-    ),
-    "YaRN of other betas": (
-        YarnRotaryScaling(3, 1000, beta_fast=20, beta_slow=2),
-        yarn_frequencies(3, 1000, 20, 2),
-        0.1 * math.log(3) + 1,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SCALINGS)
-def test_scaled_rotations_are_those_of_the_papers(name):
-    scaling, frequencies, attention_factor = SCALINGS[name]
-    states = RANDOM.normal(size=(1, 23, DIM)).astype("float32")
-    positions = np.linspace(0, 10_000, 23).astype("int32")
-    outputs = RotaryEmbedding(BASE, scaling=scaling)(states, positions=positions)
-    pairs = [(2 * i, 2 * i + 1) for i in range(DIM // 2)]
-    rotated = rotation_of_pairs(states, positions, frequencies, pairs)
-    np.testing.assert_allclose(to_numpy(outputs), rotated * attention_factor, 0, 1e-4)
-
-
-def test_the_narrowest_heads_can_be_scaled():
-    states = RANDOM.normal(size=(1, 7, 2)).astype("float32")
-    expected = RotaryEmbedding()(states)
-    outputs = RotaryEmbedding(scaling=NTKRotaryScaling(4))(states)
-    np.testing.assert_allclose(outputs, expected, 1e-6, 1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: RotaryEmbedding(layout="half"), "`layout` must be one of .*'half'"),
-        (lambda: RotaryEmbedding(scaling=4), "`scaling` must be a scaling .*scaling=4"),
-        (lambda: LinearRotaryScaling(0.5), "`factor` must be at least 1. .*factor=0.5"),
-        (lambda: YarnRotaryScaling(4, 0), "`original_length` must be a positive int"),
-        (
-            lambda: YarnRotaryScaling(4, 512, 1, 2),
-            "`beta_fast` must be above .*=1, .*2",
-        ),
-    ],
-)
-def test_settings_of_rotation_that_make_no_sense_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_a_layout_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="`layout` must be one of .*'half'"):
+        RotaryEmbedding(layout="half")
 
 
 @pytest.mark.parametrize("shift", [1, 1000, 1_000_000])

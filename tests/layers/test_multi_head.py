@@ -11,7 +11,9 @@ from hypothesis.extra.numpy import arrays
 from keras import ops
 from layer_contract import check_layer
 
+from keras_transformer.kernels import attention
 from keras_transformer.layers import (
+    DotProductAttention,
     MultiHeadAttention,
     masked_softmax,
     scaled_dot_product_attention,
@@ -372,3 +374,58 @@ def test_inputs_of_another_rank_are_refused(name):
         ValueError, match=rf"`{name}` must have the shape \(batch, length, hidden_dim\)"
     ):
         MultiHeadAttention(HEADS, KEY_DIM)(**inputs)
+
+
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "by blocks"])
+def test_all_sentences_may_share_an_attention_mask(is_long, monkeypatch):
+    if is_long:
+        monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 3)
+    for layer in (MultiHeadAttention(HEADS, KEY_DIM), DotProductAttention()):
+        inputs, options = (QUERY, QUERY), {"return_attention_scores": not is_long}
+        mask = np.tri(QUERIES, k=1, dtype=bool)
+        found = keras.tree.flatten(layer(*inputs, attention_mask=mask, **options))
+        expected = layer(*inputs, attention_mask=mask[None], **options)
+        for one, other in zip(found, keras.tree.flatten(expected), strict=True):
+            np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_heads": 1.5}, "num_heads=1.5"),
+        ({"dropout": 10}, "`dropout` must be a number from 0 to 1"),
+        ({"value_dim": 0}, "value_dim=0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**{"num_heads": HEADS, "key_dim": KEY_DIM, **settings})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ([(2, 5, 7), (1, 6, 7)], r"batch sizes .*\(2, 5, 7\).*\(1, 6, 7\)"),
+        ([(2, 5, 7), (2, 6, 7), (2, 4, 7)], r"\(2, 6, 7\).*\(2, 4, 7\)"),
+        ([(2, 5, 7), (2, 3, 6, 7)], r"`value` must have .*\(2, 3, 6, 7\)"),
+        ([(2, 7), (2, 7)], r"`query` must have .*\(2, 7\)"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_in_one_line(shapes, message):
+    layer = MultiHeadAttention(HEADS, KEY_DIM)
+    with pytest.raises(ValueError, match=message) as error:
+        layer(*(np.zeros(shape, "float32") for shape in shapes))
+    assert len(str(error.value).strip().splitlines()) == 1
+
+
+def test_from_a_cache_the_mask_given_is_the_only_one():
+    mask = booleans(BATCH, QUERIES, KEYS)
+    layer = MultiHeadAttention(HEADS, KEY_DIM)
+    randomised(layer, QUERY, VALUE)
+    keys, values = layer.project(ops.convert_to_tensor(VALUE))
+    assert keys.shape == (BATCH, HEADS, KEYS, KEY_DIM)
+    expected = to_numpy(layer(QUERY, VALUE, attention_mask=mask))
+    for i in range(QUERIES):
+        row = mask[:, None, i : i + 1]
+        outputs, _ = layer.attend(QUERY[:, i : i + 1], keys, values, row)
+        np.testing.assert_allclose(to_numpy(outputs)[:, 0], expected[:, i], 1e-4, 1e-4)
