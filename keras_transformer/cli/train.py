@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
 
 def _print_schema(is_asked: bool):
     if is_asked:
-        from keras_transformer.runs import Recipe
+        from keras_transformer.runs.recipe import Recipe
 
         typer.echo(json.dumps(Recipe.model_json_schema(), indent=2))
         raise typer.Exit
@@ -92,7 +92,7 @@ def train(
           train: {source: "train.{source}", target: "train.{target}"}
           validation: {source: "val.{source}", target: "val.{target}"}
     """
-    from keras_transformer.runs import Recipe
+    from keras_transformer.runs.recipe import Recipe
 
     if pretrained and "://" not in pretrained:
         pretrained = str(Path(pretrained).resolve())
@@ -134,7 +134,7 @@ def average(
     if best and last:
         raise typer.BadParameter("cannot be combined with --last.", param_hint="--best")
     load_tensorflow()
-    from keras_transformer.runs import Run
+    from keras_transformer.runs.folder import Run
     from keras_transformer.runs.training import save_average, save_best
 
     opened = Run(run)
@@ -153,7 +153,8 @@ def train_recipe(recipe: "Recipe", folder: Path):
     is_worker = "TF_CONFIG" in os.environ
     is_worker |= recipe.training.strategy in ("multi_worker", "slurm")
     load_tensorflow(devices=not is_worker)
-    from keras_transformer.runs import Run, fit, plan
+    from keras_transformer.runs.folder import Run
+    from keras_transformer.runs.training import fit, plan
 
     run = Run(folder)
     try:

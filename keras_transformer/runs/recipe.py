@@ -194,7 +194,7 @@ class ModelSettings(Settings):
     trained; see `Transformer.enable_lora`."""
 
     @model_validator(mode="after")
-    def _check_pretrained(self):
+    def _check(self):
         if (self.frozen or self.lora_rank) and not self.pretrained:
             raise ValueError(
                 "`model.frozen` and `model.lora_rank` must be left out without "
@@ -263,17 +263,13 @@ class TrainingSettings(Settings):
     """Sentences translated for them, from the start of the text."""
 
     @model_validator(mode="after")
-    def _check_sizes(self):
+    def _check(self):
         if self.tokens_per_batch < self.max_length:
             raise ValueError(
                 "`training.tokens_per_batch` must be at least `training.max_length`. "
                 f"Received: tokens_per_batch={self.tokens_per_batch}, "
                 f"max_length={self.max_length}."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_best(self):
         is_measured = self.bleu_every is not None and self.bleu_every <= self.epochs
         if self.best in ("val_bleu", "val_chrf") and not is_measured:
             raise ValueError(

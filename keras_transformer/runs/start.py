@@ -40,14 +40,16 @@ def check_folder(recipe: Recipe, run: Run) -> None:
 
 
 def begin(
-    recipe: Recipe, run: Run, resumes: bool, tokenizer_files: dict[str, list[Path]]
+    recipe: Recipe, run: Run, epochs_done: int, tokenizer_files: dict[str, list[Path]]
 ) -> None:
     """Writes the settings of a run and, if it is new, its tokenizers.
+
+    What a killed process left beyond the last checkpoint is removed.
 
     Args:
         recipe: Its recipe.
         run: A new run, or one that `check_folder` accepts.
-        resumes: Whether it has trained before.
+        epochs_done: Epochs after which it resumes; 0 for a new run.
         tokenizer_files: Files to learn each tokenizer from, by its name; empty if they
             are there already, or those of a pretrained translator.
 
@@ -56,7 +58,7 @@ def begin(
             not agree with the pretrained translator.
     """
     checksum = _text_checksum(recipe)
-    if resumes:
+    if epochs_done:
         _check_text(run, checksum)
     run.folder.mkdir(parents=True, exist_ok=True)
     for folder in (run.folder, run.translator_path, run.pretrained_path):
@@ -64,11 +66,14 @@ def begin(
     versions = {"keras-transformer": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     run.write_settings(recipe, versions | {"training_text": checksum})
-    if resumes:
+    if epochs_done:
+        run.log.truncate(epochs_done)
+        run.checkpoints().keep_best()
         return
     # An interrupted start may have left those of other settings.
     shutil.rmtree(run.tokenizers_path, ignore_errors=True)
     shutil.rmtree(run.pretrained_path, ignore_errors=True)
+    run.log.path.unlink(missing_ok=True)
     if recipe.model.pretrained:
         copy_pretrained(recipe.model.pretrained, recipe, run)
     how = recipe.tokenizer.model_dump(exclude={"shared", "sampling"})

@@ -1,6 +1,7 @@
 """Training what a recipe describes: a plan that writes nothing, and its execution."""
 
 import itertools
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ import keras
 
 from keras_transformer import training
 from keras_transformer.keras_private import all_layers
-from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
+from keras_transformer.kernels.target import xla_would_compile_for_cpu
 from keras_transformer.models import Transformer
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog
@@ -62,7 +63,7 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         data.check_files(split)
         files[split] = (data.paths(split, "source"), data.paths(split, "target"))
     check_folder(recipe, run)
-    checkpoint, epochs_done, learnt = None, 0, {}
+    checkpoint, epochs_done, has_stalled, learnt = None, 0, False, {}
     if run.has_trained():
         checkpoints = run.checkpoints()
         checkpoint = checkpoints.latest()
@@ -72,13 +73,12 @@ def plan(recipe: Recipe, run: Run) -> Plan:
                 "Name another run folder."
             )
         epochs_done = checkpoints.epoch_of(checkpoint)
+        waited = run.log.epochs_without_improvement(epochs_done)
+        has_stalled = waited >= (settings.early_stopping or math.inf)
     elif not recipe.model.pretrained:
         learnt = dict(zip(SIDES, files["train"], strict=True))
         if recipe.tokenizer.shared:
             learnt = {"shared": [*learnt["source"], *learnt["target"]]}
-    patience = settings.early_stopping
-    waited = run.log.epochs_without_improvement(epochs_done)
-    has_stalled = patience is not None and waited >= patience
     is_finished = has_stalled or epochs_done >= settings.epochs
     return Plan(recipe, run, files, learnt, checkpoint, epochs_done, is_finished)
 
@@ -115,9 +115,7 @@ def fit(plan: Plan) -> Run:
     with workers.watched():
         check_precision(recipe.training.precision, workers.num_replicas)
         if workers.is_chief:
-            begin(recipe, run, plan.checkpoint is not None, plan.tokenizer_files)
-            run.log.truncate(plan.epochs_done)
-            run.checkpoints().keep_best()
+            begin(recipe, run, plan.epochs_done, plan.tokenizer_files)
         found = workers.gather(plan.epochs_done)
         if len(set(found)) > 1:
             raise ValueError(
@@ -225,7 +223,7 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
     settings = plan.recipe.training
     jit_compile = settings.jit_compile
     if jit_compile is None:
-        jit_compile = not target.xla_would_compile_for_cpu()
+        jit_compile = not xla_would_compile_for_cpu()
     # XLA compiles the step for one device, and cannot sum gradients over several.
     jit_compile = jit_compile and num_replicas == 1
     if plan.checkpoint:
@@ -235,10 +233,22 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
         model.jit_compile = jit_compile
         model.steps_per_execution = settings.steps_per_execution
         return model
-    if plan.recipe.model.pretrained:
-        model = pretrained_model(plan.recipe, plan.run)
+    recipe, (source, target) = plan.recipe, tokenizers
+    if recipe.model.pretrained:
+        model = pretrained_model(recipe, plan.run)
     else:
-        model = _new_model(plan.recipe, *tokenizers)
+        model = Transformer.from_preset(
+            recipe.model.preset,
+            source.vocabulary_size,
+            target_vocabulary_size=(
+                None if recipe.tokenizer.shared else target.vocabulary_size
+            ),
+            pad_id=target.pad_id,
+            start_id=target.start_id,
+            end_id=target.end_id,
+            dtype=settings.precision,
+            **recipe.model.overrides(),
+        )
     model.compile(
         optimizer(settings, schedule),
         training.TokenCrossentropy(settings.label_smoothing, model.pad_id),
@@ -250,20 +260,6 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
         steps_per_execution=settings.steps_per_execution,
     )
     return model
-
-
-def _new_model(recipe, source_tokenizer, target_tokenizer):
-    target_size = target_tokenizer.vocabulary_size
-    return Transformer.from_preset(
-        recipe.model.preset,
-        source_tokenizer.vocabulary_size,
-        target_vocabulary_size=None if recipe.tokenizer.shared else target_size,
-        pad_id=target_tokenizer.pad_id,
-        start_id=target_tokenizer.start_id,
-        end_id=target_tokenizer.end_id,
-        dtype=recipe.training.precision,
-        **recipe.model.overrides(),
-    )
 
 
 def pretrained_model(recipe: Recipe, run: Run) -> Transformer:

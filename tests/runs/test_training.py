@@ -202,7 +202,7 @@ def started(trained, load, tmp_path):
     def start(**settings):
         recipe = load(**{"model.pretrained": str(trained.folder), **settings})
         run = Run(tmp_path / "tuned")
-        begin(recipe, run, False, {})
+        begin(recipe, run, 0, {})
         return recipe, run
 
     return start
@@ -291,7 +291,7 @@ def test_the_search_is_that_of_the_translator_unless_one_is_named(
     defaults = {"decoding.beam_width": 4, "decoding.length_penalty": 0.6}
     recipe = load(**{"model.pretrained": str(tmp_path / "saved"), **defaults})
     run = Run(tmp_path / "run")
-    begin(recipe, run, False, {})
+    begin(recipe, run, 0, {})
     assert repr(run.search()) == repr(translator.search)
     path = run.settings_path
     path.write_text(path.read_text().replace("beam_width: 4", "beam_width: 2"))
