@@ -39,21 +39,37 @@ SLOWEST_FILES = [
 ]
 
 
-def slow_tests():
-    """Returns the parts of names by which tests/slow_tests.txt lists tests."""
-    lines = (REPOSITORY / "tests" / "slow_tests.txt").read_text("utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
 # First, so that the option `-m` sees the marks.
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    parts = slow_tests()
-    for item in items:
-        if any(part in item.nodeid for part in parts):
-            item.add_marker(pytest.mark.slow)
+def pytest_collection_modifyitems(config, items):
+    unknown = mark_other_cases_as_slow(items)
+    if unknown and not any("::" in argument for argument in config.args):
+        raise pytest.UsageError(f"No case has the id that `quick` names: {unknown}.")
     order = {name: i for i, name in enumerate(SLOWEST_FILES)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+def mark_other_cases_as_slow(items):
+    """Marks the cases of tests as slow that the mark `quick` does not name.
+
+    `@pytest.mark.quick("rotary")` leaves to `make test` the cases with that id, alone
+    or among the ids of several parameters: `rotary`, `rotary-mixed_float16`. Of an id
+    that is long, its beginning is enough. Returns the names that no case has.
+    """
+    named: dict = {}  # the names of each test function, and whether a case has it
+    for item in items:
+        for mark in item.iter_markers("quick"):
+            ids, function = f"-{item.callspec.id}-", item.nodeid.partition("[")[0]
+            matches = {
+                name: f"-{name}-" in ids or (len(name) > 11 and f"-{name}" in ids)
+                for name in mark.args
+            }
+            if not any(matches.values()):
+                item.add_marker(pytest.mark.slow)
+            for name, is_match in matches.items():
+                key = function, name
+                named[key] = named.get(key, False) or is_match
+    return [key for key, is_found in named.items() if not is_found]
 
 
 @pytest.fixture(scope="session")

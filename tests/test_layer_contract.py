@@ -161,6 +161,7 @@ def test_layer_that_fulfils_the_contract_passes():
     check_layer(Projection, {"units": UNITS}, INPUTS, (BATCH, LENGTH, UNITS))
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("as_kwargs", [True, False])
 def test_layer_of_two_sequences_passes(as_kwargs):
     memory = np.ones((BATCH, 11, WIDTH), "float32")
@@ -168,6 +169,11 @@ def test_layer_of_two_sequences_passes(as_kwargs):
     check_layer(WeightedMean, {"units": UNITS}, inputs, (BATCH, UNITS))
 
 
+@pytest.mark.quick(
+    "Unregistered-registered as Unregis",
+    "IncompleteConfigProjection-config ",
+    "WrongConfigProjection-config has a",
+)
 @pytest.mark.parametrize(
     ("layer_class", "message"),
     [

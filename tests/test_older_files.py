@@ -47,6 +47,7 @@ def test_every_model_of_the_archive_is_tested(models):
     assert sorted(path.stem for path in models.glob("*.keras")) == MODELS
 
 
+@pytest.mark.quick("language_model")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_the_same_outputs(name, load):
     model, inputs, arrays = load(name)
@@ -54,6 +55,7 @@ def test_a_model_has_the_same_outputs(name, load):
     np.testing.assert_allclose(outputs, arrays["outputs"], 1e-5, 1e-5)
 
 
+@pytest.mark.quick("transformer")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_generates_the_same_ids_and_scores(name, load):
     model, inputs, arrays = load(name)

@@ -43,6 +43,11 @@ USES = [
 ]
 
 
+@pytest.mark.quick(
+    "huggingface_hub-hub-download",
+    "safetensors-hub-read_weights",
+    "safetensors-hub-<lambda>",
+)
 @pytest.mark.parametrize(("package", "extra", "use"), USES)
 def test_a_missing_package_is_named_with_its_extra(
     package, extra, use, tmp_path, monkeypatch

@@ -151,6 +151,9 @@ def test_the_shell_command_exists():
     assert callable(main)
 
 
+@pytest.mark.quick(
+    "os.environ['KERAS_BACKEND'] = 'ten", "sys.version_info = (3, 9); sys.ver"
+)
 @pytest.mark.parametrize(
     ("before", "message"),
     [

@@ -138,6 +138,7 @@ def test_the_shell_commands_of_the_readme_run(folder, monkeypatch):
     assert Path("saved_models/en-de/1/saved_model.pb").is_file()
 
 
+@pytest.mark.quick("layers.md", "keras.md", "migrating/opennmt_tf.md")
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("name", RUN_PAGES)
 def test_the_python_of_the_page_runs(name, tmp_path, monkeypatch):

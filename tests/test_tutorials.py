@@ -42,6 +42,7 @@ def with_mark(path):
     return pytest.param(path, id=path.stem, marks=marks)
 
 
+@pytest.mark.quick("01_attention_from_scratch")
 @pytest.mark.parametrize("path", [with_mark(path) for path in TUTORIALS])
 def test_the_tutorial_runs_to_its_end(path, tmp_path):
     result = run_program(

@@ -45,6 +45,7 @@ def empty_folder(tmp_path_factory):
     os.chdir(before)
 
 
+@pytest.mark.quick("evaluate", "plot attention")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @settings(max_examples=30)
 @given(data=st.data())

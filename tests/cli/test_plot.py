@@ -18,6 +18,7 @@ def run(tmp_path):
     return folder
 
 
+@pytest.mark.quick("run", "log")
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -171,6 +171,7 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     assert output.read_text() == shell("translate", run, stdin=lines).stdout
 
 
+@pytest.mark.quick("options1-search1")
 @pytest.mark.parametrize(
     ("options", "search"),
     [
@@ -190,6 +191,7 @@ def test_options_choose_the_search(run, loaded, options, search):
     assert result.stdout.splitlines() == wanted
 
 
+@pytest.mark.quick("option3-processors3-None")
 @pytest.mark.parametrize(
     ("option", "processors", "max_length"),
     [
@@ -426,6 +428,11 @@ def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
     assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.quick(
+    "files0-train.aa does not exist, wh",
+    "files1-train.bb does not exist, wh",
+    "files2-val.aa does not exist, whic",
+)
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -454,6 +461,11 @@ def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
     assert in_one_line(result).startswith("Error: ")
 
 
+@pytest.mark.quick(
+    "options0-Received: tokens_per_batc",
+    "options1-`vocabulary_size` must be",
+    "options3-must be 'tiny', 'base' or",
+)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

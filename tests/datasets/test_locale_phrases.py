@@ -50,12 +50,14 @@ def test_splits_have_the_requested_sizes():
     assert sizes == [[211, 211], [11, 11], [7, 7]]
 
 
+@pytest.mark.quick("en-de")
 def test_no_phrase_is_drawn_twice(data):
     sources = [source for split in data for source in split.source]
     assert len(sources) == 21_000
     assert len(set(sources)) == len(sources)
 
 
+@pytest.mark.quick("locales0")
 @pytest.mark.parametrize(
     "locales",
     [
@@ -83,6 +85,7 @@ def test_marks_of_writing_direction_leave_no_gaps():
     assert all(re.match(r"\d\d/\d\d/\d{4}", date) for date in dates)
 
 
+@pytest.mark.quick("en-de")
 def test_words_of_held_out_phrases_occur_in_training_phrases(data):
     def words(texts):
         return {word for text in texts for word in re.findall(r"[^\W\d_]+", text)}
@@ -93,6 +96,7 @@ def test_words_of_held_out_phrases_occur_in_training_phrases(data):
         assert words(getattr(data.test, side)) <= learnt
 
 
+@pytest.mark.quick("en-de")
 def test_phrases_are_short_lines_of_text(data):
     texts = [text for split in data for side in split for text in side]
     assert all(text and text == " ".join(text.split()) for text in texts)
@@ -100,6 +104,7 @@ def test_phrases_are_short_lines_of_text(data):
     assert sum(len(text) <= 60 for text in texts) > 0.98 * len(texts)
 
 
+@pytest.mark.quick("en-de-bpe")
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_sentencepiece_restores_every_phrase(data, model_type):
     model = io.BytesIO()
@@ -181,6 +186,7 @@ def test_kinds_that_do_not_exist_are_refused(kinds):
 
 
 # A day has 1,440 times; and few lists have only names that occur in the first one.
+@pytest.mark.quick("countries-1")
 @pytest.mark.parametrize(("kind", "train"), [("time", 1420), ("countries", 1)])
 def test_kinds_with_too_few_phrases_are_refused(kind, train):
     message = rf"enough phrases for all splits, {train + 30} .* kinds=\['{kind}'\]\.$"

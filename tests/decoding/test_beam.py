@@ -28,6 +28,7 @@ SOURCES = np.array([[3, 4, 5], [6, 7, 0], [8, 0, 0]], "int32")
 PENALTIES = [0, 0.6, 1, 2, -1]
 
 
+@pytest.mark.quick("4-4--1-2", "5-3-1-1", "5-3-1-2")
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 @pytest.mark.parametrize(
     ("vocabulary_size", "max_length", "end_bias"), [(3, 5, 0), (4, 4, -1), (5, 3, 1)]
@@ -42,6 +43,7 @@ def test_a_beam_as_wide_as_the_space_returns_what_enumeration_returns(
     assert_same(search(model, SOURCES, max_length), expected)
 
 
+@pytest.mark.quick("2-0.6", "2-1", "2-2")
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 def test_a_narrow_beam_returns_what_a_plain_one_returns(width, length_penalty):
@@ -76,6 +78,7 @@ def test_the_hypothesis_that_others_lose_after_its_end_wins():
     np.testing.assert_allclose(scores[0], np.log([0.6, 0.4]), rtol=1e-5)
 
 
+@pytest.mark.quick("0", "2", "-1")
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 def test_a_sentence_gets_in_a_batch_what_it_gets_alone(length_penalty):
     model = ToyModel(vocabulary_size=7, max_length=5, seed=2, end_bias=1.0)

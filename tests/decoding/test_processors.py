@@ -176,6 +176,7 @@ def test_any_controls_together_hold_in_greedy_and_beam_search(chosen):
     assert_same(beam, expected_beam)
 
 
+@pytest.mark.slow
 @hypothesis.given(several_controls, st.sampled_from([None, 2]), st.integers(0, 99))
 @hypothesis.settings(max_examples=25)
 def test_any_controls_together_hold_in_what_is_drawn(chosen, top_k, seed):

@@ -95,6 +95,7 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
     )
 
 
+@pytest.mark.quick("GreedySearch(processors=(MaximumLe")
 @pytest.mark.parametrize(
     ("search", "growth"),
     [
@@ -159,6 +160,7 @@ def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly, without_xla_for
     assert model.rows == [16] * 13
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_where_xla_compiles_the_rows_of_one_sentence_are_parted(
@@ -204,6 +206,7 @@ def test_xla_does_not_compile_half_precision_by_itself(monkeypatch):
     assert (model.in_xla, model.rows) == ([False], [16]), "one program for all calls"
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("jit_compile", [True, False, "auto"])
 def test_a_saved_model_keeps_the_jit_compile_that_was_asked_for(jit_compile, tmp_path):
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
@@ -292,6 +295,7 @@ def real_models():
     }
 
 
+@pytest.mark.quick("transformer")
 @pytest.mark.parametrize("name", ["transformer", "language model"])
 def test_memory_and_cache_of_each_sentence_are_its_own(
     name, monkeypatch, without_xla_for_cpus
@@ -323,6 +327,7 @@ def test_positions_that_end_too_early_are_found_before_the_first_step(name):
         model.generate(np.array([[4, 3]]), max_length=301)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_searches_of_many_shapes_are_no_reason_to_warn():
     model = toy(growth=(1, 2, 3))

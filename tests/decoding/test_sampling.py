@@ -26,6 +26,7 @@ def alike(count):
     return np.concatenate([np.repeat(SOURCES[:1], count, axis=0), numbers], axis=1)
 
 
+@pytest.mark.quick("{}-1", "{}-3", "{'temperature': 0.5}-1")
 @pytest.mark.parametrize("num_hypotheses", [1, 3])
 @pytest.mark.parametrize(
     "settings",
@@ -63,6 +64,7 @@ def test_pairs_of_tokens_come_as_often_as_their_probability(settings, num_hypoth
     assert (np.abs(counts - draws * expected) <= tolerance).all()
 
 
+@pytest.mark.quick("{}", "{'top_k': 3}")
 @pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.8}], ids=str)
 def test_a_long_vocabulary_is_drawn_from_by_its_probabilities(settings):
     logits = np.random.default_rng(3).normal(size=(1, 1031)) * 5
@@ -133,6 +135,7 @@ def test_without_a_seed_every_call_and_every_row_draws_anew():
     assert (first[0] != first[1:]).any()
 
 
+@pytest.mark.quick("settings0", "settings1")
 @pytest.mark.parametrize(
     "settings", [{"temperature": 0}, {"top_k": 1}, {"top_p": 1e-6}]
 )

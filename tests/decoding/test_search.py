@@ -42,6 +42,7 @@ SEARCHES = [
 ]
 
 
+@pytest.mark.quick("True-GreedySearch(processors=(), e")
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -61,6 +62,9 @@ def test_traced_for_any_batch_and_length_a_search_returns_the_same(search, jit_c
         np.testing.assert_allclose(compiled.scores, eager.scores, atol=1e-4)
 
 
+@pytest.mark.quick(
+    "GreedySearch(processors=(), end_id", "BeamSearch(beam_width=3, length_pe"
+)
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_cache_that_is_lengthened_holds_what_a_whole_one_does(search):
     whole = ToyModel(vocabulary_size=31, max_length=7)
@@ -102,6 +106,7 @@ def traced_toy_search(search):
     )
 
 
+@pytest.mark.quick("BeamSearch(beam_width=3, length_pe")
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 @hypothesis.given(
@@ -120,6 +125,9 @@ def test_a_sentence_gets_in_any_batch_what_it_gets_alone(search, sentences, padd
         np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-5)
 
 
+@pytest.mark.quick(
+    "GreedySearch(processors=(), end_id", "Sampling(temperature=1.0, top_k=No"
+)
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_the_traced_graph_has_stock_operations_only_and_one_loop(search):

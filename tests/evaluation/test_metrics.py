@@ -25,6 +25,7 @@ def read(path):
     return gzip.open(path, "rt", encoding="utf-8").read().splitlines()
 
 
+@pytest.mark.quick("en")
 @pytest.mark.parametrize("language", ["de", "en"])
 def test_references_of_papers_are_rebuilt_from_raw_text(multi30k, language):
     raw = read(multi30k / f"raw/test_2016_flickr.{language}.gz")

@@ -52,6 +52,7 @@ def test_languages_are_chosen(originals, tmp_path):
     assert not (tmp_path / "xx").exists()
 
 
+@pytest.mark.quick("options0-model.bin")
 @pytest.mark.parametrize(
     ("options", "written"),
     [

@@ -101,6 +101,7 @@ def translate(folder, **more):
     return ids, np.array([row.scores for row in results])
 
 
+@pytest.mark.quick("post-norm")
 @some_slow("post-norm")
 def test_translations_and_scores_are_those_of_the_translator(name, tmp_path):
     translator = make_translator(**CASES[name])
@@ -117,6 +118,7 @@ def test_translations_and_scores_are_those_of_the_translator(name, tmp_path):
         np.testing.assert_allclose(found_scores[:, 0], scores[:, 0], atol=1e-4)
 
 
+@pytest.mark.quick("learned")
 @some_slow("learned")
 def test_given_translations_have_the_log_probabilities_of_the_model(name, tmp_path):
     translator = make_translator(**CASES[name])
@@ -205,6 +207,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     assert Path("checkpoint/config.json").is_file()
 
 
+@pytest.mark.quick("int8_float32", "float16")
 @pytest.mark.parametrize("quantization", ["int8", "int8_float32", "int16", "float16"])
 def test_weights_are_quantised(quantization, tmp_path):
     translator = make_translator(
@@ -338,6 +341,7 @@ def test_an_adaptation_is_in_the_kernels(tmp_path):
     assert translate(folder)[0] == searched(translator, greedy)[0]
 
 
+@pytest.mark.quick("marian")
 @pytest.mark.parametrize(
     "name",
     [

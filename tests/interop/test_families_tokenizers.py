@@ -39,6 +39,7 @@ def read(originals):
 FAMILIES = ["marian", "marian_separate", "m2m_100", "nllb", "pegasus"]
 
 
+@pytest.mark.quick("m2m_100", "nllb", "pegasus")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_hostile_texts_have_the_ids_of_the_original(read, name):
     source, target, answers = read(name)

@@ -156,6 +156,7 @@ def test_what_cannot_be_downloaded_is_told_in_one_line(online, where, error, mes
     assert "\n" not in text
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("offline", [True, False])
 def test_offline_the_cache_is_read(online, cache, offline):
     # No server listens on port 9.

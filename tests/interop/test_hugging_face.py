@@ -63,6 +63,7 @@ def change(path, **values):
     path.write_text(json.dumps(settings), "utf-8")
 
 
+@pytest.mark.quick("marian", "m2m_100")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_logits_are_those_of_the_original(read, name):
     translator, _, answers = read(name)
@@ -75,6 +76,7 @@ def test_logits_are_those_of_the_original(read, name):
     np.testing.assert_allclose(logits, answers["logits"], 0, 1e-4)
 
 
+@pytest.mark.quick("nllb")
 @some_slow("marian", "m2m_100", "nllb")
 def test_greedy_ids_are_those_of_the_original(read, name):
     translator, _, answers = read(name)
@@ -84,6 +86,7 @@ def test_greedy_ids_are_those_of_the_original(read, name):
     np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
 
 
+@pytest.mark.quick("marian")
 @some_slow("marian", "nllb", "pegasus")
 def test_beams_are_those_of_the_original(read, name):
     """In texts and in scores, all four of them.
@@ -100,6 +103,7 @@ def test_beams_are_those_of_the_original(read, name):
     assert [text.decode() for text in texts] == answers["beam"]
 
 
+@pytest.mark.quick("marian")
 @some_slow("marian")
 def test_texts_are_translated_as_by_the_original(read, name):
     translator, _, answers = read(name)
@@ -237,6 +241,11 @@ def test_a_language_that_is_given_comes_before_that_of_the_files(originals, tmp_
     assert first_of(tmp_path / "nllb", None) == french
 
 
+@pytest.mark.quick(
+    "config.json-values0-model_type='ba",
+    "config.json-values1-model_type=\\\\[",
+    "config.json-values2-config.json mu",
+)
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
@@ -298,6 +307,7 @@ def test_a_truncated_file_is_told(marian):
         kt.Translator.from_preset(marian)
 
 
+@pytest.mark.quick("marian-source.spm")
 @pytest.mark.parametrize(
     ("name", "file"),
     [
@@ -330,6 +340,7 @@ def test_a_missing_file_is_named(marian, name, message):
         kt.Translator.from_preset(marian)
 
 
+@pytest.mark.quick("bfloat16")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_positions_may_be_rounded_but_not_others(marian, dtype):
     path, name = marian / "model.safetensors", "model.encoder.embed_positions.weight"

@@ -50,6 +50,7 @@ def read(folder, name):
     return json.loads((folder / name).read_text("utf-8"))
 
 
+@pytest.mark.quick("post-norm, separate")
 @each_case
 def test_the_weights_are_those_of_a_model_with_sinusoids_in_halves(name, tmp_path):
     translator = make_translator(**CASES[name])
@@ -69,6 +70,7 @@ def test_the_weights_are_those_of_a_model_with_sinusoids_in_halves(name, tmp_pat
     np.testing.assert_allclose(copy(inputs), model(inputs), atol=1e-3)
 
 
+@pytest.mark.quick("pre-norm, halves")
 @pytest.mark.parametrize(
     "name",
     [
@@ -106,6 +108,7 @@ def test_bytes_are_read_back(tmp_path):
     assert [text.decode() for text in texts_again] == texts
 
 
+@pytest.mark.quick("post-norm", "post-norm, separate", "pre-norm")
 @each_case
 def test_config_and_files_describe_the_translator(name, tmp_path):
     translator = make_translator(**CASES[name])

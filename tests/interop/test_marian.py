@@ -221,6 +221,7 @@ def encoded(tokenizer, texts, pad, end):
 # The original
 
 
+@pytest.mark.quick("post")
 @pytest.mark.parametrize(
     "name",
     [x if x == "post" else pytest.param(x, marks=pytest.mark.slow) for x in MODELS],
@@ -424,6 +425,11 @@ def test_a_setting_of_the_search_that_is_not_understood_is_named(
 WEIGHT = "encoder_l1_self_Wq"
 
 
+@pytest.mark.quick(
+    "weights0-has no weight 'encoder_l1",
+    "weights1-'encoder_l1_self_Wq' must",
+    "weights2-weights that are not unde",
+)
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

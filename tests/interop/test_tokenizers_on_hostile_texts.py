@@ -71,6 +71,7 @@ def decoded(texts):
 # The originals
 
 
+@pytest.mark.quick("marian_separate-source", "m2m_100-source", "m2m_100-target")
 @pytest.mark.parametrize("side", SIDES)
 def test_ids_are_those_of_the_original_on_hostile_texts(folder, side):
     """Those of NLLB and Pegasus keep the mark of a space at the end of a text.
@@ -182,6 +183,7 @@ def test_special_subwords_are_in_the_table(originals, name):
 # Saving
 
 
+@pytest.mark.quick("m2m_100", "pegasus")
 def test_a_saved_tokenizer_gives_the_same_ids_and_texts(folder, tmp_path):
     texts = read(folder / "answers.json")["texts"]
     tokenizer = tokenizer_of(folder, "source")
@@ -231,6 +233,7 @@ class Served(tf.Module):
         return self.tokenizer.detokenize(ids)
 
 
+@pytest.mark.quick("m2m_100")
 @pytest.mark.parametrize("family", ["marian", "m2m_100"])
 def test_a_saved_model_holds_the_tokenizer(originals, family, tmp_path):
     folder = originals / "tokenizers" / family

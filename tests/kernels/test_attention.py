@@ -207,6 +207,7 @@ def test_a_bias_that_is_learned_is_learned_without_scores_too():
     assert np.abs(of_bias) > 1e-3
 
 
+@pytest.mark.quick("False")
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="shapes are known elsewhere")
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_lengths_may_be_unknown_until_they_are_read(monkeypatch, jit_compile):
@@ -293,6 +294,7 @@ print(train(model, 16384) - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", ["jit_compile", "graph"])
 def test_a_training_step_never_holds_the_scores_of_a_long_input(compiled):
     if BACKEND == "torch" and compiled == "jit_compile":

@@ -47,6 +47,7 @@ CASES = {
 }
 
 
+@pytest.mark.quick("attention", "pooling", "dropout")
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_those_of_the_plain_call(name):
     make, args, kwargs = CASES[name]
@@ -75,6 +76,7 @@ def test_a_whole_model_trains_rematerialised():
     assert np.all(np.isfinite(history.history["loss"]))
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_layers_train_in_a_graph():
     with keras.RematScope(mode="full"):

@@ -6,6 +6,7 @@ from keras_transformer.kernels import target
 pytestmark = pytest.mark.needs_tensorflow
 
 
+@pytest.mark.quick("False")
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_a_trace_knows_whether_xla_compiles_it_for_the_cpu(jit_compile):
     import tensorflow as tf

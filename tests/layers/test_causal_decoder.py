@@ -29,10 +29,12 @@ SCHEMES = {
 STATES = np.random.default_rng(0).normal(size=(3, 7, 10)).astype("float32")
 
 
+@pytest.mark.slow
 def test_a_block_keeps_the_contract_of_layers():
     check_layer(CausalBlock, SETTINGS, STATES, (3, 7, 10))
 
 
+@pytest.mark.slow
 def test_a_stack_keeps_the_contract_of_layers():
     settings = {"num_layers": 2, **SETTINGS, "num_heads": 5}
     settings |= {"positions": SCHEMES["concatenated"]}
@@ -50,6 +52,7 @@ def test_a_block_is_an_encoder_block_with_a_causal_mask():
     assert scores.shape == (3, 2, 7, 7)
 
 
+@pytest.mark.quick("learned-4-True")
 @pytest.mark.parametrize("normalize_first", [False, True])
 @pytest.mark.parametrize("prompt_length", [1, 4])
 @pytest.mark.parametrize("positions", SCHEMES.values(), ids=SCHEMES)
@@ -84,6 +87,7 @@ def test_steps_after_a_prompt_give_what_the_call_gives(
                 np.testing.assert_allclose(outputs[i, j], expected, 1e-4, 1e-5)
 
 
+@pytest.mark.quick("linear_bias-mask0")
 @pytest.mark.parametrize("mask", [[0, 0, 1, 1, 1], [1, 0, 1, 1, 1], [1, 1, 1, 0, 0]])
 @pytest.mark.parametrize("positions", ["rotary", "linear_bias"])
 def test_prompts_may_be_padded_on_any_side(positions, mask):

@@ -51,6 +51,7 @@ RESIDUALS = [
 ]
 
 
+@pytest.mark.quick("False-DecoderBlock")
 @pytest.mark.parametrize("layer_class", [DecoderBlock, Decoder])
 @pytest.mark.parametrize("normalize_first", NORMS)
 def test_the_decoder_keeps_the_contract_of_layers(layer_class, normalize_first):
@@ -65,6 +66,7 @@ def test_the_decoder_keeps_the_contract_of_layers(layer_class, normalize_first):
     check_layer(layer_class, settings, (INPUTS, MEMORY), INPUTS.shape)
 
 
+@pytest.mark.slow
 def test_the_contract_holds_with_scores():
     check_layer(
         DecoderBlock,
@@ -74,6 +76,7 @@ def test_the_contract_holds_with_scores():
     )
 
 
+@pytest.mark.quick("False-no masks", "False-masks")
 @pytest.mark.parametrize("masks", [{}, MASKS], ids=["no masks", "masks"])
 @pytest.mark.parametrize("normalize_first", NORMS)
 def test_a_block_is_the_equations_of_the_paper(normalize_first, masks):
@@ -108,6 +111,7 @@ def test_a_block_is_the_equations_of_the_paper(normalize_first, masks):
     np.testing.assert_allclose(block(INPUTS, MEMORY, **masks), states, 1e-4, 1e-5)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("normalize_first", NORMS)
 def test_a_stack_is_its_blocks_one_after_the_other(normalize_first):
     decoder = Decoder(num_layers=3, **SETTINGS, normalize_first=normalize_first)
@@ -128,6 +132,7 @@ def test_a_stack_is_its_blocks_one_after_the_other(normalize_first):
         np.testing.assert_allclose(output, wanted, 1e-5, 1e-6)
 
 
+@pytest.mark.quick("Decoder-False", "Decoder-True")
 @pytest.mark.parametrize("normalize_first", NORMS)
 @pytest.mark.parametrize("layer_class", [DecoderBlock, Decoder])
 def test_dropout_acts_on_the_output_of_every_sublayer(layer_class, normalize_first):
@@ -214,6 +219,7 @@ def check_cached_steps(decoder, memory_mask, tolerance):
 STEP_TOLERANCES = [("float32", 1e-4), ("float16", 0.02), ("bfloat16", 0.15)]
 
 
+@pytest.mark.quick("float32-0.0001-True-whole")
 @pytest.mark.parametrize("memory_mask", [None, MEMORY_MASK], ids=["whole", "padded"])
 @pytest.mark.parametrize("normalize_first", NORMS)
 @pytest.mark.parametrize(("dtype", "tolerance"), STEP_TOLERANCES)
@@ -224,6 +230,7 @@ def test_cached_steps_equal_the_whole_call(
     check_cached_steps(decoder, memory_mask, tolerance)
 
 
+@pytest.mark.quick("float32-0.0001-learned")
 @pytest.mark.parametrize(
     "positions",
     [

@@ -85,6 +85,7 @@ def test_attention_and_residual_drop_by_their_seed():
         assert np.any(outputs_of(7) != outputs_of(11))
 
 
+@pytest.mark.quick("EncoderBlock-settings0-inputs0")
 @every_block
 def test_with_all_scores_dropped_positions_are_alone(layer_class, settings, inputs):
     layer = layer_class(**settings, attention_dropout=1.0)
@@ -97,6 +98,7 @@ def test_with_all_scores_dropped_positions_are_alone(layer_class, settings, inpu
         assert np.allclose(outputs, others, 1e-6, 1e-6) == is_alone
 
 
+@pytest.mark.quick("EncoderBlock-settings0-inputs0", "DecoderBlock-settings1-inputs1")
 @every_block
 def test_with_all_activations_dropped_their_weights_do_nothing(
     layer_class, settings, inputs
@@ -111,6 +113,7 @@ def test_with_all_activations_dropped_their_weights_do_nothing(
     assert np.any(again[1] != outputs[1])
 
 
+@pytest.mark.quick("EncoderBlock-settings0-inputs0")
 @every_block
 def test_a_seed_repeats_all_dropout(layer_class, settings, inputs):
     layer = layer_class(**settings, **ALL, seed=7)
@@ -123,6 +126,7 @@ def test_a_seed_repeats_all_dropout(layer_class, settings, inputs):
     assert np.any(call(twins[7], inputs) != expected)  # of the second call
 
 
+@pytest.mark.quick("EncoderBlock-settings0-inputs0", "Encoder-settings2-inputs2")
 @every_block
 def test_every_dropout_inside_has_a_seed_of_its_own(layer_class, settings, inputs):
     layer = layer_class(**settings, **ALL, seed=7)

@@ -135,6 +135,7 @@ def test_a_subclassed_model_is_loaded_with_its_weights(tmp_path):
     np.testing.assert_array_equal(ops.convert_to_numpy(loaded(IDS)), expected)
 
 
+@pytest.mark.quick("int4")
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_a_quantised_table_embeds_and_scores_nearly_as_before(mode):
     layer = TokenEmbedding(**SETTINGS)

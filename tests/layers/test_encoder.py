@@ -39,6 +39,7 @@ def part(layer, name, built_part, *shapes):
     return built_part
 
 
+@pytest.mark.quick("False-Encoder")
 @pytest.mark.parametrize("layer_class", [EncoderBlock, Encoder])
 @pytest.mark.parametrize("normalize_first", NORMS)
 def test_the_encoder_keeps_the_contract_of_layers(layer_class, normalize_first):
@@ -54,6 +55,7 @@ def test_the_encoder_keeps_the_contract_of_layers(layer_class, normalize_first):
     check_layer(layer_class, settings, inputs, INPUTS.shape)
 
 
+@pytest.mark.slow
 def test_the_contract_holds_with_scores():
     check_layer(
         EncoderBlock,
@@ -63,6 +65,7 @@ def test_the_contract_holds_with_scores():
     )
 
 
+@pytest.mark.quick("False-mask", "True-no mask", "True-mask+attention_mask+use_causa")
 @pytest.mark.parametrize(
     "masks",
     [
@@ -107,6 +110,7 @@ def test_a_block_is_the_equations_of_the_paper(normalize_first, masks):
     np.testing.assert_allclose(block(INPUTS, **masks), states, 1e-4, 1e-5)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("normalize_first", NORMS)
 def test_a_stack_is_its_blocks_one_after_the_other(normalize_first):
     encoder = Encoder(num_layers=3, **SETTINGS, normalize_first=normalize_first)
@@ -136,6 +140,7 @@ def test_blocks_of_a_stack_share_no_weights():
     assert np.any(first[0] != second[0])
 
 
+@pytest.mark.quick("Encoder-False", "Encoder-True")
 @pytest.mark.parametrize("normalize_first", NORMS)
 @pytest.mark.parametrize("layer_class", [EncoderBlock, Encoder])
 def test_dropout_acts_on_the_output_of_every_sublayer(layer_class, normalize_first):

@@ -20,6 +20,9 @@ def test_no_layer_is_left_out():
 
 
 # Keras fits any layer on a generator, by its default to shuffle it.
+@pytest.mark.quick(
+    "AdditiveAttention", "DotProductAttention", "MultiplicativeAttention"
+)
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
 @pytest.mark.filterwarnings("ignore:The model does not have any trainable weights")
 @pytest.mark.parametrize("name", CASES)

@@ -10,6 +10,7 @@ BATCH, LENGTH, WIDTH = 2, 5, 7
 INPUTS = np.random.default_rng(0).normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
 
 
+@pytest.mark.quick("silu")
 @pytest.mark.parametrize("activation", ["gelu", keras.activations.silu])
 def test_feed_forward_keeps_the_contract_of_layers(activation):
     arguments = {"intermediate_dim": 11, "activation": activation}

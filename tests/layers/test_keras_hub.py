@@ -37,6 +37,7 @@ def assert_equal_where(mask, found, expected):
     )
 
 
+@pytest.mark.quick("relu-True", "gelu-True")
 @pytest.mark.parametrize("normalize_first", [False, True])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_encoder_blocks_are_equal(activation, normalize_first):
@@ -51,6 +52,7 @@ def test_encoder_blocks_are_equal(activation, normalize_first):
     assert_equal_where(MASK, ours(STATES, mask=MASK), expected)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("normalize_first", [False, True])
 def test_decoder_blocks_are_equal(normalize_first):
     settings = {"normalize_first": normalize_first}
@@ -70,6 +72,7 @@ def test_decoder_blocks_are_equal(normalize_first):
     assert_equal_where(MASK, found, expected)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("normalize_first", [False, True])
 def test_causal_blocks_are_decoders_without_cross_attention(normalize_first):
     settings = {"normalize_first": normalize_first}

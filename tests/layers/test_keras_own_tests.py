@@ -104,6 +104,11 @@ def keras_tests():
                     yield pytest.param(module_name, case, name, id=name)
 
 
+@pytest.mark.quick(
+    "test_basics_with_flash_attention",
+    "test_causal_only_masks_non_4d_inpu",
+    "test_compute_attention_combines_ca",
+)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("few_objects_to_collect")
 @pytest.mark.parametrize(("module_name", "case", "name"), [*keras_tests()])

@@ -93,6 +93,7 @@ WITH_MASKS = {
 }
 
 
+@pytest.mark.quick("encoder block with an attention ma")
 @pytest.mark.parametrize("name", WITH_MASKS)
 def test_keras_masks_equal_explicit_ones(name):
     make, call, call_with_masks = WITH_MASKS[name]
@@ -164,6 +165,7 @@ huge_values = st.builds(
 )
 
 
+@pytest.mark.quick("float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=8)
 @given(
@@ -193,6 +195,7 @@ def test_padding_never_changes_what_the_encoder_makes_of_the_rest(
         np.testing.assert_array_equal(after[mask], before[mask])
 
 
+@pytest.mark.quick("float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=8)
 @given(

@@ -99,6 +99,7 @@ def test_masked_softmax_keeps_the_dtype_and_ignores_what_is_masked(dtype):
     np.testing.assert_allclose(sums, mask.any(axis=-1), 0, 0.02)
 
 
+@pytest.mark.quick("init_kwargs1-inputs1")
 @pytest.mark.parametrize(
     ("init_kwargs", "inputs"),
     [
@@ -136,6 +137,7 @@ def keras_twin(layer, *inputs):
     return twin
 
 
+@pytest.mark.quick("cross-attention-False")
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize(
     "inputs",
@@ -263,6 +265,7 @@ def test_dropout_acts_on_the_scores_in_training_only():
             assert min(distances) < 1e-4
 
 
+@pytest.mark.quick("float32-True-0.5", "bfloat16-False-0.5", "bfloat16-True-0.0")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("return_scores", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -306,6 +309,7 @@ def attention_in(dtype):
     return randomised(MultiHeadAttention(HEADS, KEY_DIM, dtype=dtype), QUERY, VALUE)
 
 
+@pytest.mark.quick("float16")
 @pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=15)
 @given(

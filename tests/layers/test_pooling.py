@@ -35,6 +35,7 @@ def numpy_pooling(inputs, query, mask):
     return outputs, scores
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("num_heads", [1, HEADS])
 def test_pooling_keeps_the_contract_of_layers(num_heads):
     check_layer(

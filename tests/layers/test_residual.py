@@ -37,6 +37,7 @@ def normalised(layer, states):
     )
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("normalize_first", [False, True])
 def test_residual_keeps_the_contract_of_layers(normalize_first):
     settings = {"dropout": 0.1, "normalize_first": normalize_first, "epsilon": EPSILON}

@@ -95,6 +95,7 @@ def full_mask(names):
     return mask
 
 
+@pytest.mark.quick("multiplicative")
 @pytest.mark.parametrize("name", LAYERS)
 def test_scores_are_those_of_the_papers_under_every_combination_of_masks(name):
     key = key_for(name)
@@ -116,6 +117,7 @@ def test_scores_are_those_of_the_papers_under_every_combination_of_masks(name):
     assert empty > 0, "every query attends to something: less is shown than should be"
 
 
+@pytest.mark.quick("DotProductAttention-settings0-11")
 @pytest.mark.parametrize(
     ("layer_class", "settings", "key_width"),
     [
@@ -200,6 +202,7 @@ def test_without_its_scale_the_dot_product_is_that_of_keras():
             np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
 
+@pytest.mark.quick("scaled dot", "multiplicative", "additive")
 @pytest.mark.parametrize("name", LAYERS)
 def test_functional_models_apply_the_masks_of_their_inputs_and_reload(name, tmp_path):
     query_ids = np.array([[3, 1, 0, 0, 0], [2, 4, 1, 3, 0]])
@@ -308,6 +311,7 @@ def test_the_score_of_heads_is_the_scaled_product_unless_given():
         np.testing.assert_array_equal(mine, others)
 
 
+@pytest.mark.quick("dot")
 @pytest.mark.parametrize(
     "score",
     [

@@ -67,6 +67,7 @@ def weights_of(layer):
     ]
 
 
+@pytest.mark.quick("AdditiveAttention", "AttentionPooling", "CausalBlock")
 @pytest.mark.parametrize("name", NAMES)
 def test_an_initializer_reaches_every_weight(name):
     layer = called(name, **{f"{kind}_initializer": "ones" for kind in kinds_of(name)})
@@ -74,6 +75,7 @@ def test_an_initializer_reaches_every_weight(name):
     assert all(np.all(array == 1) for _, array in weights_of(layer))
 
 
+@pytest.mark.quick("AdditiveAttention", "AttentionPooling", "CausalBlock")
 @pytest.mark.parametrize("name", NAMES)
 def test_regularizers_add_the_loss_of_every_weight_once(name):
     factors = {kind: 3.0 if kind == "bias" else 2.0 for kind in kinds_of(name)}
@@ -87,6 +89,7 @@ def test_regularizers_add_the_loss_of_every_weight_once(name):
     np.testing.assert_allclose(sum(losses), sum(expected))
 
 
+@pytest.mark.quick("AdditiveAttention", "AttentionPooling", "ClassToken")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_constraint_holds_after_an_update(name):
     layer = called(name, **{f"{kind}_constraint": "non_neg" for kind in kinds_of(name)})
@@ -95,6 +98,7 @@ def test_a_constraint_holds_after_an_update(name):
     assert all(np.all(array == 0) for _, array in weights_of(layer))
 
 
+@pytest.mark.quick("AdditiveAttention", "AttentionPooling", "ClassToken")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_config_holds_what_was_given_and_nothing_else(name):
     assert not [key for key in called(name).get_config() if key.endswith("izer")]
@@ -128,6 +132,7 @@ def initial_kernels(layer, *shapes):
 SEEDED = keras.initializers.RandomNormal(seed=7)
 
 
+@pytest.mark.quick("name", "object")
 @pytest.mark.parametrize(
     "initializer",
     [

@@ -37,6 +37,7 @@ def blocks(model):
     return [x for x in all_layers(model) if isinstance(x, layers.EncoderBlock)]
 
 
+@pytest.mark.quick("TextEncoder")
 @every_model
 def test_a_frozen_block_comes_back_frozen(model_class, settings, inputs, tmp_path):
     model = model_class(**settings)
@@ -69,6 +70,7 @@ def test_a_block_is_frozen_inside_of_a_model_of_another_name(tmp_path):
     assert len(found) == len(model.trainable_weights)
 
 
+@pytest.mark.quick("LanguageModel-int8")
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 @every_model
 def test_a_quantised_model_comes_back(model_class, settings, inputs, mode, tmp_path):
@@ -82,6 +84,7 @@ def test_a_quantised_model_comes_back(model_class, settings, inputs, mode, tmp_p
     np.testing.assert_array_equal(outputs_of(twin, inputs), expected)
 
 
+@pytest.mark.quick("rotary")
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
 @pytest.mark.parametrize("positions", [None, "rotary", "linear_bias", "sinusoidal"])
 def test_a_layer_that_is_quantised_inside_comes_back(positions, tmp_path):
@@ -96,6 +99,7 @@ def test_a_layer_that_is_quantised_inside_comes_back(positions, tmp_path):
     np.testing.assert_array_equal(outputs_of(twin, STATES), expected)
 
 
+@pytest.mark.quick("pooling")
 @pytest.mark.parametrize("name", ["encoder/block_0", "query", "pooling"])
 def test_what_is_frozen_inside_comes_back_in_a_model_of_keras(name, tmp_path):
     inputs = keras.Input((5, 8))
@@ -122,6 +126,7 @@ def test_what_is_trainable_inside_of_a_frozen_block_comes_back(tmp_path):
     assert any("block_0" in path for path in trainable(twin))
 
 
+@pytest.mark.quick("weights alone")
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
 @pytest.mark.parametrize(
     "config",

@@ -73,11 +73,13 @@ def share_right(model, search):
     return np.all(ids == reverse(UNSEEN), axis=1).mean()
 
 
+@pytest.mark.slow
 def test_unseen_sequences_come_out_exactly_right(trained):
     assert len(UNSEEN) > 500
     assert share_right(trained, GreedySearch()) > 0.95
 
 
+@pytest.mark.slow
 def test_a_beam_loses_nothing_that_greedy_search_finds(trained):
     greedy = share_right(trained, GreedySearch())
     assert share_right(trained, BeamSearch(2)) >= greedy

@@ -42,6 +42,7 @@ def test_it_is_the_mean_of_the_probabilities(ensemble, models):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.quick("beam")
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_steps_give_what_the_whole_network_gives(ensemble, search):
     beam = decoding.BeamSearch(3, length_penalty=0.0)
@@ -97,6 +98,7 @@ def test_more_positions_than_one_model_has_are_refused(models):
         decoding.GreedySearch()(ensemble, SOURCE_IDS, 9)
 
 
+@pytest.mark.quick("adapt")
 @pytest.mark.usefixtures("few_objects_to_collect")
 @pytest.mark.parametrize("change", ["adapt", "quantize"])
 def test_a_model_that_changes_later_counts_as_it_is(change):
@@ -139,6 +141,11 @@ def test_one_model_twice_is_refused(models):
         Ensemble([*models, models[0]])
 
 
+@pytest.mark.quick(
+    "others0-one Transformer or more.*R",
+    "others1-Received: Ensemble",
+    "others2-Received: LanguageModel",
+)
 @pytest.mark.parametrize(
     ("others", "message"),
     [

@@ -37,6 +37,9 @@ def arguments_of(model_class):
     return names - {"encoder", "dtype", "trainable", "kwargs", "settings", "pooling"}
 
 
+@pytest.mark.quick(
+    "False-MaskedLanguageModel", "False-TextClassifier", "False-VisionTransformer"
+)
 @every_model
 @pytest.mark.parametrize("normalize_first", [True, False])
 def test_the_config_names_every_argument(
@@ -65,6 +68,7 @@ def test_half_precision_training_scales_its_loss(model_class, settings, inputs):
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
+@pytest.mark.quick("TextEncoder")
 @every_model
 @pytest.mark.needs_tensorflow
 def test_a_saved_model_gives_the_live_numbers(model_class, settings, inputs, tmp_path):

@@ -137,6 +137,7 @@ def inputs_for(model, batch, length):
     return inputs
 
 
+@pytest.mark.quick("onnx-Transformer")
 @pytest.mark.parametrize(("format", "name"), list(cases()))
 def test_an_export_gives_the_live_numbers(format, name, tmp_path):
     model = small_model(name)

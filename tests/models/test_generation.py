@@ -79,6 +79,7 @@ def variant(name):
     return transformer(**VARIANTS[name])
 
 
+@pytest.mark.quick("post-norm")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_scores_are_those_of_the_model_without_a_cache(name):
     model = variant(name)
@@ -114,6 +115,7 @@ def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     np.testing.assert_array_equal(logits.argmax(axis=-1)[real], ids[real])
 
 
+@pytest.mark.quick("0.6")
 @pytest.mark.parametrize("length_penalty", [0, 0.6, 2])
 def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(length_penalty):
     model = transformer(seed=5, source_vocabulary_size=5)
@@ -130,6 +132,7 @@ def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(length_penalty
         np.testing.assert_allclose(scores[i], expected[order], 1e-4, 1e-5)
 
 
+@pytest.mark.slow
 def test_a_beam_of_one_finds_what_greedy_search_finds():
     model = variant("post-norm")
     greedy = model.generate(SOURCE, GreedySearch(), MAX_LENGTH)
@@ -138,6 +141,7 @@ def test_a_beam_of_one_finds_what_greedy_search_finds():
     np.testing.assert_allclose(beam.scores, greedy.scores, 1e-5)
 
 
+@pytest.mark.quick("beam")
 @pytest.mark.parametrize(
     "search",
     [GreedySearch(), BEAM, Sampling(seed=5)],
@@ -183,6 +187,7 @@ def test_generate_follows_new_weights_and_leaves_the_model_as_it_was():
     assert [w.path for w in model.weights] == paths
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_a_model_compiled_again_does_not_keep_its_old_programs(monkeypatch):
     traced_for = []
@@ -201,6 +206,7 @@ def test_a_model_compiled_again_does_not_keep_its_old_programs(monkeypatch):
     assert traced_for == [False, True], "two programs, each traced once"
 
 
+@pytest.mark.slow
 def test_copies_of_a_model_that_generates_have_no_programs():
     model = transformer(seed=3)
     expected = model.generate(SOURCE, max_length=3).ids
@@ -219,6 +225,7 @@ def test_a_model_that_generated_is_freed_with_its_programs():
     assert alive() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_models_train_a_step_and_generate(dtype):
     model = Transformer(VOCABULARY, **SETTINGS, dtype=dtype)
@@ -238,6 +245,7 @@ def test_half_precision_models_train_a_step_and_generate(dtype):
         np.testing.assert_allclose(score, expected, 0.02, 0.02)
 
 
+@pytest.mark.quick("float32", "mixed_bfloat16")
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
 def test_a_cached_step_reads_nothing_of_a_source_that_is_all_masked(dtype):
     model = transformer(seed=3, dtype=dtype)
@@ -259,6 +267,7 @@ def test_a_cached_step_reads_nothing_of_a_source_that_is_all_masked(dtype):
     np.testing.assert_allclose(steps[0], np.repeat(whole, 2, axis=1), 0, tolerance)
 
 
+@pytest.mark.slow
 def test_any_kind_of_integers_in_arrays_or_tensors_will_do():
     model = variant("post-norm")
     expected = model.generate(SOURCE, max_length=MAX_LENGTH).ids
@@ -298,6 +307,7 @@ def test_ids_of_another_vocabulary_are_refused(outside):
         variant("post-norm").generate(ids)
 
 
+@pytest.mark.quick("target_ids")
 @pytest.mark.needs_tensorflow  # JAX trains on them without a word
 @pytest.mark.parametrize("name", ["source_ids", "target_ids", "labels"])
 def test_training_on_ids_of_another_vocabulary_says_so_in_the_last_line(name):

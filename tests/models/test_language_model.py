@@ -112,6 +112,7 @@ def log_probabilities(model, prompts, ids):
     )
 
 
+@pytest.mark.quick("other special ids")
 @pytest.mark.parametrize("name", VARIANTS)
 @settings(max_examples=5)
 @given(padding=st.integers(0, 5), position=st.integers(1, 4), seed=st.integers(0, 99))
@@ -141,6 +142,7 @@ def test_the_past_does_matter():
     assert np.all(changes[1:] == 0)
 
 
+@pytest.mark.quick("other special ids-beam")
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -165,6 +167,7 @@ def test_scores_are_those_of_the_model_without_a_cache(name, kind):
         assert lengths.min() < MAX_LENGTH, "no text ends: this shows less than it could"
 
 
+@pytest.mark.quick("linear bias-float32")
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_scores_are_those_without_a_cache_in_every_scheme_of_positions(name, dtype):
@@ -176,6 +179,7 @@ def test_scores_are_those_without_a_cache_in_every_scheme_of_positions(name, dty
     np.testing.assert_allclose(scores, expected, tolerance, tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear bias", "concatenated"])
 def test_what_is_compiled_finds_what_is_not(name):
     model = with_positions(name)
@@ -185,6 +189,7 @@ def test_what_is_compiled_finds_what_is_not(name):
     np.testing.assert_allclose(compiled.scores, scores, 1e-4, 1e-5)
 
 
+@pytest.mark.quick("learned")
 @pytest.mark.parametrize("name", ["learned", "concatenated"])
 def test_learned_positions_end_where_they_say(name):
     model = with_positions(name)
@@ -205,6 +210,7 @@ def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     np.testing.assert_array_equal(logits.argmax(axis=-1), text[len(prompt) :])
 
 
+@pytest.mark.quick("beam")
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_prompts_of_mixed_lengths_give_what_each_gives_alone(search):
     model = variant("post-norm")
@@ -243,6 +249,7 @@ def test_attention_scores_say_what_was_looked_at():
     np.testing.assert_allclose(rows[real].sum(axis=1), 1, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["post-norm", "other special ids", "mixed_bfloat16"])
 def test_a_reloaded_model_gives_the_live_logits_and_texts(name, tmp_path):
     model = variant(name)

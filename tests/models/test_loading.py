@@ -31,6 +31,7 @@ np.save(outputs, keras.ops.convert_to_numpy(model(np.load(ids))))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     [

@@ -136,6 +136,7 @@ def test_what_was_generated_before_is_not_generated_after():
     )
 
 
+@pytest.mark.slow
 def test_checkpoints_of_an_adaptation_have_a_mean(tmp_path):
     model = adapted()
     paths = [tmp_path / f"{i}.keras" for i in range(2)]
@@ -150,6 +151,7 @@ def test_checkpoints_of_an_adaptation_have_a_mean(tmp_path):
         )
 
 
+@pytest.mark.quick("LanguageModel")
 @every_model
 def test_every_model_is_adapted_and_comes_back(model_class, settings, inputs, tmp_path):
     model = model_class(**settings)
@@ -201,6 +203,7 @@ def test_plain_weights_begin_an_adaptation_anew(tmp_path):
     assert losses[-1] < 0.9 * losses[0], "no gradient"
 
 
+@pytest.mark.quick("3")
 @pytest.mark.parametrize("rank", [None, 3])
 def test_weights_of_another_adaptation_go_into_the_kernels(rank, tmp_path):
     adaptation, model = adapted(alpha=5), transformer()

@@ -43,6 +43,7 @@ def logits_of(model, ids, **kwargs):
     return ops.convert_to_numpy(model(ids, **kwargs))
 
 
+@pytest.mark.quick("pre-norm")
 @pytest.mark.parametrize("name", VARIANTS)
 @settings(max_examples=3)
 @given(padding=st.integers(1, 5))
@@ -78,6 +79,7 @@ def test_tokens_are_scored_with_the_table_that_embeds_them():
     np.testing.assert_allclose(after[..., 10], 2 * before[..., 10], 1e-4, 1e-4)
 
 
+@pytest.mark.quick("pre-norm")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     model = variant(name)
@@ -185,6 +187,7 @@ def accuracy_after_sixty_labels(encoder, epochs):
     return model.evaluate(*labelled(1, LENGTH), verbose=0)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_what_was_read_without_labels_helps_to_classify(pretrained):
     fresh = TextEncoder(vocabulary_size(words), **SIZES)

@@ -58,6 +58,7 @@ def copies(model, folder):
         yield keras.models.clone_model(model)
 
 
+@pytest.mark.quick("TextClassifier")
 @every_model
 def test_weight_options_reach_every_layer(model_class, settings, inputs, tmp_path):
     options = options_of(model_class, "initializer", "ones")
@@ -85,6 +86,7 @@ def test_options_that_are_not_given_stay_out_of_the_config(
     assert not model.losses
 
 
+@pytest.mark.quick("TextEncoder", "MaskedLanguageModel", "TextClassifier")
 @every_model
 def test_no_two_kernels_of_a_model_begin_with_the_same_numbers(
     model_class, settings, inputs
@@ -101,6 +103,7 @@ def test_no_two_kernels_of_a_model_begin_with_the_same_numbers(
         np.testing.assert_array_equal(array, other)
 
 
+@pytest.mark.quick("Transformer")
 @every_model
 def test_a_seed_repeats_what_a_model_drops(model_class, settings, inputs, tmp_path):
     model = model_class(**settings, **ALL, seed=7)
@@ -118,6 +121,11 @@ def test_a_seed_repeats_what_a_model_drops(model_class, settings, inputs, tmp_pa
     np.testing.assert_array_equal(training_outputs(twin, inputs), expected)
 
 
+@pytest.mark.quick(
+    "LanguageModel-settings1-inputs1-9",
+    "TextEncoder-settings2-inputs2-9",
+    "VisionTransformer-settings5-inputs",
+)
 @pytest.mark.parametrize(("model_class", "settings", "inputs", "count"), CASES)
 def test_every_dropout_of_a_model_has_a_seed_of_its_own(
     model_class, settings, inputs, count
@@ -131,6 +139,11 @@ def test_every_dropout_of_a_model_has_a_seed_of_its_own(
     assert len(set(seeds)) == len(seeds) == count
 
 
+@pytest.mark.quick(
+    "attention_dropout-VisionTransforme",
+    "activation_dropout-LanguageModel",
+    "activation_dropout-TextEncoder",
+)
 @every_model
 @pytest.mark.parametrize("name", ALL)
 def test_a_model_drops_where_its_rates_say(name, model_class, settings, inputs):
@@ -139,6 +152,7 @@ def test_a_model_drops_where_its_rates_say(name, model_class, settings, inputs):
     assert np.any(dropped != ops.convert_to_numpy(model(inputs, training=False)))
 
 
+@pytest.mark.slow
 def test_a_model_with_all_options_trains():
     model_class, settings, inputs, _ = CASES[1]
     model = model_class(**settings, **ALL, seed=7, kernel_regularizer="l2")
@@ -154,6 +168,7 @@ def test_a_model_with_all_options_trains():
     assert np.isfinite(model.train_on_batch(inputs, inputs))
 
 
+@pytest.mark.quick("TextEncoder", "MaskedLanguageModel", "TextClassifier")
 @every_model
 def test_unknown_arguments_are_refused(model_class, settings, inputs):
     with pytest.raises(TypeError, match="attention_droput"):
@@ -166,6 +181,7 @@ def test_an_image_model_has_no_embeddings_to_initialize():
         model_class(**settings, embeddings_initializer="zeros")
 
 
+@pytest.mark.quick("TextEncoder", "TextClassifier", "VisionTransformer")
 @every_model
 def test_a_regularizer_without_a_config_can_be_trained_with(
     model_class, settings, inputs

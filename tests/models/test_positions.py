@@ -103,6 +103,7 @@ def last(layer, inputs):
     return outputs[:, -1] if outputs.ndim == 3 else outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("place", PLACES)
 def test_the_order_of_what_came_before_counts_where_there_are_positions(place, scheme):
@@ -114,6 +115,7 @@ def test_the_order_of_what_came_before_counts_where_there_are_positions(place, s
     assert (difference < 1e-5) if scheme == "none" else (difference > 1e-3)
 
 
+@pytest.mark.quick("text encoder-concatenated")
 @pytest.mark.parametrize("scheme", ["none", "rotary", "concatenated"])
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"target of a transformer"}))
 def test_a_reloaded_model_keeps_its_positions(name, scheme, tmp_path):
@@ -126,6 +128,7 @@ def test_a_reloaded_model_keeps_its_positions(name, scheme, tmp_path):
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("name", ["source of a transformer", "text encoder"])
 def test_an_exported_model_keeps_its_positions(name, tmp_path):

@@ -26,6 +26,7 @@ def number_of_weights(num_layers, hidden_dim, intermediate_dim, *vocabularies):
     return sum(vocabularies) * hidden_dim + encoder + decoder
 
 
+@pytest.mark.quick("tiny")
 @pytest.mark.parametrize("preset", SIZES)
 def test_presets_have_their_published_sizes(preset):
     num_layers, hidden_dim, num_heads, intermediate_dim, dropout = SIZES[preset]

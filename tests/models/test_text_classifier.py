@@ -53,6 +53,7 @@ def logits_of(model, ids, **kwargs):
     return ops.convert_to_numpy(model(ids, **kwargs))
 
 
+@pytest.mark.quick("post-norm")
 @pytest.mark.parametrize("name", VARIANTS)
 @settings(max_examples=3)
 @given(padding=st.integers(1, 5))
@@ -96,6 +97,7 @@ def test_attention_scores_say_what_was_looked_at():
     assert np.all((rows > 0) == may_attend[..., None, None])
 
 
+@pytest.mark.quick("mixed_bfloat16")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     model = variant(name)
@@ -192,6 +194,7 @@ def test_ids_that_are_not_integers_are_refused():
             call(IDS.astype("float32"))
 
 
+@pytest.mark.slow
 def test_it_tells_languages_apart_by_their_words():
     random.seed(7)
     model = TextClassifier(

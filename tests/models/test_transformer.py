@@ -88,6 +88,7 @@ def test_a_model_that_begins_with_padding_is_cloned():
     )
 
 
+@pytest.mark.quick("post-norm", "other special ids", "mixed_bfloat16")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_logits_are_float32_for_every_target_token(name):
     model = variant(name)
@@ -100,6 +101,7 @@ def test_logits_are_float32_for_every_target_token(name):
     assert np.all(np.isfinite(logits))
 
 
+@pytest.mark.quick("as Marian")
 @pytest.mark.parametrize("name", VARIANTS)
 @settings(max_examples=5)
 @given(
@@ -249,6 +251,7 @@ def test_attention_scores_say_what_was_looked_at(name):
         assert np.all(rows[mask & real[..., None]] > 0), kind
 
 
+@pytest.mark.quick("as Marian")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     model = variant(name)

@@ -56,6 +56,7 @@ def uncached_log_probabilities(model, ids):
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
+@pytest.mark.quick("rotary")
 @pytest.mark.parametrize("name", SCHEMES)
 def test_greedy_with_a_cache_is_greedy_without(name):
     model = transformer(name)
@@ -70,6 +71,7 @@ def test_greedy_with_a_cache_is_greedy_without(name):
     np.testing.assert_allclose(scores[:, 0], (chosen * real).sum(axis=-1), 1e-4, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype",
     ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)],
@@ -87,6 +89,7 @@ def test_beams_in_half_precision_are_scored_as_without_a_cache(name, dtype):
         np.testing.assert_allclose(found, expected, 0, tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_reloaded_model_keeps_its_positions(name, tmp_path):
     model = transformer(name)
@@ -98,6 +101,7 @@ def test_a_reloaded_model_keeps_its_positions(name, tmp_path):
     np.testing.assert_array_equal(after.scores, before.scores)
 
 
+@pytest.mark.quick("concatenated")
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_trains(name):
     model = Transformer(VOCABULARY, **SETTINGS, positions=SCHEMES[name])
@@ -131,6 +135,7 @@ def test_a_concatenated_encoding_takes_its_width_out_of_the_embedding():
     assert shapes["narrow/kernel"] == (8, 6)
 
 
+@pytest.mark.quick("learned")
 @pytest.mark.parametrize("name", ["learned", "concatenated"])
 def test_learned_positions_end_where_they_say(name):
     model = transformer(name)

@@ -45,6 +45,7 @@ def logits_of(model, images, **kwargs):
     return ops.convert_to_numpy(model(images, **kwargs))
 
 
+@pytest.mark.quick("class token")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_logits_are_float32_and_every_patch_matters(name):
     model = variant(name)
@@ -84,6 +85,7 @@ def test_attention_scores_of_images_of_another_size_are_refused():
         variant("class token").attention_scores(IMAGES.swapaxes(1, 2))
 
 
+@pytest.mark.quick("average pooling")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     model = variant(name)

@@ -196,6 +196,7 @@ def test_a_figure_grows_with_its_tokens():
     assert np.min(sizes) > 2
 
 
+@pytest.mark.quick("shape0", "shape1", "shape2")
 @pytest.mark.parametrize("shape", [(503, 7), (7, 503), (5, 53, 53), (5, 2, 53, 53)])
 def test_a_figure_of_much_is_no_larger_than_a_screen(shape):
     tokens = [["token"] * count for count in shape[-2:]]
@@ -213,6 +214,7 @@ def test_labels_that_are_too_many_are_left_out_evenly():
     assert all(5 <= label.get_fontsize() <= 10 for label in axis.get_ticklabels())
 
 
+@pytest.mark.quick("search0")
 @pytest.mark.parametrize(
     "search", [GreedySearch(), pytest.param(BeamSearch(3), marks=pytest.mark.slow)]
 )
@@ -416,6 +418,7 @@ def test_a_learning_rate_of_no_steps_is_refused():
         plots.learning_rate(InverseSquareRootSchedule(13), steps=0)
 
 
+@pytest.mark.quick("positions", "learning_rate")
 @pytest.mark.parametrize(
     "draw",
     [

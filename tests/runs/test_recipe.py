@@ -149,6 +149,7 @@ def test_only_what_differs_from_the_preset_overrides_it(path):
     }
 
 
+@pytest.mark.quick("activation_dropout-0.2", "positions-rotary")
 @pytest.mark.parametrize(
     ("name", "value"),
     [

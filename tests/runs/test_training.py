@@ -399,6 +399,7 @@ def test_without_the_metric_there_is_no_best_translator(copy):
         save_best(copy)
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("last", [1, 2, 7])
 def test_the_translator_is_the_mean_of_the_last_checkpoints(copy, last):
     checkpoints = copy.checkpoints()
@@ -410,6 +411,7 @@ def test_the_translator_is_the_mean_of_the_last_checkpoints(copy, last):
         np.testing.assert_allclose(weight, mean, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("damaged", [1, 2])
 def test_a_damaged_checkpoint_is_left_out_of_the_mean(copy, damaged):
     whole = copy.checkpoints().paths()

@@ -46,6 +46,7 @@ def killed(text, tmp_path_factory):
     return run, processes, stderr
 
 
+@pytest.mark.slow
 def test_a_worker_says_in_one_line_that_another_has_gone(killed):
     run, processes, stderr = killed
     assert [process.returncode for process in processes] == [1, -signal.SIGKILL]
@@ -54,6 +55,7 @@ def test_a_worker_says_in_one_line_that_another_has_gone(killed):
     assert "Start all of them again: they continue after the last checkpoint" in line
 
 
+@pytest.mark.slow
 def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
     run, _, _ = killed
     epochs = run.checkpoints().epoch_of(run.checkpoints().latest()) + 1
@@ -80,6 +82,7 @@ def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
     assert names[0] == names[1]
 
 
+@pytest.mark.slow
 def test_workers_whose_chief_was_killed_end_where_uninterrupted_ones_do(text, tmp_path):
     killed, whole = Run(tmp_path / "killed"), Run(tmp_path / "whole")
     with workers(*shell(text, killed.folder, epochs=9973)) as (chief, other):

@@ -137,6 +137,7 @@ def ask(server, inputs, seed):
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
+@pytest.mark.slow
 def test_a_server_gives_the_live_translations(server, translator):
     # A translator reads str, which cannot hold bytes that are no UTF-8.
     texts = {
@@ -152,6 +153,7 @@ def test_a_server_gives_the_live_translations(server, translator):
         assert [one.text.encode() for one in best_first] == served.tolist()
 
 
+@pytest.mark.slow
 def test_no_request_is_compiled_for_after_the_warm_up(server, inputs):
     lengths = [TEXTS.index(text.encode()) for text in LENGTHS]
     for signature, values in inputs.items():
@@ -163,6 +165,7 @@ def test_no_request_is_compiled_for_after_the_warm_up(server, inputs):
     assert preparations(server.log) == [num_optimized, num_compiled]
 
 
+@pytest.mark.slow
 def test_many_clients_get_what_each_text_gets_alone(server, inputs):
     with ThreadPoolExecutor(NUM_CLIENTS) as clients:
         list(clients.map(lambda seed: ask(server, inputs, seed), range(NUM_CLIENTS)))

@@ -316,6 +316,7 @@ def test_the_optimizer_is_left_behind(translator, exported):
     assert len(translator.model.optimizer.variables) > len(shapes)
 
 
+@pytest.mark.quick("1", "7")
 @pytest.mark.parametrize("batch_size", [0, 1, 7])
 def test_batches_are_of_any_size(served, live, batch_size):
     texts = tf.constant(TEXTS[:batch_size], tf.string)

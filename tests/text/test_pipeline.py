@@ -84,6 +84,7 @@ def test_an_example_is_source_end_start_target_and_target_end(
     assert sorted(seen) == sorted(pairs)
 
 
+@pytest.mark.quick("True")
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_batches_have_few_shapes_and_count_their_tokens(make, shuffle):
     buckets = [23, 41, 97]
@@ -160,6 +161,7 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     assert num_pairs == [467, 934]
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize(
     "open_files", [pytest.param(1 << 6, marks=pytest.mark.slow), 2]
 )

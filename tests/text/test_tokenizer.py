@@ -40,6 +40,7 @@ def test_ids_are_those_of_sentencepiece(tokenizer, pairs):
     assert ids.to_list() == python_ids(tokenizer, texts)
 
 
+@pytest.mark.quick("bpe")
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 def test_ids_are_those_of_sentencepiece_on_real_text(multi30k, model_type):
     folder = multi30k / "raw"
@@ -49,6 +50,7 @@ def test_ids_are_those_of_sentencepiece_on_real_text(multi30k, model_type):
     assert ids.to_list() == python_ids(tokenizer, texts)
 
 
+@pytest.mark.quick("bpe")
 @hypothesis.settings(max_examples=41)
 @hypothesis.given(st.lists(st.lists(st.sampled_from(["ba", "li", "kolu", "muri"]))))
 def test_text_comes_back(tokenizer, words):
@@ -155,6 +157,7 @@ def test_pieces_spell_the_text(tokenizer):
 # Sampling
 
 
+@pytest.mark.quick("bpe")
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 def test_sampling_draws_other_subwords_of_the_same_text(pairs, model_type):
     texts = [source for source, _ in pairs]

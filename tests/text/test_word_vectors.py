@@ -88,6 +88,7 @@ def test_a_missing_file_is_named(tmp_path):
         load_word_vectors(tmp_path / "vectors.vec", ["a"])
 
 
+@pytest.mark.quick("trained on-TokenEmbedding")
 @pytest.mark.parametrize("kind", [keras.layers.Embedding, TokenEmbedding])
 @pytest.mark.parametrize("trainable", [True, False], ids=["trained on", "frozen"])
 def test_a_layer_gives_the_vectors_and_keeps_them_if_frozen(kind, trainable):

@@ -34,6 +34,7 @@ def kernel(model):
     return keras.ops.convert_to_numpy(model.layers[-1].kernel)
 
 
+@pytest.mark.quick("rate1-False")
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("rate", [0.1, keras.optimizers.schedules.CosineDecay(0.1, 7)])
 def test_it_makes_the_updates_of_keras(rate, jit_compile):
@@ -181,6 +182,7 @@ each_option = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.quick("global clipnorm-True")
 @each_option
 def test_every_option_makes_the_updates_of_keras(name, eager):
     how = HOW[eager]
@@ -200,6 +202,7 @@ def test_every_option_makes_the_updates_of_keras(name, eager):
     assert_same_steps([ours.get_weights()] * 4, [theirs.get_weights()] * 4)
 
 
+@pytest.mark.quick("amsgrad-True")
 @each_option
 def test_options_apply_to_the_mean_gradient_once_per_update(name, eager):
     how = HOW[eager]

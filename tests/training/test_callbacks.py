@@ -91,6 +91,7 @@ def test_each_source_needs_a_reference(sources, references):
         BleuCallback(Learner(), SOURCES[:sources], REFERENCES[:references])
 
 
+@pytest.mark.quick("inf")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_loss_that_is_no_number_ends_the_training_with_good_weights(tmp_path, value):
     targets = np.ones((15, 2))

@@ -50,6 +50,7 @@ def checkpoints(tmp_path):
 # Names and numbers
 
 
+@pytest.mark.quick("1-1", "1-2", "1-3")
 @pytest.mark.parametrize("keep", [1, 2, 3, 7, 11])
 @pytest.mark.parametrize("epochs", [1, 7])
 def test_the_newest_checkpoints_are_kept_and_nothing_else(tmp_path, keep, epochs):
@@ -125,6 +126,9 @@ def save(checkpoints, name, values):
         checkpoints.save(small_model(epoch), epoch, metrics)
 
 
+@pytest.mark.quick(
+    "1-val_bleu-values3-3", "2-val_loss-values0-2", "2-val_chrf-values4-1"
+)
 @pytest.mark.parametrize(
     ("name", "values", "best"),
     [
@@ -515,6 +519,7 @@ def test_sums_are_held_in_double_precision(tmp_path):
     assert all(np.all(x == (2.0**24 + 2) / 3) for x in average.get_weights())
 
 
+@pytest.mark.quick("bfloat16")
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
 def test_the_dtype_of_the_weights_is_kept(tmp_path, dtype):
     models = [transformer(value, dtype=dtype) for value in (3.0, 5.0)]

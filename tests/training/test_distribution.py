@@ -173,12 +173,14 @@ def trained(case):
     return json.loads(done.stdout)
 
 
+@pytest.mark.quick("case1")
 @pytest.mark.parametrize("case", CASES)
 def test_two_replicas_learn_what_one_does(case):
     one, two = trained(case)
     np.testing.assert_allclose(two["weights"], one["weights"], rtol=0, atol=3e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HALF)
 def test_two_replicas_learn_what_one_does_in_half_precision(case):
     one, two = trained(case)
@@ -191,6 +193,7 @@ def test_two_replicas_learn_what_one_does_in_half_precision(case):
         )
 
 
+@pytest.mark.quick("case1")
 @pytest.mark.parametrize("case", CASES[:2])
 def test_two_replicas_show_what_one_does(case):
     one, two = (result["history"] for result in trained(case))

@@ -30,6 +30,7 @@ def expected_value(metric, labels, logits, weights=None):
     return np.exp(np.average(losses, weights=weights))
 
 
+@pytest.mark.quick("TokenAccuracy")
 @pytest.mark.parametrize("metric_class", METRICS)
 @settings(max_examples=10)
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4))

@@ -205,12 +205,14 @@ def test_keras_alone_still_fails_with_several_workers(results):
 # Picking
 
 
+@pytest.mark.slow
 def test_without_workers_the_strategy_of_workers_is_refused(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match="`TF_CONFIG` must name the workers. Set it"):
         pick_strategy("multi_worker")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["worker0", "[]", '{"cluster": {"worker": 2}}'])
 @pytest.mark.parametrize("name", ["auto", "multi_worker"])
 def test_a_tf_config_that_is_none_is_told(monkeypatch, name, text):
@@ -219,6 +221,7 @@ def test_a_tf_config_that_is_none_is_told(monkeypatch, name, text):
         pick_strategy(name)
 
 
+@pytest.mark.slow
 def test_a_single_worker_needs_no_strategy_of_workers(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["localhost:2222"]}}')
     strategy = pick_strategy("default")
@@ -226,12 +229,14 @@ def test_a_single_worker_needs_no_strategy_of_workers(monkeypatch):
     assert Workers(strategy).is_chief
 
 
+@pytest.mark.slow
 def test_outside_of_slurm_its_strategy_is_refused(monkeypatch):
     monkeypatch.delenv("SLURM_STEP_NODELIST", raising=False)
     with pytest.raises(ValueError, match="in a job step of Slurm.* with srun"):
         pick_strategy("slurm")
 
 
+@pytest.mark.slow
 def test_the_workers_of_slurm_are_the_tasks_of_its_job_step(monkeypatch):
     from keras_transformer.training.distribution import _slurm_resolver
 

@@ -50,6 +50,7 @@ def test_what_was_learnt_is_translated(translator):
     assert translator.translate(SOURCES) == TARGETS
 
 
+@pytest.mark.quick("32")
 @pytest.mark.parametrize("batch_size", [1, 3, 32])
 def test_a_text_has_one_translation_whatever_it_is_together_with(
     translator, batch_size
@@ -81,6 +82,7 @@ def test_thousands_of_texts_come_back_in_their_order(translator):
     assert translations == [expected[text] for text in texts]
 
 
+@pytest.mark.quick("mixed_bfloat16")
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_a_half_precise_model_translates_what_was_learnt(translator, dtype):
     model = kt.models.Transformer.from_config(

@@ -34,6 +34,7 @@ def sinusoid_error(last_position):
     return 2 * np.pi * 2**-33 * last_position + 1e-6
 
 
+@pytest.mark.quick("SinusoidalPositionalEncoding-init_")
 @pytest.mark.parametrize(
     ("layer_class", "init_kwargs", "width"),
     [

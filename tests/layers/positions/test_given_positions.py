@@ -47,6 +47,7 @@ def stack_of(layer_class, positions, *inputs):
     return stack
 
 
+@pytest.mark.quick("Encoder-learned")
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("layer_class", [Encoder, CausalDecoder])
 def test_packed_sentences_have_the_states_of_each_alone(layer_class, name):
@@ -64,6 +65,7 @@ def test_packed_sentences_have_the_states_of_each_alone(layer_class, name):
             np.testing.assert_allclose(with_scores[row, here], alone, 1e-5, 1e-5)
 
 
+@pytest.mark.quick("halves")
 @pytest.mark.parametrize("name", SCHEMES)
 def test_given_positions_are_symbols_of_a_model_that_is_saved(name, tmp_path):
     stack = stack_of(Encoder, SCHEMES[name], PACKED)
@@ -86,6 +88,7 @@ STACKS = Encoder, CausalDecoder, Decoder
 BLOCKS = EncoderBlock, CausalBlock, DecoderBlock
 
 
+@pytest.mark.quick("EncoderBlock-rotary", "CausalBlock-rotary")
 @pytest.mark.parametrize(
     ("layer_class", "name"),
     [
@@ -153,6 +156,7 @@ def test_positions_of_the_queries_are_those_of_as_many_keys(dtype):
     np.testing.assert_allclose(one[:, 0], whole[:, 3], tolerance, tolerance)
 
 
+@pytest.mark.quick("False")
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_keys_are_as_many_as_queries_only_if_their_lengths_are_equal(jit_compile):

@@ -91,6 +91,7 @@ def test_positions_keep_the_contract_of_layers(layer_class, settings, inputs):
     check_layer(layer_class, settings, inputs, shape)
 
 
+@pytest.mark.quick("name")
 @pytest.mark.parametrize(
     "positions", ["linear_bias", RotaryEmbedding(100)], ids=["name", "layer"]
 )
@@ -111,6 +112,7 @@ STACK_SCHEMES = {
 }
 
 
+@pytest.mark.quick("Decoder-concatenated")
 @pytest.mark.parametrize("name", STACK_SCHEMES)
 @pytest.mark.parametrize("layer_class", [Encoder, Decoder])
 def test_stacks_with_positions_keep_the_contract_of_layers(layer_class, name):
@@ -293,6 +295,7 @@ def test_only_distances_count_in_an_encoder(name):
     np.testing.assert_allclose(after, before, 1e-4, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [None, *SCHEMES])
 def test_the_order_counts_where_there_are_positions(name):
     block = randomised(EncoderBlock(HEADS, 11, positions=name), INPUTS)
@@ -318,6 +321,7 @@ def test_cross_attention_knows_no_positions():
         np.testing.assert_allclose(before, after, 1e-4, 1e-5)
 
 
+@pytest.mark.quick("merge1")
 @pytest.mark.parametrize("merge", [{}, {"merge": "concatenate", "encoding_dim": 3}])
 def test_an_encoding_in_a_stack_is_the_encoding_before_it(merge):
     encoding = SinusoidalPositionalEncoding(100, **merge)
