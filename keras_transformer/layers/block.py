@@ -154,7 +154,7 @@ class TransformerBlock(BlockSettings):
     def _self_attention_step(self, inputs, cache, index, mask, positions, prompt=None):
         """Self-attention of one position, in the cache and in a prompt if given.
 
-        `positions` holds the positions of queries and of keys. Returns states and cache.
+        `positions` holds the positions of queries and keys. Returns states and cache.
         """
         attention, residual = self._self_attention, self._self_attention_residual
         queries = residual.prepare(inputs)
