@@ -1,3 +1,4 @@
+import contextlib
 import resource
 
 import pytest
@@ -16,13 +17,15 @@ def fill(log, losses):
         log.add({"epoch": epoch, "val_loss": loss})
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_disk():
     """No file may grow beyond 100 bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_log_that_is_not_there_has_no_rows(log):
@@ -70,10 +73,10 @@ def test_improvement_is_counted_from_the_lowest_loss(log, losses, epochs):
     assert log.epochs_without_improvement(len(losses)) == epochs
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, small_disk):
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "file.txt"
     write_text(path, "old")
-    with pytest.raises(OSError, match="File too large"):
+    with small_disk(), pytest.raises(OSError, match="File too large"):
         write_text(path, "new" * 100)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

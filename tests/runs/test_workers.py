@@ -67,7 +67,10 @@ def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
 
     # Only the chief writes.
     assert "Epoch" not in other_shown
-    pids = [path.name.split(".")[5] for path in run.tensorboard_path.rglob("events*")]
+    pids = [
+        path.name.split(".")[5]
+        for path in (run.folder / "tensorboard").rglob("events*")
+    ]
     assert str(chief.pid) in pids
     assert str(other.pid) not in pids
 
