@@ -551,7 +551,7 @@ def _check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
             )
 
 
-def check_one_transformer(translator, what: str) -> None:
+def check_one_transformer(translator: Translator, what: str) -> None:
     """Refuses what is not a translator of one model.
 
     Args:
