@@ -56,7 +56,7 @@ class ForcedPrefix(Processor):
         is_one = not ops.is_tensor(self.ids) and not isinstance(self.ids[0], tuple)
         return 1 if is_one else len(self.ids)
 
-    def bind(self, model, inputs, end_ids):
+    def bind(self, model, inputs, end_ids: tuple[int, ...]):
         table = ops.cast(self._rows(), "int32")
         _check_num_sequences(table.shape[0], keras.tree.flatten(inputs)[0].shape[0])
         table = ops.where(table == model.pad_id, -1, table)[:, None]

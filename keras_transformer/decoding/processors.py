@@ -97,7 +97,7 @@ class BannedIds(Processor):
                 f"Received: ids={ids!r}."
             )
 
-    def bind(self, model, inputs, end_ids):
+    def bind(self, model, inputs, end_ids: tuple[int, ...]):
         def process(logits, ids, index):
             return forbid(logits, np.isin(vocabulary_of(logits), self.ids))
 
@@ -122,7 +122,7 @@ class MinimumLength(Processor):
         check_positive_integers(length=length)
         self.length = int(length)
 
-    def bind(self, model, inputs, end_ids):
+    def bind(self, model, inputs, end_ids: tuple[int, ...]):
         def process(logits, ids, index):
             is_end = np.isin(vocabulary_of(logits), end_ids)
             return forbid(logits, ops.logical_and(is_end, index + 1 < self.length))
@@ -161,7 +161,7 @@ class MaximumLength(Processor):
         self.ratio = float(ratio)
         self.extra = int(extra)
 
-    def bind(self, model, inputs, end_ids):
+    def bind(self, model, inputs, end_ids: tuple[int, ...]):
         source_ids = keras.tree.flatten(inputs)[0]
         if len(source_ids.shape) != 2:
             raise ValueError(
@@ -201,7 +201,7 @@ class NoRepeatNgram(Processor):
         check_positive_integers(size=size)
         self.size = int(size)
 
-    def bind(self, model, inputs, end_ids):
+    def bind(self, model, inputs, end_ids: tuple[int, ...]):
         return self.process
 
     def process(self, logits, ids, index):
@@ -249,7 +249,7 @@ class RepetitionPenalty(Processor):
             )
         self.penalty = float(penalty)
 
-    def bind(self, model, inputs, end_ids):
+    def bind(self, model, inputs, end_ids: tuple[int, ...]):
         return self.process
 
     def process(self, logits, ids, index):

@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import keras
@@ -178,7 +178,7 @@ class Search(ConfigObject):
     def advance(
         self,
         model: CachedModel,
-        step,
+        step: Callable,
         state: SearchState,
         cache_length: int,
         max_active=0,
@@ -246,7 +246,7 @@ class Search(ConfigObject):
             hypotheses: The hypotheses so far.
 
         Returns:
-            The new hypotheses.
+            The new hypotheses, as `first_hypotheses` returns tensors.
         """
         raise NotImplementedError
 

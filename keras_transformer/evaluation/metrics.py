@@ -88,7 +88,16 @@ def paper_protocol_bleu(
 
 
 def moses_tokenized(texts: Iterable[str], language: str) -> list[str]:
-    """Returns texts lower-cased, normalised and split as `paper_protocol_bleu` does."""
+    """Prepares texts for BLEU as `paper_protocol_bleu` does.
+
+    Args:
+        texts: Any number of texts.
+        language: Code of their language, such as `"de"`.
+
+    Returns:
+        The texts lower-cased, with normalised punctuation, their tokens parted by
+        spaces.
+    """
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)

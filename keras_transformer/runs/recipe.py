@@ -299,6 +299,13 @@ def _add_extends(schema: dict[str, Any]) -> None:
 class Recipe(Settings):
     """All settings of a training run.
 
+    Args:
+        data: The files, and the languages that their names stand for.
+        tokenizer: How subwords are learnt.
+        model: A preset, and what overrides it.
+        training: How the model is trained.
+        decoding: How the trained model translates.
+
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
         >>> recipe.data.paths("train", "target")[0].name

@@ -53,6 +53,9 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         run: A new folder, or one to resume. If it holds checkpoints of the same recipe,
             training resumes after the last complete one.
 
+    Returns:
+        A `Plan`, for `fit`.
+
     Raises:
         FileNotFoundError: If a file is missing.
         ValueError: If the folder holds something else.
