@@ -64,6 +64,7 @@ def imports():
     return json.loads(process.stdout)
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_no_text_plots_or_shell(imports):
     modules = set(imports["modules"])
     assert "keras_transformer.models.transformer" in modules
@@ -82,6 +83,7 @@ def test_the_shell_answers_before_it_loads_keras():
     assert not modules & {"keras", "matplotlib", "numpy", "tensorflow"}
 
 
+@pytest.mark.slow
 def test_commands_load_no_packages_that_only_galleries_of_keras_need():
     code = (
         "import sys; sys.argv = ['/bin/keras-transformer'];"
@@ -96,11 +98,13 @@ def test_commands_load_no_packages_that_only_galleries_of_keras_need():
     assert not modules & {"IPython", "matplotlib", "sklearn"}
 
 
+@pytest.mark.slow
 def test_importing_the_data_loads_neither_babel_nor_sentencepiece(imports):
     assert "keras_transformer.datasets" in imports["modules of data"]
     assert not {"babel", "sentencepiece"} & set(imports["modules of data"])
 
 
+@pytest.mark.slow
 def test_importing_the_package_registers_every_class(imports):
     assert imports["registered"] > 30
     assert imports["forgotten"] == []

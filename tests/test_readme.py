@@ -115,6 +115,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_the_python_of_the_readme_runs(folder):
     check = "print(translator.model.name, classifier(keras.ops.ones((2, 3))).shape)"

@@ -11,8 +11,6 @@ FIGURES = sorted((ROOT / "docs" / "figures").glob("*.png"))
 README = (ROOT / "README.md").read_text("utf-8")
 PICTURES = (ROOT / "docs" / "tutorials.md").read_text("utf-8")
 each_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-# Marked slow: tests of the shell, of exports and of classifiers cover the same code.
-LONGEST = {"03_translator", "05_classifying_documents"}
 
 
 def cells(path):
@@ -37,13 +35,8 @@ def prose(path):
     ]
 
 
-def with_mark(path):
-    marks = [pytest.mark.slow] if path.stem in LONGEST else []
-    return pytest.param(path, id=path.stem, marks=marks)
-
-
-@pytest.mark.quick("01_attention_from_scratch")
-@pytest.mark.parametrize("path", [with_mark(path) for path in TUTORIALS])
+@pytest.mark.slow
+@each_tutorial
 def test_the_tutorial_runs_to_its_end(path, tmp_path):
     result = run_program(
         path,

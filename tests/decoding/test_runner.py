@@ -295,7 +295,7 @@ def real_models():
     }
 
 
-@pytest.mark.quick("transformer")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformer", "language model"])
 def test_memory_and_cache_of_each_sentence_are_its_own(
     name, monkeypatch, without_xla_for_cpus

@@ -137,7 +137,7 @@ def inputs_for(model, batch, length):
     return inputs
 
 
-@pytest.mark.quick("onnx-Transformer")
+@pytest.mark.slow
 @pytest.mark.parametrize(("format", "name"), list(cases()))
 def test_an_export_gives_the_live_numbers(format, name, tmp_path):
     model = small_model(name)
@@ -161,6 +161,7 @@ def test_a_quantised_model_is_exported_or_refused(tmp_path):
     np.testing.assert_allclose(run(**inputs), live, 0, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "format", ["onnx", pytest.param("litert", marks=needs_python_3_11)]
 )
@@ -180,6 +181,7 @@ def test_a_model_of_ones_own_is_exported_by_keras_alone(
         np.testing.assert_allclose(run(states=states), model(states), 0, 1e-5)
 
 
+@pytest.mark.slow
 @needs_python_3_11
 def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     for module in ("ai_edge_litert", "onnxruntime", "openvino", "tf2onnx"):

@@ -141,7 +141,7 @@ def test_a_beam_of_one_finds_what_greedy_search_finds():
     np.testing.assert_allclose(beam.scores, greedy.scores, 1e-5)
 
 
-@pytest.mark.quick("beam")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search",
     [GreedySearch(), BEAM, Sampling(seed=5)],

@@ -162,6 +162,7 @@ def pretrained():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_it_learns_what_stood_where_a_word_is_hidden(pretrained):
     from keras_transformer.text import mask_tokens
@@ -200,6 +201,7 @@ def test_what_was_read_without_labels_helps_to_classify(pretrained):
     assert with_it > without + 0.05, (with_it, without)
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_fine_tuning_goes_on_with_the_same_weights(pretrained):
     before = pretrained.get_weights()

@@ -147,6 +147,7 @@ def test_without_shuffling_every_pass_is_the_same(make):
     assert flat(as_numpy(dataset)) == flat(as_numpy(dataset))
 
 
+@pytest.mark.slow
 def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     zipped = [tmp_path / path.name for path in corpus]
     for path, copy in zip(corpus, zipped, strict=True):

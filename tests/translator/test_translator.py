@@ -75,6 +75,7 @@ def test_texts_are_translated_in_their_order_as_each_is_alone(
     assert translator.translate(texts, search, batch_size, max_length=7) == alone
 
 
+@pytest.mark.slow
 def test_thousands_of_texts_come_back_in_their_order(translator):
     expected = dict(zip(TEXTS, translator.translate(TEXTS, GREEDY), strict=True))
     texts = random.choices(TEXTS, k=3001)
