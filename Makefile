@@ -113,5 +113,5 @@ $(READY): $(USER_READY) pyproject.toml
 	@echo "Setting up .venv-$*, without TensorFlow, once:"
 	@$(PYTHON) -m venv --clear .venv-$*
 	@$(call PIP,.venv-$*,$* 'keras>=3.12.4' 'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' \
-	    'sentencepiece>=0.2.2' 'scikit-learn>=1.5' 'allpairspy>=2.5')
+	    'sentencepiece>=0.2.2' 'scikit-learn>=1.5')
 	@touch $@

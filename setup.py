@@ -107,7 +107,6 @@ setup(
             *CTRANSLATE2,
             *EXPORT,
             *DOCS,
-            "allpairspy>=2.5",  # pairs of parameters instead of whole products
             "build>=1.3",
             "hypothesis>=6.100",
             "import-linter>=2.3",

@@ -62,7 +62,6 @@ ON_JAX = GPU_DECODING | GPU_TRAINING
 OURS = {
     "kt": System("`kt`", "ours", "graph", ON_CPU),
     "kt-jit": System("`kt-jit`", "ours", "jit", ON_CPU),
-    "kt-slices": System("`kt-slices`", "ours", "slices", TRAINING),
     "kt-bfloat16": System("`kt-bfloat16`", "ours", "bfloat16", ON_CPU),
     "kt-export": System("`kt-export`", "ours", "export", DECODING),
     "kt-export-jit": System("`kt-export-jit`", "ours", "export-jit", DECODING),
@@ -86,7 +85,7 @@ README_PEERS = "ctranslate2,keras_hub,keras"
 # What is fastest on CPUs; on a GPU, JAX.
 DEFAULT_OURS = {
     **dict.fromkeys(GPU, "kt-jax"),
-    **dict.fromkeys(TRAINING, "kt-slices"),
+    **dict.fromkeys(TRAINING, "kt"),
     **dict.fromkeys(DECODING, "kt-jit"),
 }
 
@@ -318,7 +317,7 @@ def parse_arguments():
         "--ours",
         type=names_from(OURS),
         metavar="NAMES",
-        help=f"of {', '.join(OURS)}; default: kt-jax on a GPU, else kt-slices in "
+        help=f"of {', '.join(OURS)}; default: kt-jax on a GPU, else kt in "
         "training and kt-jit in decoding",
     )
     parser.add_argument("--rounds", type=int, default=5)
