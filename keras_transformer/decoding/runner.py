@@ -78,10 +78,11 @@ class SearchRunner:
         if is_on_cpu and not jit_compile:
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
             if is_exact:
-                batch_size = min(batch_size, next_power(4, num_rows))
+                sizes = (size for size in (1, 4) if size >= num_rows)
+                batch_size = min([batch_size, *sizes])
             rows_per_call = batch_size
         elif num_rows <= batch_size:
-            rows_per_call = batch_size = next_power(2, num_rows)
+            rows_per_call = batch_size = 1 << (num_rows - 1).bit_length()
         else:
             rows_per_call = max(ROWS_PER_CALL, batch_size)
 
@@ -112,11 +113,3 @@ class SearchRunner:
             return tuple(search_continuously(model, search, inputs, tables, *settings))
 
         return CompiledFunction(find, model, jit_compile)
-
-
-def next_power(base: int, count: int) -> int:
-    """Returns the smallest power of `base` that is at least `count`."""
-    power = 1
-    while power < count:
-        power *= base
-    return power

@@ -33,6 +33,10 @@ class SettingsModel(RematerializedMixin, keras.Model):
         weight_options: The `WeightOptions` that the layers were built with.
         name: Name of the model.
         trainable: Whether its weights are to be trained, if given.
+
+    Attributes:
+        settings: The constructor's arguments but `name`, `trainable` and weight
+            options.
     """
 
     asked_jit_compile: bool | str = "auto"  # Keras's `jit_compile` is what it became
@@ -55,13 +59,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
         # dictionaries that `serialize` returned.
         policy = dict(keras.dtype_policies.serialize(dtype))
         policy.pop("shared_object_id", None)
-        self._settings = {**settings, "dtype": policy}
+        self.settings = {**settings, "dtype": policy}
         self.weight_options = weight_options
-
-    @property
-    def settings(self) -> dict:
-        """The constructor's arguments but `name`, `trainable` and weight options."""
-        return dict(self._settings)
 
     def get_config(self):
         return {
@@ -69,7 +68,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
             "trainable": self.trainable,
             "frozen_layers": adaptation.frozen_layers(self),
             "changed_layers": adaptation.changed_layers(self),
-            **self._settings,
+            **self.settings,
             **self.weight_options.get_config(),
         }
 
@@ -204,10 +203,6 @@ class SettingsModel(RematerializedMixin, keras.Model):
 class TokenModel(SettingsModel):
     """Base of models that are called with padded ids."""
 
-    @property
-    def pad_id(self) -> int:
-        return self._settings["pad_id"]
-
     def call(self, inputs, training=None, mask=None):
         check_called_with_ids(inputs, "ids")
         return super().call(inputs, training=training, mask=mask)
@@ -285,4 +280,4 @@ def check_called_with_ids(inputs, name: str) -> None:
         getattr(inputs, "dtype", None) == "float64"
     )
     if not is_mean and not asks_for_shapes():
-        check_ids(inputs, name)
+        check_ids(inputs, name, is_batch=True)

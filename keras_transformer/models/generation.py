@@ -1,7 +1,5 @@
 """Searches of models that offer a cached step, and the settings of compiling them."""
 
-from typing import Any
-
 from keras_transformer.checks import check_positive_integers, check_vocabulary
 from keras_transformer.decoding import CachedModel, GreedySearch, Hypotheses, Search
 from keras_transformer.decoding.runner import SearchRunner
@@ -13,35 +11,13 @@ MAX_FIRST_CACHE_LENGTH = 256
 
 
 class GenerationMixin(CachedModel):
-    """Runs compiled searches of a model.
+    """Runs compiled searches of a model."""
 
-    The model's settings hold its `pad_id`, `start_id` and `end_id`; its `positions`
-    are the layer of positions that acts on inputs, or None.
-    """
-
-    _settings: dict[str, Any]
     asked_jit_compile: bool | str = "auto"
-    positions: Any
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._runner = SearchRunner(self)
-
-    @property
-    def pad_id(self) -> int:
-        return self._settings["pad_id"]
-
-    @property
-    def start_id(self) -> int:
-        return self._settings["start_id"]
-
-    @property
-    def end_id(self) -> int:
-        return self._settings["end_id"]
-
-    @property
-    def max_positions(self) -> int | None:
-        return getattr(self.positions, "max_length", None)
 
     def run_search(
         self,

@@ -119,6 +119,7 @@ class TextEncoder(TokenModel):
             weight_options=options,
             **kwargs,
         )
+        self.pad_id = pad_id
         self.embedding = embedding
         self.encoder = encoder
         self.input_spec = None  # Ids have two axes, states three.
@@ -146,7 +147,7 @@ class TextEncoder(TokenModel):
             `(num_layers, batch, num_heads, query_length, key_length)`. Rows of
             real tokens sum to one, those of padding to zero.
         """
-        check_ids(ids, "ids")
+        check_ids(ids, is_batch=True)
         states = self.embedding(ids)
         _, scores = self.encoder(states, return_attention_scores=True)
         return {"encoder": scores}

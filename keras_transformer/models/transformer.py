@@ -5,15 +5,11 @@ import functools
 import keras
 from keras import ops
 
-from keras_transformer.checks import (
-    check_ids,
-    check_positive_integers,
-    check_vocabulary,
-)
+from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import acts_on_inputs
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
@@ -229,6 +225,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             weight_options=options,
             **kwargs,
         )
+        self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id
+        self.max_positions = encoder.max_positions
         self.source_embedding = source_embedding
         self.target_embedding = target_embedding
         self.encoder = encoder
@@ -236,12 +234,6 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         self.output_bias = bias
         self._unmask_first = unmask_first
         self._narrow = narrow
-
-    @property
-    def positions(self):
-        """The layer of positions that the encoder merges into its inputs, or None."""
-        layer = self.encoder.positions
-        return layer if acts_on_inputs(layer) else None
 
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):
@@ -263,7 +255,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             one, those of padding to zero.
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
-            check_ids(ids, name)
+            check_ids(ids, name, is_batch=True)
         states = self.source_embedding(source_ids)
         memory, encoder = self.encoder(states, return_attention_scores=True)
         states = self.target_embedding(target_ids)
@@ -300,16 +292,13 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             ValueError: If `source_ids` are not integers of that shape, or the
                 model has too few positions for sources or targets.
         """
-        settings = self._settings
-        check_ids(source_ids, "source_ids")
-        check_vocabulary(source_ids, settings["source_vocabulary_size"])
+        source_size = self.settings["source_vocabulary_size"]
+        check_ids(source_ids, "source_ids", is_batch=True, vocabulary_size=source_size)
         check_positive_integers(max_length=max_length)
         # Checked here, since the compiled program does not know the length.
-        self.check_length(max(source_ids.shape[1], max_length))
-        sizes = settings["target_vocabulary_size"], settings["source_vocabulary_size"]
-        return self.run_search(
-            source_ids, search, max_length, batch_size, sizes[0] or sizes[1]
-        )
+        check_max_positions(self, max(source_ids.shape[1], max_length))
+        target_size = self.settings["target_vocabulary_size"] or source_size
+        return self.run_search(source_ids, search, max_length, batch_size, target_size)
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""

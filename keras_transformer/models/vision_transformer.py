@@ -180,7 +180,7 @@ class VisionTransformer(SettingsModel):
             ValueError: If the images have another size than the model's.
         """
         images = ops.convert_to_tensor(images, self.compute_dtype)
-        image_shape = self._settings["image_shape"]
+        image_shape = self.settings["image_shape"]
         if list(images.shape[1:]) != list(image_shape):
             raise ValueError(
                 f"`images` must have the shape (batch, height, width, channels) with "

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from toy_decoding import END, PAD, START, ToyModel, step_by_step
+from toy_decoding import END, PAD, ToyModel, step_by_step
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -32,8 +32,6 @@ class Toy(ToyModel, GenerationMixin):
 
     variables = ()
     compute_dtype = "float32"
-    positions = None
-    _settings = {"pad_id": PAD, "start_id": START, "end_id": END}
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,9 +1,7 @@
-"""Position schemes by name or as layers, and their application to inputs."""
+"""Position schemes, by name or as layers."""
 
 import functools
 from collections.abc import Callable
-
-from keras import ops
 
 from keras_transformer.layers.positions.encodings import (
     LearnedPositionalEncoding,
@@ -56,42 +54,10 @@ def position_layer_of(position_scheme, dtype=None, max_length: int | None = None
 def attention_positions(position_scheme, dtype=None):
     """As `position_layer_of`; `ValueError` unless the scheme acts inside attention."""
     layer = position_layer_of(position_scheme, dtype)
-    if acts_on_inputs(layer):
+    if not isinstance(layer, AttentionPositions | None):
         raise ValueError(
             "`positions` must act inside attention, as `RotaryEmbedding()` and "
             "`LinearPositionBias()` do. Call an encoding on the inputs instead. "
             f"Received: positions={position_scheme!r}."
         )
     return layer
-
-
-def acts_on_inputs(position_layer) -> bool:
-    """Whether a position layer is called on inputs rather than inside attention."""
-    return not isinstance(position_layer, AttentionPositions | None)
-
-
-def merge_positions(position_layer, states, positions=None):
-    """Calls a position layer, if any, on states `(batch, length, hidden_dim)`.
-
-    Default positions: 0, 1, 2, ...
-    """
-    if position_layer is None:
-        return states
-    given = {} if positions is None else {"positions": positions}
-    return position_layer(states, **given)
-
-
-def merge_positions_at(position_layer, states, index):
-    """Calls a position layer, if any, on states `(batch, num_hypotheses, hidden_dim)`.
-
-    `index` is the position of this step, a scalar integer tensor, or one position for
-    each sentence, of shape `(batch,)`.
-    """
-    if position_layer is None:
-        return states
-    batch, num_hypotheses, width = ops.shape(states)
-    index = ops.cast(index, "int32")
-    if len(index.shape) == 1:
-        index = ops.repeat(index, num_hypotheses)
-    states = position_layer(ops.reshape(states, (-1, 1, width)), start_index=index)
-    return ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
