@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers
+from keras_transformer.checks import check_positive_integers, is_finite_number
 from keras_transformer.decoding.length_penalty import LengthPenalty, WuLengthPenalty
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
@@ -110,6 +110,11 @@ class BeamSearch(Search):
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
         self.penalty = self.length_penalty = length_penalty
         if not isinstance(length_penalty, LengthPenalty):
+            if not is_finite_number(length_penalty):
+                raise ValueError(
+                    "`length_penalty` must be a finite number, or a `LengthPenalty`. "
+                    f"Received: length_penalty={length_penalty!r}."
+                )
             self.penalty = WuLengthPenalty(length_penalty)
             self.length_penalty = self.penalty.exponent
         if num_hypotheses > beam_width:

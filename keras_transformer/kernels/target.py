@@ -18,15 +18,6 @@ def is_torch() -> bool:
     return keras.backend.backend() == "torch"
 
 
-def require_tensorflow(what: str) -> None:
-    """Raises `ValueError` unless Keras runs on TensorFlow."""
-    if not is_tensorflow():
-        raise ValueError(
-            f"{what} needs the TensorFlow backend. "
-            f"Received: KERAS_BACKEND={keras.backend.backend()}."
-        )
-
-
 def xla_would_compile_for_cpu() -> bool:
     """Tells whether functions with `jit_compile=True` would be compiled for CPUs.
 

@@ -98,16 +98,14 @@ class TransformerStack(BlockSettings):
     def _step(self, position, states, memories, memory_mask, caches, index, visible):
         """Merges the `position` of the step, and calls the `step` of every block.
 
-        States have the shape `(batch, num_hypotheses, hidden_dim)`, and `position` is
-        a scalar, or of shape `(batch,)`.
+        States have the shape `(batch, num_hypotheses, hidden_dim)`, and `position` has
+        the shape `(batch,)`.
         """
         if self._merges_positions:
             batch, num_hypotheses, width = ops.shape(states)
-            position = ops.cast(position, "int32")
-            if len(position.shape) == 1:
-                position = ops.repeat(position, num_hypotheses)
             states = ops.reshape(states, (-1, 1, width))
-            states = self.positions(states, start_index=position)
+            start_index = ops.repeat(position, num_hypotheses)
+            states = self.positions(states, start_index=start_index)
             states = ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
         new_cache, blocks = [], zip(self.blocks, memories, caches, strict=True)
         for block, memory, cache in blocks:

@@ -1,12 +1,8 @@
 """Position schemes, by name or as layers."""
 
-import functools
-from collections.abc import Callable
+import keras
 
-from keras_transformer.layers.positions.encodings import (
-    LearnedPositionalEncoding,
-    SinusoidalPositionalEncoding,
-)
+from keras_transformer.layers.positions.encodings import SinusoidalPositionalEncoding
 from keras_transformer.layers.positions.relative import (
     AttentionPositions,
     LinearPositionBias,
@@ -15,14 +11,13 @@ from keras_transformer.layers.positions.relative import (
 from keras_transformer.layers.saving import copy_layer
 
 
-def position_layer_of(position_scheme, dtype=None, max_length: int | None = None):
+def position_layer_of(position_scheme, dtype=None):
     """Creates the layer of a position scheme.
 
     Args:
         position_scheme: `"sinusoidal"`, `"rotary"`, `"linear_bias"`; a layer, which is
             copied, or its config; None for no positions.
         dtype: Dtype policy of the new layer.
-        max_length: Number of positions. If given, `"learned"` is a scheme too.
 
     Returns:
         A new layer named "positions", not built, or None. `AttentionPositions`
@@ -35,13 +30,11 @@ def position_layer_of(position_scheme, dtype=None, max_length: int | None = None
     """
     if not isinstance(position_scheme, str):
         return copy_layer(position_scheme, "positions", dtype)
-    schemes: dict[str, Callable] = {
+    schemes: dict[str, type[keras.layers.Layer]] = {
         "sinusoidal": SinusoidalPositionalEncoding,
         "rotary": RotaryEmbedding,
         "linear_bias": LinearPositionBias,
     }
-    if max_length is not None:
-        schemes["learned"] = functools.partial(LearnedPositionalEncoding, max_length)
     if position_scheme not in schemes:
         raise ValueError(
             f"`positions` must be one of {tuple(schemes)}, or a layer such as "
