@@ -1,4 +1,4 @@
-"""Many sentences through few compiled programs."""
+"""What `generate` does: many sentences through few compiled programs."""
 
 import functools
 
@@ -6,10 +6,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers, check_vocabulary
 from keras_transformer.decoding.continuous_batching import search_continuously
-from keras_transformer.decoding.search import Hypotheses
+from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.model import CachedModel
+from keras_transformer.decoding.search import Hypotheses, Search, check_search
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
+from keras_transformer.layers.cache import growing_lengths, lengthen_cache
 
 MAX_PROGRAMS = 64  # that a model keeps
 # Sentences of a call with continuous batching; more would only take memory.
@@ -19,6 +23,8 @@ ROWS_PER_CALL = 4096
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
 # In one call, so many hypotheses save about as much time as XLA takes to compile.
 MIN_HYPOTHESES_FOR_XLA = 256
+# A longer cache is filled only by few sentences.
+MAX_FIRST_CACHE_LENGTH = 256
 
 
 class SearchRunner:
@@ -113,3 +119,48 @@ class SearchRunner:
             return tuple(search_continuously(model, search, inputs, tables, *settings))
 
         return CompiledFunction(find, model, jit_compile)
+
+
+class GenerationMixin(CachedModel):
+    """Base of models that run compiled searches of themselves."""
+
+    asked_jit_compile: bool | str = "auto"
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._runner = SearchRunner(self)
+
+    def run_search(
+        self,
+        inputs,
+        search: Search | None,
+        max_length: int,
+        batch_size: int | None,
+        vocabulary_size: int,
+    ) -> Hypotheses:
+        """Runs a search, compiled as the model was.
+
+        Args:
+            inputs: Integer array or tensor of shape `(batch, length)`.
+            search: A search of `keras_transformer.decoding`; greedy if None.
+            max_length: Most tokens to produce, the end token included.
+            batch_size: As in `SearchRunner`.
+            vocabulary_size: Number of tokens that the model produces.
+        """
+        search = GreedySearch() if search is None else search
+        check_search(search)
+        if batch_size is not None:
+            check_positive_integers(batch_size=batch_size)
+        for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
+            check_vocabulary(ids, vocabulary_size)
+        return self._runner(
+            search, inputs, max_length, batch_size, self.asked_jit_compile
+        )
+
+    def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
+        *shorter, _ = growing_lengths(max_length, num_hypotheses)
+        shorter = [length for length in shorter if length <= MAX_FIRST_CACHE_LENGTH]
+        return shorter[-1] if shorter else max_length
+
+    def lengthen(self, cache, length: int):
+        return lengthen_cache(cache, length)

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_transformer.kernels import target
 
-_IS_TENSORFLOW = target.is_tensorflow()
+_IS_TENSORFLOW = target.BACKEND == "tensorflow"
 
 
 def shape_of(tensor) -> tuple:

@@ -119,7 +119,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "A quantised model cannot be trained: its integers have no gradient. "
                 "Train the model that it was made from, then quantise that."
             )
-        if target.is_tensorflow() and self.built and not self.optimizer.built:
+        if target.BACKEND == "tensorflow" and self.built and not self.optimizer.built:
             # TensorFlow traces a step that creates variables a second time.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
@@ -225,11 +225,6 @@ def _explained_ids():
         ) from error
 
 
-def policy_of(dtype) -> keras.DTypePolicy:
-    """Returns a dtype policy; the global one for None."""
-    return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-
-
 def activation_name(activation):
     """Returns an activation as a config holds it: its name or its own config."""
     return keras.activations.serialize(keras.activations.get(activation))
@@ -253,22 +248,17 @@ def embedding_dim(hidden_dim: int, position_layer) -> int:
 
 def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:
     """Raises `ValueError` unless all ids are in the vocabulary and not `pad_id`."""
-    check_in_vocabulary(vocabulary_size, pad_id=pad_id, **others)
+    for name, special_id in {"pad_id": pad_id, **others}.items():
+        if not 0 <= special_id < vocabulary_size:
+            raise ValueError(
+                f"`{name}` must lie in the vocabulary of {vocabulary_size} tokens. "
+                f"Received: {name}={special_id}."
+            )
     for name, special_id in others.items():
         if special_id == pad_id:
             raise ValueError(
                 f"`{name}` must differ from `pad_id`, which is never attended to. "
                 f"Received: {name}={special_id}, pad_id={pad_id}."
-            )
-
-
-def check_in_vocabulary(vocabulary_size: int, **ids: int) -> None:
-    """Raises `ValueError` unless all ids are in the vocabulary."""
-    for name, special_id in ids.items():
-        if not 0 <= special_id < vocabulary_size:
-            raise ValueError(
-                f"`{name}` must lie in the vocabulary of {vocabulary_size} tokens. "
-                f"Received: {name}={special_id}."
             )
 
 

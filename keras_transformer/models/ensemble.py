@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from keras_transformer.decoding.runner import GenerationMixin
 from keras_transformer.models.exports import export
-from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.transformer import Transformer
 
 

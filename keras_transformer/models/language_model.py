@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.decoding.runner import GenerationMixin
 from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
@@ -23,9 +24,7 @@ from keras_transformer.models.base import (
     activation_name,
     check_special_ids,
     embedding_dim,
-    policy_of,
 )
-from keras_transformer.models.generation import GenerationMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -104,7 +103,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
         decoder = CausalDecoder(
             **stack,

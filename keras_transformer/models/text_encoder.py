@@ -17,7 +17,6 @@ from keras_transformer.models.base import (
     activation_name,
     check_special_ids,
     embedding_dim,
-    policy_of,
 )
 
 
@@ -83,7 +82,7 @@ class TextEncoder(TokenModel):
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
         encoder = Encoder(
             **stack,

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.decoding.runner import GenerationMixin
 from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
@@ -22,12 +23,9 @@ from keras_transformer.models.base import (
     SettingsModel,
     activation_name,
     check_called_with_ids,
-    check_in_vocabulary,
     check_special_ids,
     embedding_dim,
-    policy_of,
 )
-from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.presets import PresetMixin
 
 
@@ -137,8 +135,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         )
         if num_decoder_layers is not None:
             check_positive_integers(num_decoder_layers=num_decoder_layers)
-        check_special_ids(target_size, pad_id, end_id=end_id)
-        check_in_vocabulary(target_size, start_id=start_id)
+        start = {} if start_id == pad_id else {"start_id": start_id}
+        check_special_ids(target_size, pad_id, end_id=end_id, **start)
         stack = {
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
@@ -149,7 +147,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             "activation_dropout": activation_dropout,
             "epsilon": epsilon,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
         encoder = Encoder(
             num_layers,

@@ -20,7 +20,6 @@ from keras_transformer.models.base import (
     SettingsModel,
     activation_name,
     embedding_dim,
-    policy_of,
 )
 
 
@@ -99,7 +98,7 @@ class VisionTransformer(SettingsModel):
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias"))
         height, width, _ = image_shape
         num_patches = max((height // patch_size) * (width // patch_size), 1)

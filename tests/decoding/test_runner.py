@@ -18,11 +18,10 @@ from keras_transformer.decoding import (
     Sampling,
     runner,
 )
-from keras_transformer.decoding.runner import SearchRunner
+from keras_transformer.decoding.runner import GenerationMixin, SearchRunner
 from keras_transformer.kernels import target
 from keras_transformer.layers import LearnedPositionalEncoding, cache
 from keras_transformer.models import LanguageModel, Transformer
-from keras_transformer.models.generation import GenerationMixin
 
 MAX_LENGTH = 13
 
