@@ -264,9 +264,7 @@ def _zero_masked(keys, values, key_mask):
 def _suits_fused_kernel(queries, values, bias):
     """Whether `ops.dot_product_attention` gives the same numbers, and faster."""
     dtype = keras.backend.standardize_dtype(queries.dtype)
-    if (
-        target.BACKEND == "torch"
-    ):  # its kernel rounds the bias to the dtype of the queries
+    if target.BACKEND == "torch":  # its kernel rounds the bias to the queries' dtype
         return bias is None or dtype == "float32"
     if target.BACKEND != "jax" or bias is not None or dtype == "float16":
         return False

@@ -1,6 +1,8 @@
 """The Transformer: sequences in, sequences out."""
 
 import functools
+import importlib
+import os
 
 import keras
 from keras import ops
@@ -26,11 +28,11 @@ from keras_transformer.models.base import (
     check_special_ids,
     embedding_dim,
 )
-from keras_transformer.models.presets import PresetMixin
+from keras_transformer.models.presets import PRESETS
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(PresetMixin, GenerationMixin, SettingsModel):
+class Transformer(GenerationMixin, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -232,6 +234,55 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         self.output_bias = bias
         self._unmask_first = unmask_first
         self._narrow = narrow
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike,
+        source_vocabulary_size: int | None = None,
+        **kwargs,
+    ) -> "Transformer":
+        """Builds a model of a published size, or reads a pretrained one.
+
+        Args:
+            preset: `"tiny"`, `"base"` or `"big"`: a size, with fresh weights.
+                Otherwise a pretrained model: a folder or `"hf://user/model"`, as in
+                `Translator.from_preset`.
+            source_vocabulary_size: Number of source tokens, for a size.
+            **kwargs: Any other constructor argument. It overrides that of the preset;
+                of a pretrained model it must not change the weights.
+
+        Returns:
+            A `Transformer`.
+
+        Raises:
+            ValueError: If a size comes without `source_vocabulary_size`, or a folder
+                with it; for pretrained models, errors of `Translator.from_preset`.
+        """
+        if preset in PRESETS:
+            if source_vocabulary_size is None:
+                raise ValueError(
+                    "`source_vocabulary_size` must be given for a model with fresh "
+                    f"weights. Received: preset={preset!r}."
+                )
+            settings = {**PRESETS[preset], **kwargs}
+            return cls(source_vocabulary_size, **settings)
+        is_path = isinstance(preset, os.PathLike) or "/" in str(preset)
+        if not is_path and not os.path.isdir(preset):
+            is_file = str(preset).endswith(".keras")
+            remedy = " `keras.saving.load_model` reads that file." if is_file else ""
+            raise ValueError(
+                f"`preset` must be one of {tuple(PRESETS)}, a folder or "
+                f'"hf://user/model". Received: preset={preset!r}.{remedy}'
+            )
+        if source_vocabulary_size is not None:
+            raise ValueError(
+                "`source_vocabulary_size` must be left out for a pretrained model. "
+                f"Received: source_vocabulary_size={source_vocabulary_size}."
+            )
+        # It imports the models, so it is imported when it is called.
+        pretrained = importlib.import_module("keras_transformer.interop.presets")
+        return pretrained.read_transformer(preset, **kwargs)
 
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):
