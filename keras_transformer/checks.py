@@ -127,8 +127,17 @@ def check_shape(name: str, shape, *axes: str) -> None:
         )
 
 
-def check_integer_ids(ids, name: str = "ids") -> None:
-    """Raises `ValueError` unless `ids` is a tensor or an array of integers."""
+def check_ids(
+    ids,
+    name: str = "ids",
+    is_batch: bool = False,
+    vocabulary_size: int | None = None,
+) -> None:
+    """Raises `ValueError` unless `ids` is a tensor or an array of integers.
+
+    With `is_batch`, its shape must be `(batch, length)`. If a `vocabulary_size` is
+    given, all ids must be in the vocabulary.
+    """
     if not hasattr(ids, "dtype"):
         raise ValueError(
             f"`{name}` must be an array or a tensor of integers. "
@@ -143,6 +152,13 @@ def check_integer_ids(ids, name: str = "ids") -> None:
             "passes them on after `keras.Input((None,), dtype='int32')`. "
             f"Received: {name} of dtype {dtype}."
         )
+    if is_batch and len(ids.shape) != 2:
+        raise ValueError(
+            f"`{name}` must have the shape (batch, length). "
+            f"Received: {name} of shape {tuple(ids.shape)}."
+        )
+    if vocabulary_size is not None:
+        check_vocabulary(ids, vocabulary_size)
 
 
 def check_vocabulary(ids, vocabulary_size: int) -> None:
@@ -157,9 +173,3 @@ def check_vocabulary(ids, vocabulary_size: int) -> None:
             f"Received: {outside[0]}. Use the tokenizer that the model was trained "
             "with."
         )
-
-
-def check_ids(ids, name: str) -> None:
-    """Raises `ValueError` unless `ids` are integers of shape `(batch, length)`."""
-    check_integer_ids(ids, name)
-    check_shape(name, ids.shape, "batch", "length")

@@ -9,6 +9,10 @@ from keras.src.backend.common.masking import set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
+# Gives a tensor, the first argument, its Keras mask. Publicly only `compute_mask` does
+# so, which does not know the arguments of `call`.
+set_mask = set_keras_mask
+
 
 def variable_index(optimizer, variable) -> int:
     """Returns the place of a model's variable among the variables of its optimizer.
@@ -33,14 +37,6 @@ def trainable_variables(optimizer):
     then updates these. Publicly an optimizer has only `variables`, which are its own.
     """
     return optimizer._trainable_variables
-
-
-def set_mask(tensor, mask) -> None:
-    """Gives a tensor its Keras mask.
-
-    Publicly only `compute_mask` does so, which does not know the arguments of `call`.
-    """
-    set_keras_mask(tensor, mask)
 
 
 def asks_for_shapes() -> bool:

@@ -1,7 +1,7 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `model`, `search`, `next_tokens`, `lineage`, `sampling`, `greedy`,
-`length_penalty`, `beam`; `processors` and `constraints`, which control a search; then
+Reading order: `model`, `search`, `next_tokens`, `sampling`, `greedy`, `length_penalty`,
+`beam`; `processors` and `constraints`, which control a search; then
 `continuous_batching` and `runner`, which search many sentences through few compiled
 programs.
 """

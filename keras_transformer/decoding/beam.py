@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
+from keras_transformer.checks import check_positive_integers, is_finite_number
+from keras_transformer.decoding.length_penalty import LengthPenalty, WuLengthPenalty
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
@@ -108,9 +108,15 @@ class BeamSearch(Search):
     ):
         super().__init__(processors, end_ids)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
-        self._penalty = length_penalty_of(length_penalty)
-        is_exponent = not isinstance(length_penalty, LengthPenalty)
-        self.length_penalty = self._penalty.exponent if is_exponent else length_penalty
+        self.penalty = self.length_penalty = length_penalty
+        if not isinstance(length_penalty, LengthPenalty):
+            if not is_finite_number(length_penalty):
+                raise ValueError(
+                    "`length_penalty` must be a finite number, or a `LengthPenalty`. "
+                    f"Received: length_penalty={length_penalty!r}."
+                )
+            self.penalty = WuLengthPenalty(length_penalty)
+            self.length_penalty = self.penalty.exponent
         if num_hypotheses > beam_width:
             raise ValueError(
                 "`num_hypotheses` must be at most `beam_width`. "
@@ -143,7 +149,7 @@ class BeamSearch(Search):
 
     def is_active(self, index, hypotheses):
         live, finished = hypotheses
-        divisors = self._penalty.divisors(live.ids.shape[-1])
+        divisors = self.penalty.divisors(live.ids.shape[-1])
         # A log-probability is negative, so the largest divisor still to come gives the
         # best score, whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
@@ -155,7 +161,7 @@ class BeamSearch(Search):
     def grow(self, model, tokens, index, hypotheses):
         live, finished = hypotheses
         extensions = extend(live, tokens, self.end_ids or (model.end_id,))
-        divisors = self._penalty.divisors(live.ids.shape[-1])
+        divisors = self.penalty.divisors(live.ids.shape[-1])
         divisor = ops.take(divisors, index)[:, None]
         finished = finish(finished, live, extensions, index, divisor)
         live = survive(live, extensions, index)
@@ -167,7 +173,7 @@ class BeamSearch(Search):
 
     def best(self, hypotheses):
         live, finished = hypotheses
-        divisor = self._penalty.divisors(live.ids.shape[-1])[-1]
+        divisor = self.penalty.divisors(live.ids.shape[-1])[-1]
         unfinished = Hypotheses(live.ids, live.scores / divisor)
         return best_of(finished, unfinished, self.num_hypotheses)
 

@@ -67,15 +67,3 @@ class PowerLengthPenalty(LengthPenalty):
     def divisors(self, max_length: int):
         lengths = np.arange(1.0, max_length + 1)
         return (lengths**self.exponent).astype("float32")
-
-
-def length_penalty_of(length_penalty) -> LengthPenalty:
-    """Returns a penalty as it is, and `WuLengthPenalty` for an exponent."""
-    if isinstance(length_penalty, LengthPenalty):
-        return length_penalty
-    if not is_finite_number(length_penalty):
-        raise ValueError(
-            "`length_penalty` must be a finite number, or a `LengthPenalty`. "
-            f"Received: length_penalty={length_penalty!r}."
-        )
-    return WuLengthPenalty(length_penalty)

@@ -11,16 +11,16 @@ class CachedModel:
 
     Subclasses have a `pad_id`, a `start_id` and an `end_id`, and offer `start` and
     `step`. All else has defaults.
+
+    Attributes:
+        max_positions: The most tokens of a source or a target; None if there is no
+            limit.
     """
 
     pad_id: Any
     start_id: Any
     end_id: Any
-
-    @property
-    def max_positions(self) -> int | None:
-        """The most tokens of a source or a target; None if there is no limit."""
-        return None
+    max_positions: int | None = None
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Reads the inputs once.
@@ -78,12 +78,3 @@ class CachedModel:
     def lengthen(self, cache, length: int):
         """Returns the cache with `length` positions."""
         raise NotImplementedError
-
-    def check_length(self, length: int) -> None:
-        """Raises `ValueError` if the model has fewer positions."""
-        if self.max_positions is not None and length > self.max_positions:
-            raise ValueError(
-                f"Positions end at `max_length`={self.max_positions}: shorten the "
-                "inputs or build the layer of positions with a larger one. "
-                f"Received: length={length}."
-            )

@@ -1,4 +1,4 @@
-"""Many sentences through few compiled programs."""
+"""What `generate` does: many sentences through few compiled programs."""
 
 import functools
 
@@ -6,10 +6,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.checks import check_positive_integers, check_vocabulary
 from keras_transformer.decoding.continuous_batching import search_continuously
-from keras_transformer.decoding.search import Hypotheses
+from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.model import CachedModel
+from keras_transformer.decoding.search import Hypotheses, Search, check_search
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
+from keras_transformer.layers.cache import growing_lengths, lengthen_cache
 
 MAX_PROGRAMS = 64  # that a model keeps
 # Sentences of a call with continuous batching; more would only take memory.
@@ -19,6 +23,8 @@ ROWS_PER_CALL = 4096
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
 # In one call, so many hypotheses save about as much time as XLA takes to compile.
 MIN_HYPOTHESES_FOR_XLA = 256
+# A longer cache is filled only by few sentences.
+MAX_FIRST_CACHE_LENGTH = 256
 
 
 class SearchRunner:
@@ -78,10 +84,11 @@ class SearchRunner:
         if is_on_cpu and not jit_compile:
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
             if is_exact:
-                batch_size = min(batch_size, next_power(4, num_rows))
+                sizes = (size for size in (1, 4) if size >= num_rows)
+                batch_size = min([batch_size, *sizes])
             rows_per_call = batch_size
         elif num_rows <= batch_size:
-            rows_per_call = batch_size = next_power(2, num_rows)
+            rows_per_call = batch_size = 1 << (num_rows - 1).bit_length()
         else:
             rows_per_call = max(ROWS_PER_CALL, batch_size)
 
@@ -114,9 +121,46 @@ class SearchRunner:
         return CompiledFunction(find, model, jit_compile)
 
 
-def next_power(base: int, count: int) -> int:
-    """Returns the smallest power of `base` that is at least `count`."""
-    power = 1
-    while power < count:
-        power *= base
-    return power
+class GenerationMixin(CachedModel):
+    """Base of models that run compiled searches of themselves."""
+
+    asked_jit_compile: bool | str = "auto"
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._runner = SearchRunner(self)
+
+    def run_search(
+        self,
+        inputs,
+        search: Search | None,
+        max_length: int,
+        batch_size: int | None,
+        vocabulary_size: int,
+    ) -> Hypotheses:
+        """Runs a search, compiled as the model was.
+
+        Args:
+            inputs: Integer array or tensor of shape `(batch, length)`.
+            search: A search of `keras_transformer.decoding`; greedy if None.
+            max_length: Most tokens to produce, the end token included.
+            batch_size: As in `SearchRunner`.
+            vocabulary_size: Number of tokens that the model produces.
+        """
+        search = GreedySearch() if search is None else search
+        check_search(search)
+        if batch_size is not None:
+            check_positive_integers(batch_size=batch_size)
+        for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
+            check_vocabulary(ids, vocabulary_size)
+        return self._runner(
+            search, inputs, max_length, batch_size, self.asked_jit_compile
+        )
+
+    def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
+        *shorter, _ = growing_lengths(max_length, num_hypotheses)
+        shorter = [length for length in shorter if length <= MAX_FIRST_CACHE_LENGTH]
+        return shorter[-1] if shorter else max_length
+
+    def lengthen(self, cache, length: int):
+        return lengthen_cache(cache, length)

@@ -22,7 +22,6 @@ from keras_transformer.decoding import (
     Search,
     WuLengthPenalty,
 )
-from keras_transformer.decoding.length_penalty import LengthPenalty, length_penalty_of
 from keras_transformer.interop.hugging_face.weights import weights_of
 from keras_transformer.text import SubwordTokenizer
 
@@ -131,7 +130,7 @@ def power_of_length(search: BeamSearch, system: str) -> float:
     The other systems divide by `length ** exponent`. Wu et al.'s penalty becomes that
     of the same exponent.
     """
-    penalty: LengthPenalty = length_penalty_of(search.length_penalty)
+    penalty = search.penalty
     if not isinstance(penalty, PowerLengthPenalty | WuLengthPenalty):
         refuse(system, f"the search's {penalty}")
     return float(penalty.exponent)

@@ -21,7 +21,7 @@ BLOCK_LENGTH = 128  # queries
 # kernel, on a GPU.
 MAX_UNFUSED_LENGTH = 64
 
-_HAS_FUSED_KERNEL = not target.is_tensorflow()
+_HAS_FUSED_KERNEL = target.BACKEND != "tensorflow"
 _are_short = contextvars.ContextVar("are_short", default=False)
 
 
@@ -78,7 +78,7 @@ def attend(queries, keys, values, key_mask=None, mask_of=None, bias_of=None):
     lengths = shape_of(queries)[2], shape_of(keys)[2]
     if all(isinstance(length, int) for length in lengths):
         is_long = math.prod(lengths) > MAX_UNBLOCKED_LENGTH**2
-    elif _are_short.get() or target.is_jax():
+    elif _are_short.get() or target.BACKEND == "jax":
         is_long = False  # On JAX, Keras only asks for shapes with unknown lengths.
     else:
         pairs = ops.prod(ops.cast(ops.stack(lengths), "float32"))
@@ -264,9 +264,9 @@ def _zero_masked(keys, values, key_mask):
 def _suits_fused_kernel(queries, values, bias):
     """Whether `ops.dot_product_attention` gives the same numbers, and faster."""
     dtype = keras.backend.standardize_dtype(queries.dtype)
-    if target.is_torch():  # its kernel rounds the bias to the dtype of the queries
+    if target.BACKEND == "torch":  # its kernel rounds the bias to the queries' dtype
         return bias is None or dtype == "float32"
-    if not target.is_jax() or bias is not None or dtype == "float16":
+    if target.BACKEND != "jax" or bias is not None or dtype == "float16":
         return False
     # JAX's kernels ignore the bias, need values as wide as keys, and mask by adding a
     # number that float16 products can exceed.
@@ -280,11 +280,11 @@ def _attend_fused(queries, keys, values, mask, bias):
     if mask is not None:
         has_keys = ops.any(mask, axis=-1, keepdims=True)
         mask = ops.logical_or(mask, ops.logical_not(has_keys))
-        if target.is_torch():
+        if target.BACKEND == "torch":
             # The number that PyTorch masks with is one that float16 can exceed.
             masked = ops.where(mask, 0.0, -math.inf)
             bias, mask = masked if bias is None else bias + masked, None
-        elif target.is_jax():  # cuDNN's kernel refuses one row for all queries
+        elif target.BACKEND == "jax":  # cuDNN's kernel refuses one row for all queries
             lengths = shape_of(queries)[2], shape_of(keys)[2]
             mask = ops.broadcast_to(mask, (*shape_of(mask)[:2], *lengths))
     # (batch, heads, length, dim) -> (batch, length, heads, dim)

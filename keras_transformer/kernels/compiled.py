@@ -34,12 +34,12 @@ class CompiledFunction(keras.Model):
     def run(self, *arguments):
         """Returns what the function returns, as NumPy arrays to be read."""
         with silence_retracing_warning():
-            if target.is_jax() and self.jit_compile:
+            if target.BACKEND == "jax" and self.jit_compile:
                 values = [variable.value for variable in self.variables]
                 return keras.tree.map_structure(
                     np.asarray, self._jitted(values, arguments)
                 )
-            if not target.is_tensorflow():
+            if target.BACKEND != "tensorflow":
                 return self.predict_on_batch(arguments)
             # `predict_on_batch` copies its outputs. For these copies malloc takes
             # new memory in each thread, which took longer than many decoding steps.

@@ -110,7 +110,7 @@ def _log_normalizer(logits, label_logits, probabilities, labels):
 def _target_distribution(labels, vocabulary, label_smoothing, after):
     """Smoothed labels, `(batch, length, vocabulary)`, computed later than `after`."""
     uniform = label_smoothing / vocabulary
-    if target.is_tensorflow():
+    if target.BACKEND == "tensorflow":
         import tensorflow as tf
 
         # One operation, not before the gradient needs it and not while the loss still

@@ -67,7 +67,7 @@ class Dropout(RematerializedMixin, keras.layers.Dropout):
 
 def _bytes_of(words, shape):
     """Views words as bytes, four times as many in the last axis."""
-    if not target.is_tensorflow():
+    if target.BACKEND != "tensorflow":
         return ops.view(words, "uint8")
     import tensorflow as tf
 

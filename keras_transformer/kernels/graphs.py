@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_transformer.kernels import target
 
-_IS_TENSORFLOW = target.is_tensorflow()
+_IS_TENSORFLOW = target.BACKEND == "tensorflow"
 
 
 def shape_of(tensor) -> tuple:
@@ -33,6 +33,8 @@ def with_gradient(function, *tensors):
     TensorFlow keeps the gradient of each trace in a global registry, and with it the
     graph and all that the graph holds, for ever: a model that was used once would never
     be freed. Here the graph keeps the gradient, and the registry only refers to it.
+    There is no public way to remove a gradient from the registry; `test_graphs.py`
+    fails if TensorFlow changes it.
 
     Args:
         function: Function of tensors that returns a tensor and the function from its
@@ -43,21 +45,12 @@ def with_gradient(function, *tensors):
         The tensor.
     """
     outputs = ops.custom_gradient(function)(*tensors)
-    if _IS_TENSORFLOW:
-        import tensorflow as tf
-
-        if not tf.executing_eagerly():
-            _keep_gradient_in_graph(outputs)
-    return outputs
-
-
-def _keep_gradient_in_graph(outputs):
-    """Moves the gradient of a custom operation from TensorFlow's registry to its graph.
-
-    There is no public way to remove a gradient from the registry; `test_graphs.py`
-    fails if TensorFlow changes it.
-    """
+    if not _IS_TENSORFLOW:
+        return outputs
     import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return outputs
     from tensorflow.python.framework.ops import gradient_registry
 
     registry = gradient_registry._registry
@@ -73,3 +66,4 @@ def _keep_gradient_in_graph(outputs):
     weakref.finalize(gradient, registry.pop, name).atexit = False
     graph = outputs.graph
     graph.kept_gradients = [*getattr(graph, "kept_gradients", ()), gradient]
+    return outputs

@@ -27,33 +27,25 @@ class LayerNormalization(keras.layers.LayerNormalization):
             return super().call(inputs)
         dtype = keras.backend.result_type(inputs.dtype, "float32")
         tensors = [ops.cast(x, dtype) for x in (inputs, self.gamma, self.beta)]
-        return ops.cast(normalize(*tensors, self.epsilon), self.compute_dtype)
+        epsilon = self.epsilon  # the gradient must not keep the layer alive
 
+        def normalized(inputs, gamma, beta):
+            centered = inputs - ops.mean(inputs, axis=-1, keepdims=True)
+            variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+            scale = ops.rsqrt(variance + epsilon)
+            normal = centered * scale
 
-def normalize(inputs, gamma, beta, epsilon):
-    """Normalises the last axis to mean `beta` and standard deviation `gamma`.
+            def gradient(*args, upstream=None):
+                upstream = args[0] if upstream is None else upstream
+                product = upstream * normal
+                # No matrix-vector products: XLA would recompute them at every use.
+                of_normal = upstream * gamma
+                mean = ops.mean(of_normal, axis=-1, keepdims=True)
+                projection = ops.mean(product * gamma, axis=-1, keepdims=True)
+                of_inputs = (of_normal - mean - normal * projection) * scale
+                axes = tuple(range(len(inputs.shape) - 1))
+                return of_inputs, ops.sum(product, axes), ops.sum(upstream, axes)
 
-    All tensors have one dtype, float32 or float64, `gamma` and `beta` the shape
-    `(hidden_dim,)`.
-    """
+            return normal * gamma + beta, gradient
 
-    def normalized(inputs, gamma, beta):
-        centered = inputs - ops.mean(inputs, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
-        scale = ops.rsqrt(variance + epsilon)
-        normal = centered * scale
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            product = upstream * normal
-            # No matrix-vector products: XLA would recompute them at every use.
-            of_normal = upstream * gamma
-            mean = ops.mean(of_normal, axis=-1, keepdims=True)
-            projection = ops.mean(product * gamma, axis=-1, keepdims=True)
-            of_inputs = (of_normal - mean - normal * projection) * scale
-            positions = tuple(range(len(inputs.shape) - 1))
-            return of_inputs, ops.sum(product, positions), ops.sum(upstream, positions)
-
-        return normal * gamma + beta, gradient
-
-    return with_gradient(normalized, inputs, gamma, beta)
+        return ops.cast(with_gradient(normalized, *tensors), self.compute_dtype)

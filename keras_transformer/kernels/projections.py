@@ -32,7 +32,7 @@ def dense(layer, states):
     """
     sizes = states.shape[:-1]
     is_unknown = len(sizes) == 2 and None in sizes and sizes[1] != 1
-    if target.is_tensorflow() and is_unknown:
+    if target.BACKEND == "tensorflow" and is_unknown:
         batch, length, width = shape_of(states)
         outputs = layer(ops.reshape(states, (-1, width)))
         return ops.reshape(outputs, (batch, length, outputs.shape[-1]))

@@ -6,7 +6,7 @@ import contextvars
 from keras import ops, tree
 
 from keras_transformer.keras_private import scope_with
-from keras_transformer.kernels.target import is_jax
+from keras_transformer.kernels.target import BACKEND
 
 _is_inside = contextvars.ContextVar("is_inside", default=False)
 
@@ -54,7 +54,7 @@ def _inside(scope):
     token = _is_inside.set(True)
     try:
         # JAX repeats what it traced; the others call the function again.
-        with contextlib.nullcontext() if is_jax() else scope():
+        with contextlib.nullcontext() if BACKEND == "jax" else scope():
             yield
     finally:
         _is_inside.reset(token)

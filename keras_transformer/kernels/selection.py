@@ -46,7 +46,7 @@ def top_k_in_blocks(x, count: int):
 
 def top_k(x, count: int):
     """`ops.top_k` with the first of equal values first, on PyTorch too."""
-    if target.is_torch():
+    if target.BACKEND == "torch":
         places = ops.argsort(-x, axis=-1)[..., :count]
         return ops.take_along_axis(x, places, axis=-1), places
     return ops.top_k(x, count)
@@ -171,7 +171,7 @@ def take_last(x, indices):
     Returns:
         A tensor of the shape of `indices`.
     """
-    if not target.is_tensorflow():
+    if target.BACKEND != "tensorflow":
         return ops.take_along_axis(x, indices[..., None], axis=-1)[..., 0]
     import tensorflow as tf
 

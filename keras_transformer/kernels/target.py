@@ -2,29 +2,7 @@
 
 import keras
 
-
-def is_tensorflow() -> bool:
-    """Tells whether Keras runs on TensorFlow."""
-    return keras.backend.backend() == "tensorflow"
-
-
-def is_jax() -> bool:
-    """Tells whether Keras runs on JAX."""
-    return keras.backend.backend() == "jax"
-
-
-def is_torch() -> bool:
-    """Tells whether Keras runs on PyTorch."""
-    return keras.backend.backend() == "torch"
-
-
-def require_tensorflow(what: str) -> None:
-    """Raises `ValueError` unless Keras runs on TensorFlow."""
-    if not is_tensorflow():
-        raise ValueError(
-            f"{what} needs the TensorFlow backend. "
-            f"Received: KERAS_BACKEND={keras.backend.backend()}."
-        )
+BACKEND = keras.backend.backend()  # "tensorflow", "jax" or "torch"
 
 
 def xla_would_compile_for_cpu() -> bool:
@@ -32,7 +10,7 @@ def xla_would_compile_for_cpu() -> bool:
 
     That is: by TensorFlow's XLA, without an accelerator; JAX was not measured.
     """
-    return is_tensorflow() and keras.distribution.list_devices() == ["cpu:0"]
+    return BACKEND == "tensorflow" and keras.distribution.list_devices() == ["cpu:0"]
 
 
 def xla_compiles_for_cpu() -> bool:

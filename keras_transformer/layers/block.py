@@ -22,6 +22,8 @@ from keras_transformer.layers.weights import WeightOptionsLayer, sub_seed
 class BlockSettings(WeightOptionsLayer):
     """Base class of blocks, and of the stacks that have blocks: their arguments."""
 
+    position_layer_of = staticmethod(attention_positions)
+
     def __init__(
         self,
         num_heads: int,
@@ -49,14 +51,11 @@ class BlockSettings(WeightOptionsLayer):
         self.normalize_first = normalize_first
         self.activation = keras.activations.get(activation)
         self.epsilon = epsilon
-        self.positions = self._position_layer_of(positions)
+        self.positions = self.position_layer_of(positions, self.dtype_policy)
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
         self.seed = seed
         self.supports_masking = True
-
-    def _position_layer_of(self, position_scheme):
-        return attention_positions(position_scheme, self.dtype_policy)
 
     def _block_settings(self):
         return {

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_integer_ids, check_positive_integers
+from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.keras_private import set_mask
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.kernels.tied_logits import tied_logits, transposed_once
@@ -96,14 +96,12 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
             # Inside a model, Keras would multiply in the dtype of the table.
             table = ops.cast(self.embeddings, self.compute_dtype)
             return ops.cast(tied_logits(inputs, table), "float32")
-        ids = _integer_ids(inputs)
-        return self._scaled(super().call(ids), ids)
+        return self._embed(inputs, super().call)
 
     def quantized_call(self, inputs, reverse=False):
         if reverse:
             return ops.cast(super().quantized_call(inputs, reverse=True), "float32")
-        ids = _integer_ids(inputs)
-        return self._scaled(super().quantized_call(ids), ids)
+        return self._embed(inputs, super().quantized_call)
 
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras quantises subclasses only without its check of the type.
@@ -115,7 +113,13 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
             f"`TokenEmbedding` has no `enable_lora`: {_ADAPTED}. Received: rank={rank}."
         )
 
-    def _scaled(self, vectors, ids):
+    def _embed(self, ids, vectors_of):
+        # Keras builds layers with float32 ids, and `Sequential` passes them.
+        dtype = keras.backend.standardize_dtype(ids.dtype)
+        if dtype in ("float32", "float64"):
+            ids = ops.cast(ids, "int32")
+        check_ids(ids)
+        vectors = vectors_of(ids)
         if self.scale:
             vectors = vectors * math.sqrt(self.hidden_dim)
         # `compute_mask` cannot tell ids that are floats from states.
@@ -150,12 +154,3 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
             "scale": self.scale,
             "quantization_config": config["quantization_config"],
         }
-
-
-def _integer_ids(ids):
-    """Casts float32 ids, which Keras builds layers with, and `Sequential` passes."""
-    dtype = keras.backend.standardize_dtype(ids.dtype)
-    if dtype in ("float32", "float64"):
-        return ops.cast(ids, "int32")
-    check_integer_ids(ids)
-    return ids

@@ -64,15 +64,14 @@ class FeedForward(WeightOptionsLayer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        def layer(name, units, activation=None):
-            settings = {"dtype": self.dtype_policy, **self.weight_options}
-            return Projection(units, activation, name=name, **settings)
-
-        self._widen = layer("widen", self.intermediate_dim, self.activation)
-        self._narrow = layer("narrow", input_shape[-1])
+        dtype = self.dtype_policy
+        settings = {"name": "widen", "dtype": dtype, **self.weight_options}
+        self._widen = Projection(self.intermediate_dim, self.activation, **settings)
+        settings = {"name": "narrow", "dtype": dtype, **self.weight_options}
+        self._narrow = Projection(input_shape[-1], **settings)
         self._widen.build(input_shape)
         self._narrow.build((*input_shape[:-1], self.intermediate_dim))
-        self._dropout = Dropout(self.dropout, self.seed, dtype=self.dtype_policy)
+        self._dropout = Dropout(self.dropout, self.seed, dtype=dtype)
 
     def call(self, inputs, training=None):
         states = self._dropout(dense(self._widen, inputs), training=training)

@@ -4,7 +4,7 @@ import functools
 
 from keras import ops
 
-from keras_transformer.checks import check_integer_ids
+from keras_transformer.checks import check_ids
 
 
 def padding_mask(ids, pad_id: int = 0):
@@ -24,7 +24,7 @@ def padding_mask(ids, pad_id: int = 0):
         >>> ops.convert_to_numpy(padding_mask(np.array([[7, 5, 0]])))
         array([[ True,  True, False]])
     """
-    check_integer_ids(ids)
+    check_ids(ids)
     return ops.not_equal(ids, pad_id)
 
 
@@ -93,24 +93,24 @@ def combined_mask(
     """
     # Converters to ONNX and LiteRT fail on an index such as `mask[:, None]`.
     if query_mask is not None:
-        query_mask = _at_rows(ops.expand_dims(query_mask, (1, 3)), rows)
+        query_mask = ops.expand_dims(query_mask, (1, 3))
     if key_mask is not None:
         key_mask = ops.expand_dims(key_mask, (1, 2))
     if attention_mask is not None:
         axes = {2: (0, 1), 3: 1, 4: ()}[len(attention_mask.shape)]
-        attention_mask = _at_rows(ops.expand_dims(attention_mask, axes), rows)
+        attention_mask = ops.expand_dims(attention_mask, axes)
+    if rows is not None:
+        query_mask, attention_mask = (
+            mask
+            if mask is None
+            else ops.take(mask, ops.clip(rows, 0, ops.shape(mask)[2] - 1), axis=2)
+            for mask in (query_mask, attention_mask)
+        )
     causal = None
     if use_causal_mask:
         rows = ops.arange(query_length) if rows is None else rows
         causal = ops.expand_dims(_not_after(rows, key_length), (0, 1))
     return combine_masks(query_mask, key_mask, causal, attention_mask)
-
-
-def _at_rows(mask, rows):
-    """Some rows of a mask `(batch, heads, query_length, key_length)`; all for None."""
-    if rows is None:
-        return mask
-    return ops.take(mask, ops.clip(rows, 0, ops.shape(mask)[2] - 1), axis=2)
 
 
 def _not_after(query_positions, key_length):

@@ -190,7 +190,10 @@ class MultiHeadAttention(WeightOptionsLayer):
             queries = self.positions.rotate(queries, query_positions)
             keys = self.positions.rotate(keys, key_positions)
             bias_of = self._bias_function(query_positions, key_positions)
-        if return_attention_scores or self._needs_scores(training):
+        has_learned_positions = self.positions is not None and self.positions.weights
+        drops_scores = self.dropout and training
+        is_plain = self.score is None and not has_learned_positions and not drops_scores
+        if return_attention_scores or not is_plain:
             if value_mask is not None:
                 mask = ops.expand_dims(value_mask, 1)
                 keys, values = zero_masked(keys, mask), zero_masked(values, mask)
@@ -208,11 +211,6 @@ class MultiHeadAttention(WeightOptionsLayer):
             )
         outputs = dense(self.output_projection, merge_heads(outputs))
         return (outputs, scores) if return_attention_scores else outputs
-
-    def _needs_scores(self, training):
-        has_learned_positions = self.positions is not None and self.positions.weights
-        drops_scores = self.dropout and training
-        return bool(self.score is not None or has_learned_positions or drops_scores)
 
     def _bias_function(self, query_positions, key_positions):
         """The function from rows to a bias that `kernels.attention.attend` takes."""

@@ -14,10 +14,8 @@ from keras_transformer.layers.block import (
     prompt_lengths,
 )
 from keras_transformer.layers.positions import (
-    acts_on_inputs,
+    AttentionPositions,
     check_position_range,
-    merge_positions,
-    merge_positions_at,
     position_layer_of,
 )
 from keras_transformer.layers.saving import Positions
@@ -25,7 +23,14 @@ from keras_transformer.layers.weights import sub_seed
 
 
 class TransformerStack(BlockSettings):
-    """Base class of stacks, with the arguments of `Encoder`."""
+    """Base class of stacks, with the arguments of `Encoder`.
+
+    Attributes:
+        max_positions: The most positions that the layer of positions has; None if
+            unlimited.
+    """
+
+    position_layer_of = staticmethod(position_layer_of)
 
     def __init__(
         self,
@@ -38,15 +43,10 @@ class TransformerStack(BlockSettings):
         super().__init__(num_heads, intermediate_dim, positions=positions, **kwargs)
         check_positive_integers(num_layers=num_layers)
         self.num_layers = num_layers
-        self._merges_positions = acts_on_inputs(self.positions)
-
-    def _position_layer_of(self, position_scheme):
-        return position_layer_of(position_scheme, self.dtype_policy)
-
-    @property
-    def max_positions(self) -> int | None:
-        """The most positions that the layer of positions has; None if unlimited."""
-        return getattr(self.positions, "max_length", None)
+        self._merges_positions = not isinstance(
+            self.positions, AttentionPositions | None
+        )
+        self.max_positions: int | None = getattr(self.positions, "max_length", None)
 
     def _build_stack(self, block_class, inputs_shape, *other_shapes):
         settings, dtype = self._block_settings(), self.dtype_policy
@@ -77,38 +77,43 @@ class TransformerStack(BlockSettings):
         self, inputs, *memory, positions, return_attention_scores, **settings
     ):
         """Calls all blocks; scores get the layers as their first axis."""
-        states, all_scores = self._merge_positions(inputs, positions), []
-        states = self._dropout(states, training=settings["training"])
         settings["return_attention_scores"] = return_attention_scores
+        states, all_scores = inputs, []
         if not self._merges_positions:
             settings["positions"] = positions
+        elif positions is None:  # a layer of a user's may take no `positions`
+            states = self.positions(inputs)
+        else:
+            states = self.positions(inputs, positions=positions)
+        states = self._dropout(states, training=settings["training"])
         for block in self.blocks:
             outputs = block(states, *memory, **settings)
             states, *scores = outputs if return_attention_scores else (outputs,)
             all_scores.append(scores)
-        states = self._normalize(states)
+        states = states if self._norm is None else self._norm(states)
         if not return_attention_scores:
             return states
         return (states, *map(ops.stack, zip(*all_scores, strict=True)))
 
-    def _merge_positions(self, inputs, positions=None):
-        position_layer = self.positions if self._merges_positions else None
-        return merge_positions(position_layer, inputs, positions)
-
-    def _normalize(self, states):
-        return states if self._norm is None else self._norm(states)
-
     def _step(self, position, states, memories, memory_mask, caches, index, visible):
-        """Merges the `position` of the step and calls the `step` of every block."""
+        """Merges the `position` of the step, and calls the `step` of every block.
+
+        States have the shape `(batch, num_hypotheses, hidden_dim)`, and `position` has
+        the shape `(batch,)`.
+        """
         if self._merges_positions:
-            states = merge_positions_at(self.positions, states, position)
+            batch, num_hypotheses, width = ops.shape(states)
+            states = ops.reshape(states, (-1, 1, width))
+            start_index = ops.repeat(position, num_hypotheses)
+            states = self.positions(states, start_index=start_index)
+            states = ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
         new_cache, blocks = [], zip(self.blocks, memories, caches, strict=True)
         for block, memory, cache in blocks:
             states, cache = block.step(
                 states, memory, memory_mask, cache, index, visible
             )
             new_cache.append(cache)
-        return self._normalize(states), new_cache
+        return states if self._norm is None else self._norm(states), new_cache
 
     def compute_output_shape(self, inputs_shape, memory_shape=None):
         if not self._merges_positions:
@@ -222,7 +227,7 @@ class Decoder(TransformerStack):
 
         Each element is what `DecoderBlock.start` returns for one block.
         """
-        if self._merges_positions:
+        if self.max_positions is not None:
             check_position_range(self.positions, max_length)
         started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
         memories, caches = zip(*started, strict=True)
@@ -259,9 +264,10 @@ class CausalDecoder(Encoder):
 
         Each element is what `CausalBlock.start` returns for one block.
         """
-        if self._merges_positions and inputs.shape[1] is not None:
+        if self.max_positions is not None and inputs.shape[1] is not None:
             check_position_range(self.positions, inputs.shape[1] + max_length)
-        states, memories, caches = self._merge_positions(inputs), [], []
+        states = self.positions(inputs) if self._merges_positions else inputs
+        memories, caches = [], []
         for block in self.blocks:
             started = block.start(states, mask, num_hypotheses, max_length)
             states, memory, cache = started

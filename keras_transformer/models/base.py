@@ -33,6 +33,10 @@ class SettingsModel(RematerializedMixin, keras.Model):
         weight_options: The `WeightOptions` that the layers were built with.
         name: Name of the model.
         trainable: Whether its weights are to be trained, if given.
+
+    Attributes:
+        settings: The constructor's arguments but `name`, `trainable` and weight
+            options.
     """
 
     asked_jit_compile: bool | str = "auto"  # Keras's `jit_compile` is what it became
@@ -55,13 +59,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
         # dictionaries that `serialize` returned.
         policy = dict(keras.dtype_policies.serialize(dtype))
         policy.pop("shared_object_id", None)
-        self._settings = {**settings, "dtype": policy}
+        self.settings = {**settings, "dtype": policy}
         self.weight_options = weight_options
-
-    @property
-    def settings(self) -> dict:
-        """The constructor's arguments but `name`, `trainable` and weight options."""
-        return dict(self._settings)
 
     def get_config(self):
         return {
@@ -69,7 +68,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
             "trainable": self.trainable,
             "frozen_layers": adaptation.frozen_layers(self),
             "changed_layers": adaptation.changed_layers(self),
-            **self._settings,
+            **self.settings,
             **self.weight_options.get_config(),
         }
 
@@ -120,7 +119,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "A quantised model cannot be trained: its integers have no gradient. "
                 "Train the model that it was made from, then quantise that."
             )
-        if target.is_tensorflow() and self.built and not self.optimizer.built:
+        if target.BACKEND == "tensorflow" and self.built and not self.optimizer.built:
             # TensorFlow traces a step that creates variables a second time.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
@@ -204,10 +203,6 @@ class SettingsModel(RematerializedMixin, keras.Model):
 class TokenModel(SettingsModel):
     """Base of models that are called with padded ids."""
 
-    @property
-    def pad_id(self) -> int:
-        return self._settings["pad_id"]
-
     def call(self, inputs, training=None, mask=None):
         check_called_with_ids(inputs, "ids")
         return super().call(inputs, training=training, mask=mask)
@@ -228,11 +223,6 @@ def _explained_ids():
             f"Received: {received}, in the inputs or the labels. Use tokenizers of the "
             "model's vocabulary_size."
         ) from error
-
-
-def policy_of(dtype) -> keras.DTypePolicy:
-    """Returns a dtype policy; the global one for None."""
-    return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
 
 def activation_name(activation):
@@ -258,22 +248,17 @@ def embedding_dim(hidden_dim: int, position_layer) -> int:
 
 def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:
     """Raises `ValueError` unless all ids are in the vocabulary and not `pad_id`."""
-    check_in_vocabulary(vocabulary_size, pad_id=pad_id, **others)
+    for name, special_id in {"pad_id": pad_id, **others}.items():
+        if not 0 <= special_id < vocabulary_size:
+            raise ValueError(
+                f"`{name}` must lie in the vocabulary of {vocabulary_size} tokens. "
+                f"Received: {name}={special_id}."
+            )
     for name, special_id in others.items():
         if special_id == pad_id:
             raise ValueError(
                 f"`{name}` must differ from `pad_id`, which is never attended to. "
                 f"Received: {name}={special_id}, pad_id={pad_id}."
-            )
-
-
-def check_in_vocabulary(vocabulary_size: int, **ids: int) -> None:
-    """Raises `ValueError` unless all ids are in the vocabulary."""
-    for name, special_id in ids.items():
-        if not 0 <= special_id < vocabulary_size:
-            raise ValueError(
-                f"`{name}` must lie in the vocabulary of {vocabulary_size} tokens. "
-                f"Received: {name}={special_id}."
             )
 
 
@@ -285,4 +270,4 @@ def check_called_with_ids(inputs, name: str) -> None:
         getattr(inputs, "dtype", None) == "float64"
     )
     if not is_mean and not asks_for_shapes():
-        check_ids(inputs, name)
+        check_ids(inputs, name, is_batch=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from keras_transformer.decoding.runner import GenerationMixin
 from keras_transformer.models.exports import export
-from keras_transformer.models.generation import GenerationMixin
 from keras_transformer.models.transformer import Transformer
 
 
@@ -56,21 +56,16 @@ class Ensemble(GenerationMixin, keras.Model):
         half = [x.dtype_policy for x in models if x.compute_dtype != "float32"]
         super().__init__(name=name, dtype=half[0] if half else "float32")
         self.models = models
-        self._settings = _common(models[0])
+        self.settings = _common(models[0])
+        self.pad_id = self.settings["pad_id"]
+        self.start_id = self.settings["start_id"]
+        self.end_id = self.settings["end_id"]
+        limits = [x.max_positions for x in models if x.max_positions is not None]
+        self.max_positions = min(limits, default=None)
         self.built = True
-
-    @property
-    def settings(self) -> dict:
-        """The sizes of the vocabularies and the special ids of all models."""
-        return dict(self._settings)
 
     def call(self, inputs, training=None):
         return _log_mean([model(inputs, training=training) for model in self.models])
-
-    @property
-    def max_positions(self) -> int | None:
-        limits = [x.max_positions for x in self.models if x.max_positions is not None]
-        return min(limits, default=None)
 
     generate = Transformer.generate
 

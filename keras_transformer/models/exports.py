@@ -37,16 +37,11 @@ def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
             "LiteRT has no products of int8 kernels as Keras computes them. Export the "
             "model from before `quantize`, or quantise it to int4, which LiteRT takes."
         )
-    _check_converter(format)
-    if format == "onnx" and target.is_tensorflow():
+    package = {"onnx": "tf2onnx", "openvino": "openvino"}.get(format)
+    if package is not None and target.BACKEND == "tensorflow":
+        with optional(package, extra="export", purpose=f"The format {format!r}"):
+            importlib.import_module(package)
+    if format == "onnx" and target.BACKEND == "tensorflow":
         onnx_operations.add_missing_operations()
     # Some formats take a path only as a string.
     keras.Model.export(model, str(filepath), format=format, **kwargs)
-
-
-def _check_converter(format):
-    """Raises `ImportError` if Keras's converter to a format is not installed."""
-    package = {"onnx": "tf2onnx", "openvino": "openvino"}.get(format)
-    if package is not None and target.is_tensorflow():
-        with optional(package, extra="export", purpose=f"The format {format!r}"):
-            importlib.import_module(package)

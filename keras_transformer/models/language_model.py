@@ -5,15 +5,12 @@ import functools
 import keras
 from keras import ops
 
-from keras_transformer.checks import (
-    check_ids,
-    check_positive_integers,
-    check_vocabulary,
-)
+from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.decoding.runner import GenerationMixin
+from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import acts_on_inputs
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
@@ -27,9 +24,7 @@ from keras_transformer.models.base import (
     activation_name,
     check_special_ids,
     embedding_dim,
-    policy_of,
 )
-from keras_transformer.models.generation import GenerationMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -108,7 +103,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
         decoder = CausalDecoder(
             **stack,
@@ -153,15 +148,11 @@ class LanguageModel(GenerationMixin, TokenModel):
             weight_options=options,
             **kwargs,
         )
+        self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id
+        self.max_positions = decoder.max_positions
         self.embedding = embedding
         self.decoder = decoder
         self._narrow = narrow
-
-    @property
-    def positions(self):
-        """The layer of positions that the decoder merges into its inputs, or None."""
-        layer = self.decoder.positions
-        return layer if acts_on_inputs(layer) else None
 
     def generate(
         self,
@@ -190,8 +181,8 @@ class LanguageModel(GenerationMixin, TokenModel):
             ValueError: If `prompt_ids` are not integers of that shape, or the
                 model has too few positions for prompts and continuations.
         """
-        check_ids(prompt_ids, "prompt_ids")
-        check_vocabulary(prompt_ids, self.settings["vocabulary_size"])
+        size = self.settings["vocabulary_size"]
+        check_ids(prompt_ids, "prompt_ids", is_batch=True, vocabulary_size=size)
         check_positive_integers(max_length=max_length)
         length = prompt_ids.shape[1]
         if length == 0:
@@ -201,11 +192,8 @@ class LanguageModel(GenerationMixin, TokenModel):
                 f"{tuple(prompt_ids.shape)}."
             )
         # Checked here, since the compiled program does not know the length.
-        self.check_length(length - 1 + max_length)
-        vocabulary_size = self.settings["vocabulary_size"]
-        return self.run_search(
-            prompt_ids, search, max_length, batch_size, vocabulary_size
-        )
+        check_max_positions(self, length - 1 + max_length)
+        return self.run_search(prompt_ids, search, max_length, batch_size, size)
 
     def attention_scores(self, ids):
         """Returns the attention scores of every layer and head.
@@ -218,7 +206,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             `(num_layers, batch, num_heads, query_length, key_length)`. Rows of
             real tokens sum to one, those of padding to zero.
         """
-        check_ids(ids, "ids")
+        check_ids(ids, is_batch=True)
         states = self.embedding(ids)
         _, scores = self.decoder(states, return_attention_scores=True)
         return {"decoder": scores}

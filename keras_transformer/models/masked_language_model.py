@@ -79,6 +79,7 @@ class MaskedLanguageModel(TokenModel):
             name=name,
             trainable=trainable,
         )
+        self.pad_id = encoder.pad_id
         self.encoder = encoder
 
     @classmethod

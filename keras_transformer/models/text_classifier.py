@@ -93,6 +93,7 @@ class TextClassifier(TokenModel):
             name=name,
             trainable=trainable,
         )
+        self.pad_id = encoder.pad_id
         self.encoder = encoder
         self.pooling = pooling
 
@@ -125,7 +126,7 @@ class TextClassifier(TokenModel):
             A float tensor of shape `(batch, length)`. Rows sum to one; padding
             has zero.
         """
-        check_ids(ids, "ids")
+        check_ids(ids, is_batch=True)
         return self.pooling(self.encoder(ids), return_attention_scores=True)[1]
 
     def attention_scores(self, ids):

@@ -17,7 +17,6 @@ from keras_transformer.models.base import (
     activation_name,
     check_special_ids,
     embedding_dim,
-    policy_of,
 )
 
 
@@ -83,7 +82,7 @@ class TextEncoder(TokenModel):
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
         encoder = Encoder(
             **stack,
@@ -119,6 +118,7 @@ class TextEncoder(TokenModel):
             weight_options=options,
             **kwargs,
         )
+        self.pad_id = pad_id
         self.embedding = embedding
         self.encoder = encoder
         self.input_spec = None  # Ids have two axes, states three.
@@ -146,7 +146,7 @@ class TextEncoder(TokenModel):
             `(num_layers, batch, num_heads, query_length, key_length)`. Rows of
             real tokens sum to one, those of padding to zero.
         """
-        check_ids(ids, "ids")
+        check_ids(ids, is_batch=True)
         states = self.embedding(ids)
         _, scores = self.encoder(states, return_attention_scores=True)
         return {"encoder": scores}

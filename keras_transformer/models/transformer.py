@@ -1,19 +1,18 @@
 """The Transformer: sequences in, sequences out."""
 
 import functools
+import importlib
+import os
 
 import keras
 from keras import ops
 
-from keras_transformer.checks import (
-    check_ids,
-    check_positive_integers,
-    check_vocabulary,
-)
+from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.decoding.runner import GenerationMixin
+from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.positions import acts_on_inputs
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
@@ -26,17 +25,14 @@ from keras_transformer.models.base import (
     SettingsModel,
     activation_name,
     check_called_with_ids,
-    check_in_vocabulary,
     check_special_ids,
     embedding_dim,
-    policy_of,
 )
-from keras_transformer.models.generation import GenerationMixin
-from keras_transformer.models.presets import PresetMixin
+from keras_transformer.models.presets import PRESETS
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(PresetMixin, GenerationMixin, SettingsModel):
+class Transformer(GenerationMixin, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -141,8 +137,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         )
         if num_decoder_layers is not None:
             check_positive_integers(num_decoder_layers=num_decoder_layers)
-        check_special_ids(target_size, pad_id, end_id=end_id)
-        check_in_vocabulary(target_size, start_id=start_id)
+        start = {} if start_id == pad_id else {"start_id": start_id}
+        check_special_ids(target_size, pad_id, end_id=end_id, **start)
         stack = {
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
@@ -153,7 +149,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             "activation_dropout": activation_dropout,
             "epsilon": epsilon,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
         encoder = Encoder(
             num_layers,
@@ -229,6 +225,8 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             weight_options=options,
             **kwargs,
         )
+        self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id
+        self.max_positions = encoder.max_positions
         self.source_embedding = source_embedding
         self.target_embedding = target_embedding
         self.encoder = encoder
@@ -237,11 +235,54 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
         self._unmask_first = unmask_first
         self._narrow = narrow
 
-    @property
-    def positions(self):
-        """The layer of positions that the encoder merges into its inputs, or None."""
-        layer = self.encoder.positions
-        return layer if acts_on_inputs(layer) else None
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike,
+        source_vocabulary_size: int | None = None,
+        **kwargs,
+    ) -> "Transformer":
+        """Builds a model of a published size, or reads a pretrained one.
+
+        Args:
+            preset: `"tiny"`, `"base"` or `"big"`: a size, with fresh weights.
+                Otherwise a pretrained model: a folder or `"hf://user/model"`, as in
+                `Translator.from_preset`.
+            source_vocabulary_size: Number of source tokens, for a size.
+            **kwargs: Any other constructor argument. It overrides that of the preset;
+                of a pretrained model it must not change the weights.
+
+        Returns:
+            A `Transformer`.
+
+        Raises:
+            ValueError: If a size comes without `source_vocabulary_size`, or a folder
+                with it; for pretrained models, errors of `Translator.from_preset`.
+        """
+        if preset in PRESETS:
+            if source_vocabulary_size is None:
+                raise ValueError(
+                    "`source_vocabulary_size` must be given for a model with fresh "
+                    f"weights. Received: preset={preset!r}."
+                )
+            settings = {**PRESETS[preset], **kwargs}
+            return cls(source_vocabulary_size, **settings)
+        is_path = isinstance(preset, os.PathLike) or "/" in str(preset)
+        if not is_path and not os.path.isdir(preset):
+            is_file = str(preset).endswith(".keras")
+            remedy = " `keras.saving.load_model` reads that file." if is_file else ""
+            raise ValueError(
+                f"`preset` must be one of {tuple(PRESETS)}, a folder or "
+                f'"hf://user/model". Received: preset={preset!r}.{remedy}'
+            )
+        if source_vocabulary_size is not None:
+            raise ValueError(
+                "`source_vocabulary_size` must be left out for a pretrained model. "
+                f"Received: source_vocabulary_size={source_vocabulary_size}."
+            )
+        # It imports the models, so it is imported when it is called.
+        pretrained = importlib.import_module("keras_transformer.interop.presets")
+        return pretrained.read_transformer(preset, **kwargs)
 
     def call(self, inputs, training=None, mask=None):
         for name in ("source_ids", "target_ids"):
@@ -263,7 +304,7 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             one, those of padding to zero.
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
-            check_ids(ids, name)
+            check_ids(ids, name, is_batch=True)
         states = self.source_embedding(source_ids)
         memory, encoder = self.encoder(states, return_attention_scores=True)
         states = self.target_embedding(target_ids)
@@ -300,16 +341,13 @@ class Transformer(PresetMixin, GenerationMixin, SettingsModel):
             ValueError: If `source_ids` are not integers of that shape, or the
                 model has too few positions for sources or targets.
         """
-        settings = self._settings
-        check_ids(source_ids, "source_ids")
-        check_vocabulary(source_ids, settings["source_vocabulary_size"])
+        source_size = self.settings["source_vocabulary_size"]
+        check_ids(source_ids, "source_ids", is_batch=True, vocabulary_size=source_size)
         check_positive_integers(max_length=max_length)
         # Checked here, since the compiled program does not know the length.
-        self.check_length(max(source_ids.shape[1], max_length))
-        sizes = settings["target_vocabulary_size"], settings["source_vocabulary_size"]
-        return self.run_search(
-            source_ids, search, max_length, batch_size, sizes[0] or sizes[1]
-        )
+        check_max_positions(self, max(source_ids.shape[1], max_length))
+        target_size = self.settings["target_vocabulary_size"] or source_size
+        return self.run_search(source_ids, search, max_length, batch_size, target_size)
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""

@@ -20,7 +20,6 @@ from keras_transformer.models.base import (
     SettingsModel,
     activation_name,
     embedding_dim,
-    policy_of,
 )
 
 
@@ -99,7 +98,7 @@ class VisionTransformer(SettingsModel):
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype)
         options = WeightOptions(kwargs, kinds=("kernel", "bias"))
         height, width, _ = image_shape
         num_patches = max((height // patch_size) * (width // patch_size), 1)
@@ -180,7 +179,7 @@ class VisionTransformer(SettingsModel):
             ValueError: If the images have another size than the model's.
         """
         images = ops.convert_to_tensor(images, self.compute_dtype)
-        image_shape = self._settings["image_shape"]
+        image_shape = self.settings["image_shape"]
         if list(images.shape[1:]) != list(image_shape):
             raise ValueError(
                 f"`images` must have the shape (batch, height, width, channels) with "

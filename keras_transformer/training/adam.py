@@ -160,7 +160,7 @@ class Adam(keras.optimizers.Adam):
 
 def dense_gradient(gradient):
     """Returns a gradient as a tensor, where it may be `tf.IndexedSlices` or None."""
-    if target.is_tensorflow():
+    if target.BACKEND == "tensorflow":
         import tensorflow as tf
 
         if isinstance(gradient, tf.IndexedSlices):

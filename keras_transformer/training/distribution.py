@@ -262,7 +262,7 @@ def num_replicas() -> int:
 
 def num_replicas_of_strategy() -> int:
     """Returns the number of replicas of the strategy in scope, 1 without a strategy."""
-    if not target.is_tensorflow():
+    if target.BACKEND != "tensorflow":
         return 1
     import tensorflow as tf
 
@@ -298,7 +298,7 @@ def update_if(condition, update, variables):
         update: Function of no arguments that assigns to `variables`.
         variables: All variables that `update` assigns to.
     """
-    if target.is_jax():
+    if target.BACKEND == "jax":
         before = [ops.convert_to_tensor(variable) for variable in variables]
         update()
         for variable, old in zip(variables, before, strict=True):
@@ -335,7 +335,7 @@ def sum_over_replicas(*values):
 
 
 def _replica_context():
-    if not target.is_tensorflow():
+    if target.BACKEND != "tensorflow":
         return None
     import tensorflow as tf
 

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from toy_decoding import END, PAD, START, ToyModel, step_by_step
+from toy_decoding import END, PAD, ToyModel, step_by_step
 
 from keras_transformer.decoding import (
     BannedIds,
@@ -18,11 +18,10 @@ from keras_transformer.decoding import (
     Sampling,
     runner,
 )
-from keras_transformer.decoding.runner import SearchRunner
+from keras_transformer.decoding.runner import GenerationMixin, SearchRunner
 from keras_transformer.kernels import target
 from keras_transformer.layers import LearnedPositionalEncoding, cache
 from keras_transformer.models import LanguageModel, Transformer
-from keras_transformer.models.generation import GenerationMixin
 
 MAX_LENGTH = 13
 
@@ -32,8 +31,6 @@ class Toy(ToyModel, GenerationMixin):
 
     variables = ()
     compute_dtype = "float32"
-    positions = None
-    _settings = {"pad_id": PAD, "start_id": START, "end_id": END}
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -344,7 +344,7 @@ def test_a_missing_file_is_named(marian, name, message):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_positions_may_be_rounded_but_not_others(marian, dtype):
     path, name = marian / "model.safetensors", "model.encoder.embed_positions.weight"
-    positions = kt.models.Transformer.from_preset(marian).positions
+    positions = kt.models.Transformer.from_preset(marian).encoder.positions
     weights = load_file(path)
     weights[name] = np.asarray(positions.encoding(64))
     save_file({k: x.astype(dtype) for k, x in weights.items()}, path)

@@ -45,10 +45,3 @@ def test_a_model_compiled_with_xla_knows_it_in_its_trace():
     assert found[-1] is False
     assert True in found
     assert not target.xla_compiles_for_cpu()  # nor does eager code
-
-
-def test_what_needs_tensorflow_says_so_elsewhere(monkeypatch):
-    target.require_tensorflow("This")
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(ValueError, match=r"This needs .* KERAS_BACKEND=jax\."):
-        target.require_tensorflow("This")

@@ -122,7 +122,7 @@ def test_a_layer_of_positions_serves_any_number_of_models():
         Transformer(VOCABULARY, **SETTINGS, positions=positions) for _ in range(2)
     )
     assert not positions.built
-    assert first.positions.table is not second.positions.table
+    assert first.encoder.positions.table is not second.encoder.positions.table
 
 
 def test_a_concatenated_encoding_takes_its_width_out_of_the_embedding():

@@ -129,7 +129,7 @@ def checkpoint_weights(model, family: str, max_length: int) -> dict[str, np.ndar
     vocabulary_size = model.target_embedding.vocabulary_size
     bias = np.zeros((1, vocabulary_size), "float32")
     weights.setdefault("final_logits_bias", bias)
-    layer = model.positions
+    layer = model.encoder.positions
     order = np.arange(hidden_dim)
     if layer.layout == "interleaved":
         order = np.concatenate([order[0::2], order[1::2]])

@@ -49,7 +49,7 @@ def complete_weights(weights, model) -> dict:
         if name in weights:
             # Rows 0 and 1, before the first position, are never read.
             count = len(weights[name]) - 2
-            rows = np.asarray(model.positions.encoding(count))
+            rows = np.asarray(model.encoder.positions.encoding(count))
             tables[name] = np.concatenate([weights[name][:2], rows])
     return {**tied_embeddings(weights, model), **tables}
 

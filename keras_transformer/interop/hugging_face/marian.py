@@ -47,7 +47,7 @@ def complete_weights(weights, model) -> dict:
 def _positions(weights, model):
     names = (f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
     return {
-        name: np.asarray(model.positions.encoding(len(weights[name])))
+        name: np.asarray(model.encoder.positions.encoding(len(weights[name])))
         for name in names
         if name in weights
     }

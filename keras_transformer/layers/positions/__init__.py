@@ -13,10 +13,7 @@ from keras_transformer.layers.positions.relative import (
     RotaryEmbedding,
 )
 from keras_transformer.layers.positions.scheme import (
-    acts_on_inputs,
     attention_positions,
-    merge_positions,
-    merge_positions_at,
     position_layer_of,
 )
 
@@ -26,12 +23,9 @@ __all__ = [
     "LinearPositionBias",
     "RotaryEmbedding",
     "SinusoidalPositionalEncoding",
-    "acts_on_inputs",
     "attention_positions",
     "check_position_range",
     "given_positions",
     "input_positions",
-    "merge_positions",
-    "merge_positions_at",
     "position_layer_of",
 ]

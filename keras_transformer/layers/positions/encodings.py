@@ -36,12 +36,6 @@ class _PositionalEncoding(keras.layers.Layer):
 
     def encoding(self, length, start_index=0, positions=None):
         """Float32 encodings `(length, dim)`, or `(batch, length, dim)`."""
-        if positions is None and isinstance(length, int):
-            check_position_range(self, length, start_index)
-        return self._encode(input_positions(length, start_index, positions))
-
-    def _encode(self, positions):
-        """Float32 encodings `(*positions.shape, dim)` of int32 positions."""
         raise NotImplementedError
 
     def call(self, inputs, start_index=0, positions=None):
@@ -131,9 +125,10 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         self.layout = layout
         self.first_position = first_position
 
-    def _encode(self, positions):
-        frequencies = wave_frequencies(self._dim, self.max_wavelength)
-        angles = position_angles(positions + self.first_position, frequencies)
+    def encoding(self, length, start_index=0, positions=None):
+        positions = input_positions(length, start_index, positions)
+        positions = positions + self.first_position
+        angles = position_angles(positions, self._dim, self.max_wavelength)
         waves = ops.sin(angles), ops.cos(angles)
         if self.layout == "halves":
             return ops.concatenate(waves, axis=-1)[..., : self._dim]
@@ -162,16 +157,13 @@ def check_waves(max_wavelength: float, layout: str) -> None:
         )
 
 
-def wave_frequencies(dim: int, max_wavelength: float):
-    """The frequency of every two columns, a float64 array of radians a position."""
-    return max_wavelength ** -(np.arange(0, dim, 2) / dim)
-
-
-def position_angles(positions, frequencies):
+def position_angles(positions, dim: int, max_wavelength: float):
     """The angle of each wave or rotation at each position, in radians modulo `2 pi`.
 
-    The angles are float32, of shape `(*positions.shape, len(frequencies))`.
+    Every two of the `dim` columns have one frequency. The angles are float32, of shape
+    `(*positions.shape, ceil(dim / 2))`.
     """
+    frequencies = max_wavelength ** -(np.arange(0, dim, 2) / dim)
     # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
     # integers overflow exactly where the angle is back at zero.
     steps = np.round(frequencies / (2 * math.pi) * 2**32).astype("uint32").view("int32")
@@ -238,7 +230,10 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
             check_position_range(self, inputs.shape[1], start_index)
         return super().compute_output_spec(inputs)
 
-    def _encode(self, positions):
+    def encoding(self, length, start_index=0, positions=None):
+        if positions is None and isinstance(length, int):
+            check_position_range(self, length, start_index)
+        positions = input_positions(length, start_index, positions)
         # What a gather reads beyond the table differs between devices.
         rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
         is_learned = ops.logical_and(positions >= 0, positions < self.max_length)

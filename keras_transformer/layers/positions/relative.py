@@ -10,7 +10,6 @@ from keras_transformer.layers.positions.encodings import (
     check_waves,
     input_positions,
     position_angles,
-    wave_frequencies,
 )
 
 
@@ -97,7 +96,7 @@ class RotaryEmbedding(AttentionPositions):
     def rotate(self, states, positions):
         dim = states.shape[-1]
         _check_even(dim)
-        angles = position_angles(positions, wave_frequencies(dim, self.max_wavelength))
+        angles = position_angles(positions, dim, self.max_wavelength)
         if len(angles.shape) == 3:
             for _ in states.shape[1:-2]:
                 angles = angles[:, None]  # the same for all heads
