@@ -22,8 +22,6 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
-    option,
-    output_file,
 )
 from keras_transformer.cli.translate import progress_bar, translated
 
@@ -32,40 +30,45 @@ def evaluate(
     model: Model,
     source_file: Annotated[
         Path | None,
-        option("Text to translate, in place of a recipe's.", metavar="FILE"),
+        typer.Option(help="Text to translate, in place of a recipe's.", metavar="FILE"),
     ] = None,
     reference: Annotated[
         list[Path] | None,
-        option(
-            "Correct translations of --source-file. May be given several times.",
+        typer.Option(
+            help="Correct translations of --source-file. May be given several times.",
             metavar="FILE",
         ),
     ] = None,
     against: Annotated[
         str | None,
-        option(
-            "A second translator, as MODEL, or a file of its translations.",
+        typer.Option(
+            help="A second translator, as MODEL, or a file of its translations.",
             metavar="OTHER",
         ),
     ] = None,
     examples: Annotated[
         int,
-        option("Sentences to show on which MODEL and --against differ most.", min=0),
+        typer.Option(
+            help="Sentences to show on which MODEL and --against differ most.", min=0
+        ),
     ] = 5,
     data: Data = None,
     split: Annotated[
         Literal["validation", "test"] | None,
-        option("Split of the recipe to translate. [default: test]"),
+        typer.Option(help="Split of the recipe to translate. [default: test]"),
     ] = None,
     recipe: Annotated[
         str | None,
-        option(
-            "Recipe that names the files. [default: the run's settings.yaml]",
+        typer.Option(
+            help="Recipe that names the files. [default: the run's settings.yaml]",
             metavar="RECIPE",
         ),
     ] = None,
     output: Annotated[
-        Path | None, output_file("File to write the translations to.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File to write the translations to."
+        ),
     ] = None,
     batch_size: BatchSize = None,
     beam_width: BeamWidth = None,

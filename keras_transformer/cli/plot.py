@@ -10,15 +10,18 @@ from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
     Model,
-    argument,
     changed_search,
-    option,
-    output_file,
 )
 
 _PAGE = ".html"
 Output = Annotated[
-    Path, output_file("Picture to write, such as out.png, out.svg or out.pdf.")
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Picture to write, such as out.png, out.svg or out.pdf.",
+    ),
 ]
 
 plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
@@ -32,21 +35,28 @@ def about():
 @plot.command()
 def attention(
     model: Model,
-    text: Annotated[str, argument("TEXT", "Sentence to translate.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence to translate.")],
     output: Annotated[
         Path,
-        output_file(
-            "Picture to write, such as out.png or out.pdf; or out.html, an interactive "
-            "page with every layer, head and word.",
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Picture to write, such as out.png or out.pdf; or out.html, an "
+            "interactive page with every layer, head and word.",
         ),
     ],
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
     num_hypotheses: Annotated[
-        int, option("Best translations of the beam to compare, on a page.", min=1)
+        int,
+        typer.Option(
+            help="Best translations of the beam to compare, on a page.", min=1
+        ),
     ] = 1,
     against: Annotated[
-        str | None, option("Another model to compare with, on a page.", metavar="MODEL")
+        str | None,
+        typer.Option(help="Another model to compare with, on a page.", metavar="MODEL"),
     ] = None,
 ):
     """Draw the attention from a translation to its source.
@@ -92,7 +102,10 @@ def attention(
 def training(
     run: Annotated[
         Path,
-        argument("RUN", "Folder of a run, or a file that Keras's CSVLogger wrote."),
+        typer.Argument(
+            metavar="RUN",
+            help="Folder of a run, or a file that Keras's CSVLogger wrote.",
+        ),
     ],
     output: Output,
 ):
@@ -111,8 +124,8 @@ def training(
 @plot.command()
 def positions(
     output: Output,
-    length: Annotated[int, option("Number of positions.", min=1)] = 64,
-    dim: Annotated[int, option("Dimension of the encoding.", min=1)] = 128,
+    length: Annotated[int, typer.Option(help="Number of positions.", min=1)] = 64,
+    dim: Annotated[int, typer.Option(help="Dimension of the encoding.", min=1)] = 128,
 ):
     """Draw the sinusoidal positional encoding.
 
@@ -132,9 +145,13 @@ def positions(
 @plot.command()
 def schedule(
     output: Output,
-    learning_rate: Annotated[float, option("Peak of the learning rate.", min=0)] = 1e-3,
-    warmup_steps: Annotated[int, option("Steps until the peak.", min=1)] = 4000,
-    steps: Annotated[int, option("Steps to draw.", min=1)] = 20000,
+    learning_rate: Annotated[
+        float, typer.Option(help="Peak of the learning rate.", min=0)
+    ] = 1e-3,
+    warmup_steps: Annotated[
+        int, typer.Option(help="Steps until the peak.", min=1)
+    ] = 4000,
+    steps: Annotated[int, typer.Option(help="Steps to draw.", min=1)] = 20000,
 ):
     """Draw the learning rate by training step.
 

@@ -425,6 +425,8 @@ def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     assert "val_loss" in result.stdout
     assert "of 11 held-out phrases" in result.stdout
+    assert f"keras-transformer translate {tmp_path / 'run'}" in result.stdout
+    assert result.stdout.endswith('"Your own text" in README.md\n')
     assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
 
 
@@ -469,7 +471,7 @@ def test_faulty_text_is_reported_by_file_and_line(tmp_path, files, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tokens-per-batch", 13], "Received: tokens_per_batch=13, max_length=16"),
+        (["--set", "training.tokens_per_batch=13"], "Received: tokens_per_batch=13, m"),
         (["--set", "tokenizer.vocabulary_size=5000"], "`vocabulary_size` must be at m"),
         (["--set", "model.hidden_dim=9"], "num_heads=2, hidden_dim=9"),
         (["--set", "model.preset=small"], "must be 'tiny', 'base' or 'big'. Received"),
@@ -503,7 +505,8 @@ def test_a_folder_that_cannot_be_written_to_is_reported(recipe, text):
 
 
 def test_a_run_of_another_model_is_reported(recipe, text, run):
-    result = shell("train", recipe, "--data", text, "--run", run, "--seed", 7)
+    seed = "--set", "training.seed=7"
+    result = shell("train", recipe, "--data", text, "--run", run, *seed)
     assert result.exit_code == 1
     assert "training.seed was 1 and is 7. Name another run" in in_one_line(result)
 
@@ -671,4 +674,4 @@ def test_help_comes_without_loading_tensorflow():
     with process("-c", code) as shown:
         stdout, stderr = shown.communicate()
     assert shown.returncode == 0, stderr
-    assert "--tokens-per-batch" in stdout
+    assert "--epochs" in stdout
