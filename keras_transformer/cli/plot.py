@@ -29,7 +29,7 @@ plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
 @plot.callback()
 def about():
-    """Draw attention, training curves, positional encodings and learning rates."""
+    """Draw attention and training curves."""
 
 
 @plot.command()
@@ -119,52 +119,6 @@ def training(
 
     log = run / "log.csv" if run.is_dir() else run
     training_curves(log).savefig(output, dpi=150)
-
-
-@plot.command()
-def positions(
-    output: Output,
-    length: Annotated[int, typer.Option(help="Number of positions.", min=1)] = 64,
-    dim: Annotated[int, typer.Option(help="Dimension of the encoding.", min=1)] = 128,
-):
-    """Draw the sinusoidal positional encoding.
-
-    Example: `keras-transformer plot positions -o positions.png`
-    """
-    check_picture(output)
-    load_tensorflow()
-    import numpy as np
-
-    from keras_transformer.layers import SinusoidalPositionalEncoding
-    from keras_transformer.plots import position_table
-
-    table = SinusoidalPositionalEncoding()(np.zeros((1, length, dim), "float32"))
-    position_table(table[0]).savefig(output, dpi=150)
-
-
-@plot.command()
-def schedule(
-    output: Output,
-    learning_rate: Annotated[
-        float, typer.Option(help="Peak of the learning rate.", min=0)
-    ] = 1e-3,
-    warmup_steps: Annotated[
-        int, typer.Option(help="Steps until the peak.", min=1)
-    ] = 4000,
-    steps: Annotated[int, typer.Option(help="Steps to draw.", min=1)] = 20000,
-):
-    """Draw the learning rate by training step.
-
-    Example: `keras-transformer plot schedule --warmup-steps 1000 -o schedule.png`
-    """
-    check_picture(output)
-    load_tensorflow()
-    from keras_transformer.plots import learning_rate as draw
-    from keras_transformer.training import InverseSquareRootSchedule
-
-    # With the peak given, the width (1 here) cancels out.
-    rates = InverseSquareRootSchedule.with_peak(learning_rate, 1, warmup_steps)
-    draw(rates, steps).savefig(output, dpi=150)
 
 
 def check_picture(path: Path, page: bool = False) -> None:
