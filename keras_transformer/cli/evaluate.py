@@ -97,7 +97,6 @@ def evaluate(
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
-    # What this imports is needed by no other command.
     from keras_transformer.cli.evaluated_text import EvaluatedText, text_of_recipe
 
     if source_file or reference:
