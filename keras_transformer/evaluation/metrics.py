@@ -88,7 +88,15 @@ def paper_protocol_bleu(
 
 
 def moses_tokenized(texts: Iterable[str], language: str) -> list[str]:
-    """Returns texts lower-cased, normalised and split as `paper_protocol_bleu` does."""
+    """Lower-cases, normalises and splits texts as `paper_protocol_bleu` does.
+
+    Args:
+        texts: Lines of text.
+        language: Code of their language, such as `"de"`.
+
+    Returns:
+        A list of texts whose tokens are separated by spaces.
+    """
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)

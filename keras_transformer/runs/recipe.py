@@ -272,6 +272,13 @@ def _add_extends(schema: dict[str, Any]) -> None:
 class Recipe(Settings):
     """All settings of a training run.
 
+    Args:
+        data: `DataSettings`: the files, and the languages that their names stand for.
+        tokenizer: `TokenizerSettings`: how subwords are learnt.
+        model: `ModelSettings`: a preset, and what overrides it.
+        training: `TrainingSettings`: how the model is trained.
+        decoding: `DecodingSettings`: how the trained model translates.
+
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
         >>> recipe.data.paths("train", "target")[0].name

@@ -52,6 +52,9 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         run: A new folder, or one to resume. If it holds checkpoints of the same recipe,
             training resumes after the last complete one.
 
+    Returns:
+        The `Plan`, for `fit`.
+
     Raises:
         FileNotFoundError: If a file is missing.
         ValueError: If the folder holds something else.
