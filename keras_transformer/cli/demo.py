@@ -7,21 +7,21 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keras_transformer.cli.options import Settings, option
+from keras_transformer.cli.options import Settings
 from keras_transformer.cli.train import parse_settings, train_recipe
 
 _NUM_SHOWN = 10
 
 
 def demo(
-    run: Annotated[Path, option("Folder of the run.", metavar="DIR")] = Path(
+    run: Annotated[Path, typer.Option(help="Folder of the run.", metavar="DIR")] = Path(
         "runs/demo"
     ),
     folder: Annotated[
         Path,
-        option(
-            "Folder of the served model; the export becomes its next version.",
+        typer.Option(
             "--export",
+            help="Folder of the served model; the export becomes its next version.",
             metavar="DIR",
         ),
     ] = Path("saved_models/demo"),
@@ -55,7 +55,14 @@ def demo(
     from keras_transformer.serving import next_version
 
     path = translator.export(next_version(folder))
-    typer.echo(f"The SavedModel is in {path}, for TensorFlow Serving.")
+    typer.echo(
+        f"The SavedModel is in {path}, for TensorFlow Serving.\n"
+        "Try next:\n"
+        f"  a phrase of your own: "
+        f'echo "May 3, 2031" | keras-transformer translate {run}\n'
+        "  serve the export: saved_models/README.md\n"
+        '  train on your own text: "Your own text" in README.md'
+    )
 
 
 def _show(text, translations):

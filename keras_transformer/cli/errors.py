@@ -47,7 +47,8 @@ def _in_one_line(error):
     if is_exhausted or isinstance(error, MemoryError):
         return (
             "The memory is too small for this. Translate fewer sentences at a time "
-            "(--batch-size), or train on fewer tokens at a time (--tokens-per-batch)."
+            "(--batch-size), or train on fewer tokens at a time "
+            "(--set training.tokens_per_batch=1024)."
         )
     if not isinstance(error, _MISTAKES):
         return None

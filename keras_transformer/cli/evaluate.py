@@ -2,10 +2,9 @@
 
 import contextlib
 import heapq
-import itertools
 import time
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,8 +21,6 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
-    option,
-    output_file,
 )
 from keras_transformer.cli.translate import progress_bar, translated
 
@@ -32,40 +29,45 @@ def evaluate(
     model: Model,
     source_file: Annotated[
         Path | None,
-        option("Text to translate, in place of a recipe's.", metavar="FILE"),
+        typer.Option(help="Text to translate, in place of a recipe's.", metavar="FILE"),
     ] = None,
     reference: Annotated[
         list[Path] | None,
-        option(
-            "Correct translations of --source-file. May be given several times.",
+        typer.Option(
+            help="Correct translations of --source-file. May be given several times.",
             metavar="FILE",
         ),
     ] = None,
     against: Annotated[
         str | None,
-        option(
-            "A second translator, as MODEL, or a file of its translations.",
+        typer.Option(
+            help="A second translator, as MODEL, or a file of its translations.",
             metavar="OTHER",
         ),
     ] = None,
     examples: Annotated[
         int,
-        option("Sentences to show on which MODEL and --against differ most.", min=0),
+        typer.Option(
+            help="Sentences to show on which MODEL and --against differ most.", min=0
+        ),
     ] = 5,
     data: Data = None,
     split: Annotated[
         Literal["validation", "test"] | None,
-        option("Split of the recipe to translate. [default: test]"),
+        typer.Option(help="Split of the recipe to translate. [default: test]"),
     ] = None,
     recipe: Annotated[
         str | None,
-        option(
-            "Recipe that names the files. [default: the run's settings.yaml]",
+        typer.Option(
+            help="Recipe that names the files. [default: the run's settings.yaml]",
             metavar="RECIPE",
         ),
     ] = None,
     output: Annotated[
-        Path | None, output_file("File to write the translations to.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File to write the translations to."
+        ),
     ] = None,
     batch_size: BatchSize = None,
     beam_width: BeamWidth = None,
@@ -95,6 +97,8 @@ def evaluate(
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
+    from keras_transformer.cli.evaluated_text import EvaluatedText, text_of_recipe
+
     if source_file or reference:
         if source_file is None or not reference:
             raise typer.BadParameter(
@@ -113,6 +117,8 @@ def evaluate(
         second_file = Path(against)
     elif against:
         other = load_translator(against)
+    from keras_transformer.text import read_lines
+
     total = text.check(output, second_file)
     controls = (
         beam_width,
@@ -129,7 +135,7 @@ def evaluate(
             text, total, translator, search, batch_size, max_length, file
         )
     seconds = time.monotonic() - start
-    second = lines_of([second_file]) if second_file else None
+    second = [*read_lines(second_file)] if second_file else None
     if other:
         search = changed_search(other.search, *controls)
         second = _translate(text, total, other, search, batch_size, max_length)
@@ -142,92 +148,16 @@ def evaluate(
         _print_differences(first, second, text, examples)
 
 
-class EvaluatedText(NamedTuple):
-    """Parallel text; each side is a list of files, which are read one after another.
-
-    Attributes:
-        sources: Files to translate.
-        references: For each set of correct translations, its files.
-        tokenized: Files of the references as papers compute BLEU on them. If empty,
-            the references are tokenized as the papers did.
-        language: Language of the references, for paper-protocol BLEU; empty without.
-    """
-
-    sources: list[Path]
-    references: list[list[Path]]
-    tokenized: list[Path] = []
-    language: str = ""
-
-    def paper_references(self) -> list[str]:
-        """Returns the references of paper-protocol BLEU, tokenized here if need be."""
-        if self.tokenized:
-            return lines_of(self.tokenized)
-        from keras_transformer.evaluation import moses_tokenized
-
-        return moses_tokenized(lines_of(self.references[0]), self.language)
-
-    def check(self, output: Path | None, translations: Path | None) -> int:
-        """Returns the number of sentences; raises if a file is faulty.
-
-        `output` is a file to write, which must not be one that is read. `translations`
-        is a file with a line for each sentence, which may be empty.
-        """
-        from keras_transformer.text import check_parallel_files
-
-        sides = [*self.references, *([self.tokenized] if self.tokenized else [])]
-        given = [translations] if translations else []
-        for path in itertools.chain(self.sources, *sides, given):
-            if output is not None and output.resolve() == path.resolve():
-                raise ValueError(f"{output} is read. Name another file to write to.")
-        for side in sides:
-            total = check_parallel_files(self.sources, side)
-        if translations and (count := len(lines_of(given))) != total:
-            raise ValueError(
-                f"{translations} must hold one translation of each of the {total} "
-                f"sentences. Received: {count} lines."
-            )
-        return total
-
-
-def text_of_recipe(
-    model: str, recipe: str | None, split: str, data: Path | None
-) -> EvaluatedText:
-    """Returns the text of a split of a recipe, by default the recipe of a run."""
-    settings = run_folder(model) / "settings.yaml"
-    if recipe is None and not settings.is_file():
-        raise FileNotFoundError(
-            f"{model} holds no run, whose recipe would name the files. Name a "
-            "recipe with --recipe, or files with --source-file and --reference."
-        )
-    from keras_transformer.runs import Recipe
-
-    overrides = {"data.folder": str(data.resolve())} if data else {}
-    text = Recipe.load(recipe or settings, overrides).data
-    text.check_files(split)
-    sources, references = (text.paths(split, side) for side in ("source", "target"))
-    if not getattr(text, split).tokenized:
-        return EvaluatedText(sources, [references])
-    tokenized = text.paths(split, "tokenized")
-    if not all(path.exists() for path in tokenized):
-        tokenized = []
-    return EvaluatedText(sources, [references], tokenized, text.target)
-
-
-def lines_of(paths: list[Path]) -> list[str]:
-    """Returns the lines of files, one after the other."""
-    from keras_transformer.text import read_lines
-
-    return [*itertools.chain.from_iterable(map(read_lines, paths))]
-
-
 def _translate(text, total, translator, search, batch_size, max_length, file=None):
     """Returns the translations of all sources, and writes them to an open file."""
+    from keras_transformer.text import read_lines
+
     translations = []
     with progress_bar() as bar:
         task = bar.add_task("Translating", total=total)
         for path in text.sources:
             settings = path, search, batch_size, max_length
-            for _, one in translated(translator, lines_of([path]), *settings):
+            for _, one in translated(translator, read_lines(path), *settings):
                 translations.append(one)
                 if file is not None:
                     file.write(f"{one}\n".encode())
@@ -239,7 +169,7 @@ def _print_scores(translations, text):
     """Prints BLEU and chrF of translations, with their signatures."""
     from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
 
-    references = [lines_of(paths) for paths in text.references]
+    references = text.reference_lines()
     results = {
         "cased BLEU": cased_bleu(translations, *references),
         "chrF": chrf(translations, *references),
@@ -256,7 +186,7 @@ def _print_comparison(first, second, text):
     """Prints the scores of two translators, and the p-values of their differences."""
     from keras_transformer.evaluation import paired_bootstrap
 
-    found = paired_bootstrap(first, second, *map(lines_of, text.references))
+    found = paired_bootstrap(first, second, *text.reference_lines())
     if text.language:
         tokenized = text.paper_references()
         found |= paired_bootstrap(first, second, tokenized, language=text.language)
@@ -278,7 +208,7 @@ def _print_differences(first, second, text, count):
 
     metric = CHRF()
     labels = ["source", *["reference"] * len(text.references), "MODEL", "--against"]
-    sides = [lines_of(text.sources), *map(lines_of, text.references), first, second]
+    sides = [text.source_lines(), *text.reference_lines(), first, second]
     rows = []
     for number, lines in enumerate(zip(*sides, strict=True), start=1):
         _, *references, one, other = lines

@@ -15,9 +15,7 @@ from keras_transformer.cli.options import (
     Model,
     NoRepeatNgramSize,
     RepetitionPenalty,
-    argument,
     changed_search,
-    option,
 )
 from keras_transformer.storage import create_folder
 
@@ -26,18 +24,18 @@ def export(
     model: Model,
     folder: Annotated[
         Path,
-        argument(
-            "FOLDER",
-            "Folder of the served model, such as saved_models/en-de. The export "
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folder of the served model, such as saved_models/en-de. The export "
             "becomes its next version: FOLDER/1, then FOLDER/2.",
         ),
     ],
     jit_compile: Annotated[
         bool,
-        option(
-            "Let XLA compile the search on the server: some seconds for every new "
-            "batch size, and faster afterwards.",
+        typer.Option(
             "--jit-compile",
+            help="Let XLA compile the search on the server: some seconds for every new "
+            "batch size, and faster afterwards.",
         ),
     ] = False,
     beam_width: BeamWidth = None,
@@ -75,33 +73,36 @@ def export(
 def convert(
     model: Model,
     folder: Annotated[
-        Path, argument("FOLDER", "Folder to write, which does not exist yet.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="Folder to write, which does not exist yet."
+        ),
     ],
     format: Annotated[
         Literal["keras", "hugging_face", "ctranslate2"],
-        option(
-            "The system to write for: this one, Hugging Face's transformers, or "
-            "CTranslate2.",
+        typer.Option(
+            help="The system to write for: this one, Hugging Face's transformers, or "
+            "CTranslate2."
         ),
     ] = "keras",
     quantization: Annotated[
         str | None,
-        option(
-            "Type of the weights for CTranslate2, such as int8 or float16.",
+        typer.Option(
+            help="Type of the weights for CTranslate2, such as int8 or float16.",
             metavar="TYPE",
         ),
     ] = None,
     source_language: Annotated[
         str | None,
-        option(
-            "Source language of an M2M100 or NLLB model, such as eng_Latn.",
+        typer.Option(
+            help="Source language of an M2M100 or NLLB model, such as eng_Latn.",
             metavar="LANGUAGE",
         ),
     ] = None,
     target_language: Annotated[
         str | None,
-        option(
-            "Target language of a model that knows several, such as deu_Latn.",
+        typer.Option(
+            help="Target language of a model that knows several, such as deu_Latn.",
             metavar="LANGUAGE",
         ),
     ] = None,
@@ -132,14 +133,16 @@ def convert(
 def ensemble(
     models: Annotated[
         list[str],
-        argument("MODEL...", "Runs or translators with the same tokenizers."),
+        typer.Argument(
+            metavar="MODEL...", help="Runs or translators with the same tokenizers."
+        ),
     ],
     output: Annotated[
         Path,
-        option(
-            "Folder to write, which does not exist yet.",
+        typer.Option(
             "--output",
             "-o",
+            help="Folder to write, which does not exist yet.",
             metavar="FOLDER",
         ),
     ],

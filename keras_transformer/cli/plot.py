@@ -10,15 +10,18 @@ from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
     Model,
-    argument,
     changed_search,
-    option,
-    output_file,
 )
 
 _PAGE = ".html"
 Output = Annotated[
-    Path, output_file("Picture to write, such as out.png, out.svg or out.pdf.")
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Picture to write, such as out.png, out.svg or out.pdf.",
+    ),
 ]
 
 plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
@@ -26,27 +29,34 @@ plot = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
 @plot.callback()
 def about():
-    """Draw attention, training curves, positional encodings and learning rates."""
+    """Draw attention and training curves."""
 
 
 @plot.command()
 def attention(
     model: Model,
-    text: Annotated[str, argument("TEXT", "Sentence to translate.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence to translate.")],
     output: Annotated[
         Path,
-        output_file(
-            "Picture to write, such as out.png or out.pdf; or out.html, an interactive "
-            "page with every layer, head and word.",
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Picture to write, such as out.png or out.pdf; or out.html, an "
+            "interactive page with every layer, head and word.",
         ),
     ],
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
     num_hypotheses: Annotated[
-        int, option("Best translations of the beam to compare, on a page.", min=1)
+        int,
+        typer.Option(
+            help="Best translations of the beam to compare, on a page.", min=1
+        ),
     ] = 1,
     against: Annotated[
-        str | None, option("Another model to compare with, on a page.", metavar="MODEL")
+        str | None,
+        typer.Option(help="Another model to compare with, on a page.", metavar="MODEL"),
     ] = None,
 ):
     """Draw the attention from a translation to its source.
@@ -92,7 +102,10 @@ def attention(
 def training(
     run: Annotated[
         Path,
-        argument("RUN", "Folder of a run, or a file that Keras's CSVLogger wrote."),
+        typer.Argument(
+            metavar="RUN",
+            help="Folder of a run, or a file that Keras's CSVLogger wrote.",
+        ),
     ],
     output: Output,
 ):
@@ -106,48 +119,6 @@ def training(
 
     log = run / "log.csv" if run.is_dir() else run
     training_curves(log).savefig(output, dpi=150)
-
-
-@plot.command()
-def positions(
-    output: Output,
-    length: Annotated[int, option("Number of positions.", min=1)] = 64,
-    dim: Annotated[int, option("Dimension of the encoding.", min=1)] = 128,
-):
-    """Draw the sinusoidal positional encoding.
-
-    Example: `keras-transformer plot positions -o positions.png`
-    """
-    check_picture(output)
-    load_tensorflow()
-    import numpy as np
-
-    from keras_transformer.layers import SinusoidalPositionalEncoding
-    from keras_transformer.plots import position_table
-
-    table = SinusoidalPositionalEncoding()(np.zeros((1, length, dim), "float32"))
-    position_table(table[0]).savefig(output, dpi=150)
-
-
-@plot.command()
-def schedule(
-    output: Output,
-    learning_rate: Annotated[float, option("Peak of the learning rate.", min=0)] = 1e-3,
-    warmup_steps: Annotated[int, option("Steps until the peak.", min=1)] = 4000,
-    steps: Annotated[int, option("Steps to draw.", min=1)] = 20000,
-):
-    """Draw the learning rate by training step.
-
-    Example: `keras-transformer plot schedule --warmup-steps 1000 -o schedule.png`
-    """
-    check_picture(output)
-    load_tensorflow()
-    from keras_transformer.plots import learning_rate as draw
-    from keras_transformer.training import InverseSquareRootSchedule
-
-    # With the peak given, the width (1 here) cancels out.
-    rates = InverseSquareRootSchedule.with_peak(learning_rate, 1, warmup_steps)
-    draw(rates, steps).savefig(output, dpi=150)
 
 
 def check_picture(path: Path, page: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_transformer.cli.loading import load_tensorflow
-from keras_transformer.cli.options import Data, Settings, argument, option
+from keras_transformer.cli.options import Data, Settings
 
 if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
     from keras_transformer.runs import Recipe
@@ -25,45 +25,45 @@ def _print_schema(is_asked: bool):
 def train(
     recipe: Annotated[
         str,
-        argument(
-            "RECIPE",
-            "A YAML file, or one that comes with the package, such as `multi30k`.",
+        typer.Argument(
+            metavar="RECIPE",
+            help="A YAML file, or one that comes with the package, such as `multi30k`.",
         ),
     ],
     run: Annotated[
-        Path, option("Folder of the run: a new one, or one to resume.", metavar="DIR")
+        Path,
+        typer.Option(
+            help="Folder of the run: a new one, or one to resume.", metavar="DIR"
+        ),
     ],
     pretrained: Annotated[
         str | None,
-        option(
-            "Translator to continue from: a run, a saved translator, a checkpoint in "
-            "Hugging Face's layout, a Marian model, or hf://user/model.",
+        typer.Option(
             "--from",
+            help="Translator to continue from: a run, a saved translator, a checkpoint "
+            "in Hugging Face's layout, a Marian model, or hf://user/model.",
             metavar="MODEL",
         ),
     ] = None,
     data: Data = None,
     source: Annotated[
-        str | None, option("Source language, such as en.", metavar="LANGUAGE")
+        str | None,
+        typer.Option(help="Source language, such as en.", metavar="LANGUAGE"),
     ] = None,
     target: Annotated[
-        str | None, option("Target language, such as de.", metavar="LANGUAGE")
+        str | None,
+        typer.Option(help="Target language, such as de.", metavar="LANGUAGE"),
     ] = None,
-    epochs: Annotated[int | None, option("Passes over the training text.")] = None,
-    tokens_per_batch: Annotated[
-        int | None, option("Tokens of a batch on each side, with padding.")
-    ] = None,
-    learning_rate: Annotated[float | None, option("Peak of the learning rate.")] = None,
-    seed: Annotated[
-        int | None, option("Seed of weights, dropout and sentence order.")
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training text.")
     ] = None,
     settings: Settings = None,
     schema: Annotated[
         bool,
-        option(
-            "Print the JSON schema of recipes, with which editors check and complete "
-            "them, and exit.",
+        typer.Option(
             "--schema",
+            help="Print the JSON schema of recipes, with which editors check and "
+            "complete them, and exit.",
             callback=_print_schema,
             is_eager=True,
         ),
@@ -102,9 +102,6 @@ def train(
         "data.source": source,
         "data.target": target,
         "training.epochs": epochs,
-        "training.tokens_per_batch": tokens_per_batch,
-        "training.learning_rate": learning_rate,
-        "training.seed": seed,
     }
     overrides = {name: value for name, value in options.items() if value is not None}
 
@@ -113,14 +110,18 @@ def train(
 
 
 def average(
-    run: Annotated[Path, argument("RUN", "Folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
     last: Annotated[
         int | None,
-        option("Number of last checkpoints to average. [default: the run's]", min=1),
+        typer.Option(
+            help="Number of last checkpoints to average. [default: the run's]", min=1
+        ),
     ] = None,
     best: Annotated[
         bool,
-        option("Take the best checkpoint alone, by training.best.", "--best"),
+        typer.Option(
+            "--best", help="Take the best checkpoint alone, by training.best."
+        ),
     ] = False,
 ):
     """Average the last checkpoints of a run into its translator.

@@ -22,10 +22,7 @@ from keras_transformer.cli.options import (
     Model,
     NoRepeatNgramSize,
     RepetitionPenalty,
-    argument,
     changed_search,
-    option,
-    output_file,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
 
@@ -36,30 +33,36 @@ def translate(
     model: Model,
     text: Annotated[
         Path | None,
-        argument(
-            "FILE",
-            "Text to translate, one sentence per line, plain or gzipped. "
+        typer.Argument(
+            metavar="FILE",
+            help="Text to translate, one sentence per line, plain or gzipped. "
             "[default: standard input]",
         ),
     ] = None,
     output: Annotated[
-        Path | None, output_file("File to write to. [default: standard output]")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File to write to. [default: standard output]",
+        ),
     ] = None,
     attention: Annotated[
         Path | None,
-        option(
-            "Also draw the attention to each source: as a picture, out.png or out.pdf, "
-            "or as an interactive page, out.html. Line 2 gets out-2.png.",
+        typer.Option(
+            help="Also draw the attention to each source: as a picture, out.png or "
+            "out.pdf, or as an interactive page, out.html. Line 2 gets out-2.png.",
             metavar="FILE",
         ),
     ] = None,
     batch_size: BatchSize = None,
     jit_compile: Annotated[
         bool,
-        option(
-            "Let XLA compile every search. By default it compiles long searches, where "
-            "the seconds that compiling takes are saved.",
+        typer.Option(
             "--jit-compile",
+            help="Let XLA compile every search. By default it compiles long searches, "
+            "where the seconds that compiling takes are saved.",
         ),
     ] = False,
     beam_width: BeamWidth = None,

@@ -88,15 +88,14 @@ def paper_protocol_bleu(
 
 
 def moses_tokenized(texts: Iterable[str], language: str) -> list[str]:
-    """Prepares texts for BLEU as `paper_protocol_bleu` does.
+    """Lower-cases, normalises and splits texts as `paper_protocol_bleu` does.
 
     Args:
-        texts: Any number of texts.
+        texts: Lines of text.
         language: Code of their language, such as `"de"`.
 
     Returns:
-        The texts lower-cased, with normalised punctuation, their tokens parted by
-        spaces.
+        A list of texts whose tokens are separated by spaces.
     """
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 

@@ -3,6 +3,7 @@
 import functools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
 
@@ -15,8 +16,9 @@ from keras_transformer.storage import replace_file
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
 from keras_transformer.training import Checkpoints
-from keras_transformer.translator import Translator
-from keras_transformer.translator.saving import SETTINGS, load_model, read_search
+
+if TYPE_CHECKING:  # training begins without a translator, and ends with one
+    from keras_transformer.translator import Translator
 
 
 class Run:
@@ -69,16 +71,12 @@ class Run:
         settings = self.recipe.training
         return Checkpoints(self.folder / "checkpoints", settings.keep, settings.best)
 
-    def tokenizer_path(self, name: str) -> Path:
-        """Returns the path of the tokenizer `"source"`, `"target"` or `"shared"`."""
-        return self.tokenizers_path / f"{name}.model"
-
     def tokenizers(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
         """Returns the source and the target tokenizer, once they are trained."""
         recipe = self.recipe
         is_shared = recipe.tokenizer.shared and recipe.model.pretrained is None
         names = ("shared", "shared") if is_shared else SIDES
-        source, target = map(self.tokenizer_path, names)
+        source, target = (self.tokenizers_path / f"{name}.model" for name in names)
         return load_tokenizer(source), load_tokenizer(target)
 
     def search(self) -> Search:
@@ -88,6 +86,8 @@ class Run:
         Its processors, such as a forced language, what ends its translations, and the
         kind of its length penalty always hold.
         """
+        from keras_transformer.translator.saving import SETTINGS, read_search
+
         settings = self.recipe.decoding
         if not (self.pretrained_path / SETTINGS).is_file():
             if settings.beam_width == 1:
@@ -101,7 +101,7 @@ class Run:
         exponent = None if is_default else settings.length_penalty
         return with_beam(pretrained, settings.beam_width, exponent)
 
-    def translator(self, checkpoint: str | os.PathLike | None = None) -> Translator:
+    def translator(self, checkpoint: str | os.PathLike | None = None) -> "Translator":
         """Returns the translator, with the search that the settings name now.
 
         Args:
@@ -111,6 +111,9 @@ class Run:
         Raises:
             FileNotFoundError: If there is none yet.
         """
+        from keras_transformer.translator import Translator
+        from keras_transformer.translator.saving import load_model
+
         if checkpoint is not None:
             return self.translator_of(load_model(Path(checkpoint)))
         paths = self.checkpoints().paths()  # raises an error if this is no run
@@ -125,8 +128,10 @@ class Run:
         translator.search = self.search()
         return translator
 
-    def translator_of(self, model: Transformer) -> Translator:
+    def translator_of(self, model: Transformer) -> "Translator":
         """Returns a translator with the run's tokenizers and search."""
+        from keras_transformer.translator import Translator
+
         # A source longer than the training text translates better whole than cut.
         longest = 2 * self.recipe.training.max_length
         return Translator(model, *self.tokenizers(), longest, self.search())

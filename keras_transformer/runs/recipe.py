@@ -193,16 +193,6 @@ class ModelSettings(Settings):
     """Rank of low-rank adaptations of the pretrained model, which are then all that is
     trained; see `Transformer.enable_lora`."""
 
-    @model_validator(mode="after")
-    def _check(self):
-        if (self.frozen or self.lora_rank) and not self.pretrained:
-            raise ValueError(
-                "`model.frozen` and `model.lora_rank` must be left out without "
-                "`model.pretrained`: weights that are not trained would stay random. "
-                f"Received: frozen={list(self.frozen)}, lora_rank={self.lora_rank}."
-            )
-        return self
-
     def overrides(self) -> dict[str, Any]:
         """Returns the arguments that override the preset."""
         others = {"preset", "pretrained", "frozen", "lora_rank"}
@@ -262,23 +252,6 @@ class TrainingSettings(Settings):
     bleu_sentences: Changeable[Count] = 500
     """Sentences translated for them, from the start of the text."""
 
-    @model_validator(mode="after")
-    def _check(self):
-        if self.tokens_per_batch < self.max_length:
-            raise ValueError(
-                "`training.tokens_per_batch` must be at least `training.max_length`. "
-                f"Received: tokens_per_batch={self.tokens_per_batch}, "
-                f"max_length={self.max_length}."
-            )
-        is_measured = self.bleu_every is not None and self.bleu_every <= self.epochs
-        if self.best in ("val_bleu", "val_chrf") and not is_measured:
-            raise ValueError(
-                "`training.best` must be measured: set `training.bleu_every` to at "
-                f"most `training.epochs`. Received: best={self.best}, "
-                f"bleu_every={self.bleu_every}, epochs={self.epochs}."
-            )
-        return self
-
 
 class DecodingSettings(Settings):
     """How the trained model translates."""
@@ -300,11 +273,11 @@ class Recipe(Settings):
     """All settings of a training run.
 
     Args:
-        data: The files, and the languages that their names stand for.
-        tokenizer: How subwords are learnt.
-        model: A preset, and what overrides it.
-        training: How the model is trained.
-        decoding: How the trained model translates.
+        data: `DataSettings`: the files, and the languages that their names stand for.
+        tokenizer: `TokenizerSettings`: how subwords are learnt.
+        model: `ModelSettings`: a preset, and what overrides it.
+        training: `TrainingSettings`: how the model is trained.
+        decoding: `DecodingSettings`: how the trained model translates.
 
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
@@ -325,6 +298,31 @@ class Recipe(Settings):
     """How the model is trained."""
     decoding: DecodingSettings = DecodingSettings()
     """How the trained model translates."""
+
+    @model_validator(mode="after")
+    def _check_together(self):
+        model, training = self.model, self.training
+        if (model.frozen or model.lora_rank) and not model.pretrained:
+            raise ValueError(
+                "`model.frozen` and `model.lora_rank` must be left out without "
+                "`model.pretrained`: weights that are not trained would stay random. "
+                f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
+            )
+        if training.tokens_per_batch < training.max_length:
+            raise ValueError(
+                "`training.tokens_per_batch` must be at least `training.max_length`. "
+                f"Received: tokens_per_batch={training.tokens_per_batch}, "
+                f"max_length={training.max_length}."
+            )
+        every, epochs = training.bleu_every, training.epochs
+        is_measured = every is not None and every <= epochs
+        if training.best in ("val_bleu", "val_chrf") and not is_measured:
+            raise ValueError(
+                "`training.best` must be measured: set `training.bleu_every` to at "
+                f"most `training.epochs`. Received: best={training.best}, "
+                f"bleu_every={every}, epochs={epochs}."
+            )
+        return self
 
     @classmethod
     def load(

@@ -19,7 +19,6 @@ from keras_transformer.runs.recipe import (
 )
 from keras_transformer.storage import is_unfinished, remove_unfinished
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.translator import Translator, check_one_transformer
 from keras_transformer.version import __version__
 
 # Settings that may differ from those of the pretrained model.
@@ -78,7 +77,8 @@ def begin(
         copy_pretrained(recipe.model.pretrained, recipe, run)
     how = recipe.tokenizer.model_dump(exclude={"shared", "sampling"})
     for name, files in tokenizer_files.items():
-        SubwordTokenizer.train(files, **how).save(run.tokenizer_path(name))
+        path = run.tokenizers_path / f"{name}.model"
+        SubwordTokenizer.train(files, **how).save(path)
 
 
 def join(recipe: Recipe, run: Run) -> None:
@@ -100,14 +100,16 @@ def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
     Raises:
         ValueError: If the recipe has settings that do not agree with the translator.
     """
+    from keras_transformer.translator import Translator, check_one_transformer
+
     other = Run(where)
     is_run = other.settings_path.is_file()
     translator = other.translator() if is_run else Translator.from_preset(where)
     check_one_transformer(translator, "Training")
     _check_agreement(recipe, translator)
     translator.save(run.pretrained_path)
-    translator.source_tokenizer.save(run.tokenizer_path("source"))
-    translator.target_tokenizer.save(run.tokenizer_path("target"))
+    translator.source_tokenizer.save(run.tokenizers_path / "source.model")
+    translator.target_tokenizer.save(run.tokenizers_path / "target.model")
 
 
 def _check_agreement(recipe, translator):

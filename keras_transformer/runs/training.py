@@ -11,7 +11,6 @@ import keras
 from keras_transformer import training
 from keras_transformer.keras_private import all_layers
 from keras_transformer.kernels.attention import no_blocks
-from keras_transformer.kernels.target import xla_would_compile_for_cpu
 from keras_transformer.models import Transformer
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog
@@ -54,7 +53,7 @@ def plan(recipe: Recipe, run: Run) -> Plan:
             training resumes after the last complete one.
 
     Returns:
-        A `Plan`, for `fit`.
+        The `Plan`, for `fit`.
 
     Raises:
         FileNotFoundError: If a file is missing.
@@ -226,7 +225,7 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
     settings = plan.recipe.training
     jit_compile = settings.jit_compile
     if jit_compile is None:
-        jit_compile = not xla_would_compile_for_cpu()
+        jit_compile = bool(keras.distribution.list_devices("gpu"))
     # XLA compiles the step for one device, and cannot sum gradients over several.
     jit_compile = jit_compile and num_replicas == 1
     if plan.checkpoint:

@@ -11,8 +11,10 @@ from keras_transformer.training.losses import token_weights
 class _TokenMean(keras.metrics.Mean):
     """Mean over real tokens of `values(y_true, y_pred)`, a number at every position."""
 
-    def __init__(self, pad_id: int, name: str, dtype):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(
+        self, pad_id: int = 0, name: str | None = None, dtype: str | None = None
+    ):
+        super().__init__(name=name or self.default_name, dtype=dtype)
         self.pad_id = pad_id
 
     def update_state(self, y_true, y_pred, sample_weight=None):
@@ -34,7 +36,7 @@ class TokenAccuracy(_TokenMean):
 
     Args:
         pad_id: Label of padded positions, which are ignored.
-        name: Name of the metric.
+        name: Name of the metric; None means `default_name`.
         dtype: Dtype of its state.
 
     Call arguments:
@@ -49,10 +51,7 @@ class TokenAccuracy(_TokenMean):
         0.5
     """
 
-    def __init__(
-        self, pad_id: int = 0, name: str = "token_accuracy", dtype: str | None = None
-    ):
-        super().__init__(pad_id, name, dtype)
+    default_name = "token_accuracy"
 
     def values(self, y_true, y_pred):
         # Not `argmax`: the softmax of the loss computes the maximum already.
@@ -74,10 +73,7 @@ class Perplexity(_TokenMean):
         8.0
     """
 
-    def __init__(
-        self, pad_id: int = 0, name: str = "perplexity", dtype: str | None = None
-    ):
-        super().__init__(pad_id, name, dtype)
+    default_name = "perplexity"
 
     def values(self, y_true, y_pred):
         return smoothed_crossentropy(y_true, y_pred)

@@ -37,11 +37,11 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         self.hidden_dim = hidden_dim
         self.warmup_steps = warmup_steps
         self.scale = scale
-        for name, value in self.get_config().items():
-            if value <= 0:
-                raise ValueError(
-                    f"`{name}` must be positive. Received: {name}={value}."
-                )
+        if min(hidden_dim, warmup_steps, scale) <= 0:
+            raise ValueError(
+                "`hidden_dim`, `warmup_steps` and `scale` must be positive. Received: "
+                f"hidden_dim={hidden_dim}, warmup_steps={warmup_steps}, scale={scale}."
+            )
 
     @classmethod
     def with_peak(cls, peak: float, hidden_dim: int, warmup_steps: int = 4000):

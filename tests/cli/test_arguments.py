@@ -10,7 +10,7 @@ from small_corpus import SETTINGS, write_corpus, write_recipe
 from typer.testing import CliRunner
 
 from keras_transformer.cli import app
-from keras_transformer.cli.evaluate import text_of_recipe
+from keras_transformer.cli.evaluated_text import text_of_recipe
 
 # All that need a file; `demo` needs none, and would train.
 SHELL = typer.main.get_command(app).commands

@@ -18,20 +18,10 @@ def run(tmp_path):
     return folder
 
 
-@pytest.mark.quick("run", "log")
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("training", "run"),
-        ("training", "run/log.csv"),
-        ("positions", "--length", 31, "--dim", 7),
-        ("schedule", "--learning-rate", 0.1, "--warmup-steps", 11, "--steps", 101),
-    ],
-    ids=["run", "log", "positions", "schedule"],
-)
-def test_a_picture_is_drawn(run, monkeypatch, arguments):
+@pytest.mark.parametrize("log", ["run", "run/log.csv"])
+def test_a_picture_is_drawn(run, monkeypatch, log):
     monkeypatch.chdir(run.parent)
-    result = plot(*arguments, "-o", "out.png")
+    result = plot("training", log, "-o", "out.png")
     assert result.exit_code == 0, result.stderr
     assert result.output == ""
     with Image.open("out.png") as picture:
@@ -39,12 +29,9 @@ def test_a_picture_is_drawn(run, monkeypatch, arguments):
         assert min(picture.size) > 300
 
 
-@pytest.mark.parametrize(
-    "arguments", [("training", "run"), ("positions",), ("schedule",)], ids="-".join
-)
-def test_a_file_that_is_not_a_picture_is_refused(run, arguments):
+def test_a_file_that_is_not_a_picture_is_refused(run):
     path = run / "out.html"
-    result = plot(*arguments, "--output", path)
+    result = plot("training", "run", "--output", path)
     assert result.exit_code == 1
     assert result.stderr == (
         f"Error: {path} is not the name of a picture. End it in .png or .pdf.\n"
@@ -57,14 +44,7 @@ def test_a_run_without_a_log_is_reported_in_one_line(tmp_path):
     assert result.stderr == f"Error: {tmp_path}/log.csv: No such file or directory.\n"
 
 
-@pytest.mark.parametrize("steps", [0, -7])
-def test_a_schedule_of_no_steps_is_wrong_usage(tmp_path, steps):
-    result = plot("schedule", "--steps", steps, "-o", tmp_path / "out.png")
-    assert result.exit_code == 2
-    assert "--steps" in result.stderr
-
-
-@pytest.mark.parametrize("name", ["attention", "training", "positions", "schedule"])
+@pytest.mark.parametrize("name", ["attention", "training"])
 def test_help_shows_an_example(name):
     result = plot(name, "--help")
     assert result.exit_code == 0

@@ -82,9 +82,7 @@ def test_comes_back_from_its_config():
 @pytest.mark.parametrize("value", [0, -1])
 def test_arguments_must_be_positive(name, value):
     arguments = {"hidden_dim": 8, name: value}
-    with pytest.raises(
-        ValueError, match=f"`{name}` must be positive. Received: {name}={value}"
-    ):
+    with pytest.raises(ValueError, match=f"must be positive. .*{name}={value}"):
         InverseSquareRootSchedule(**arguments)
 
 
