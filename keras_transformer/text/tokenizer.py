@@ -137,7 +137,7 @@ class SubwordTokenizer(tf.Module):
         )
 
     def __call__(self, texts):
-        return self._encode(_batch_of_texts(texts))
+        return self._encode(batch_of_texts(texts))
 
     def sample(self, texts, alpha: float = 0.1):
         """Segments texts into randomly sampled subwords, which regularizes training.
@@ -169,7 +169,7 @@ class SubwordTokenizer(tf.Module):
             raise ValueError(
                 f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
             )
-        return self._encode(_batch_of_texts(texts), alpha)
+        return self._encode(batch_of_texts(texts), alpha)
 
     def _encode(self, texts, alpha=None):
         """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
@@ -259,52 +259,46 @@ def check_tokenizer(name, tokenizer):
         )
 
 
-def _kind(values):
-    """Returns the type of a value, or the types in a list, for a message."""
-    if not isinstance(values, (list, tuple)):
-        return type(values).__name__
-    kinds = dict.fromkeys(type(value).__name__ for value in values)
-    return f"a {type(values).__name__} of {' and '.join(kinds)}"
-
-
-def _batch_of_texts(texts):
-    """Texts as a string tensor of shape `(batch,)`."""
-    given = texts
+def batch_of_texts(texts):
+    """Returns texts as a string tensor of shape `(batch,)`."""
     try:
-        texts = tf.convert_to_tensor(texts, dtype_hint=tf.string)
+        tensor = tf.convert_to_tensor(texts, dtype_hint=tf.string)
     except (TypeError, ValueError):  # of TensorFlow, on None or mixed types
+        tensor = None
+    if tensor is None or tensor.dtype != tf.string or tensor.shape.rank != 1:
         raise ValueError(
             "`texts` must be a list of str, or a string tensor of shape (batch,). "
-            f"Received: {_kind(given)}."
-        ) from None
-    if texts.dtype != tf.string or texts.shape.rank != 1:
-        raise ValueError(
-            "`texts` must be a list of str, or a string tensor of shape (batch,). "
-            f"Received: shape={texts.shape}, dtype={texts.dtype.name}."
+            f"Received: {_kind(texts, tensor)}."
         )
-    return texts
+    return tensor
 
 
 def _batch_of_ids(ids, pad_id):
     """Returns int32 ids of shape `(..., length)`; pads ragged rows."""
+    tensor = ids
     try:
-        tensor = _tensor_of_ids(ids, pad_id)
+        if isinstance(ids, (list, tuple)) and (not ids or np.ndim(ids[0])):
+            is_empty = not any(np.size(row) for row in ids)
+            dtype = tf.int32 if is_empty else None
+            tensor = tf.ragged.constant(ids, dtype, ragged_rank=1)
+        if isinstance(tensor, tf.RaggedTensor) and tensor.dtype.is_integer:
+            tensor = tensor.to_tensor(pad_id)
+        tensor = tf.convert_to_tensor(tensor)
     except (TypeError, ValueError):  # of TensorFlow, on None, text or mixed types
-        raise ValueError(
-            f"`ids` must be integers of shape (..., length). Received: {_kind(ids)}."
-        ) from None
-    if not tensor.dtype.is_integer or tensor.shape.rank == 0:
+        tensor = None
+    if tensor is None or not tensor.dtype.is_integer or tensor.shape.rank == 0:
         raise ValueError(
             "`ids` must be integers of shape (..., length). "
-            f"Received: shape={tensor.shape}, dtype={tensor.dtype.name}."
+            f"Received: {_kind(ids, tensor)}."
         )
     return tf.cast(tensor, tf.int32)
 
 
-def _tensor_of_ids(ids, pad_id):
-    if isinstance(ids, (list, tuple)) and (not ids or np.ndim(ids[0])):
-        is_empty = not any(np.size(row) for row in ids)
-        ids = tf.ragged.constant(ids, tf.int32 if is_empty else None, ragged_rank=1)
-    if isinstance(ids, tf.RaggedTensor) and ids.dtype.is_integer:
-        ids = ids.to_tensor(pad_id)
-    return tf.convert_to_tensor(ids)
+def _kind(values, tensor):
+    """Describes what is no batch, for a message: by its tensor, if it has one."""
+    if tensor is not None:
+        return f"shape={tensor.shape}, dtype={tensor.dtype.name}"
+    if not isinstance(values, (list, tuple)):
+        return type(values).__name__
+    kinds = dict.fromkeys(type(value).__name__ for value in values)
+    return f"a {type(values).__name__} of {' and '.join(kinds)}"

@@ -63,12 +63,12 @@ class VocabularyTokenizer(SubwordTokenizer):
     ):
         tf.Module.__init__(self, name="vocabulary_tokenizer")
         special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
-        for piece in (*special.values(), *prefix, *control):
-            if piece not in vocabulary:
-                raise ValueError(
-                    "`vocabulary` must have an id for every special subword. "
-                    f"Received: none for {piece!r}."
-                )
+        textless = {*special.values(), *prefix, *control}
+        if missing := textless - vocabulary.keys():
+            raise ValueError(
+                "`vocabulary` must have an id for every special subword. "
+                f"Received: none for {min(missing)!r}."
+            )
         piece_of_id = _piece_of_id(vocabulary)
         self._load_model(model_proto)
         self._settings = {
@@ -77,27 +77,20 @@ class VocabularyTokenizer(SubwordTokenizer):
             "control": [*control],
             "reads_language_codes": reads_language_codes,
         }
-        self._vocabulary = dict(vocabulary)
+        self._vocabulary = ids = dict(vocabulary)
         self.vocabulary_size = max(piece_of_id) + 1
         for name, piece in special.items():
-            setattr(self, f"{name}_id", self._vocabulary[piece])
-        self._prefix_ids = [self._vocabulary[piece] for piece in prefix]
+            setattr(self, f"{name}_id", ids[piece])
+        self._prefix_ids = [ids[piece] for piece in prefix]
         self._piece_of_id = [
             piece_of_id.get(index, unknown) for index in range(self.vocabulary_size)
         ]
-        textless = {*special.values(), *prefix, *control}
         self._is_text = [piece not in textless for piece in self._piece_of_id]
-        self._id_of_text = {
-            piece: index
-            for piece, index in self._vocabulary.items()
-            if piece not in textless
-        }
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                [*self._id_of_text], [*self._id_of_text.values()], tf.string, tf.int32
-            ),
-            default_value=self.unknown_id,
+        texts = [piece for piece in ids if piece not in textless]
+        rows = tf.lookup.KeyValueTensorInitializer(
+            texts, [ids[piece] for piece in texts], tf.string, tf.int32
         )
+        self._table = tf.lookup.StaticHashTable(rows, self.unknown_id)
 
     def _encode(self, texts, alpha=None):
         prefix = tf.constant([self._prefix_ids], tf.int32)
