@@ -226,7 +226,7 @@ def _arguments(config, path):
         "intermediate_dim": inner_width,
         "activation": _ACTIVATIONS[activation],
         "normalize_first": _ORDERS[order],
-        "positions": _positions(width),
+        "positions": marian_positions(width),
         "epsilon": 1e-6,
         "output_bias": True,
         "pad_id": max(sizes),
@@ -236,14 +236,16 @@ def _arguments(config, path):
     return arguments
 
 
-def _positions(hidden_dim):
+def marian_positions(hidden_dim: int, first_position: int = 0):
     """Marian's positions. transformers and CTranslate2 read its models with others.
 
     The last of Marian's wavelengths is 10000, where in the paper the one after the last
-    would be: `sinusoidalEmbeddingsFreq_` in its transformer.h.
+    would be: `sinusoidalEmbeddingsFreq_` in its transformer.h. M2M100 has the same.
     """
     half = hidden_dim // 2
-    return SinusoidalPositionalEncoding(10000 ** (half / (half - 1)), layout="halves")
+    return SinusoidalPositionalEncoding(
+        10000 ** (half / (half - 1)), layout="halves", first_position=first_position
+    )
 
 
 def _search(path, settings, unknown_id):

@@ -195,7 +195,9 @@ def search_of(
     forced_id = generation.take_number("forced_bos_token_id", first_id)
     first_id = forced_id if wanted_id is None else wanted_id
     banned = generation.take("bad_words_ids", [])
-    if not (isinstance(banned, list) and all(map(_is_one_id, banned))):
+    if not isinstance(banned, list) or not all(
+        isinstance(x, list) and [*map(type, x)] == [int] for x in banned
+    ):
         raise ValueError(
             "`bad_words_ids` must forbid single tokens, such as [[5], [7]]. Received: "
             f"bad_words_ids={banned}."
@@ -243,8 +245,3 @@ def search_of(
     if width > 1 or count > 1:  # more results than the beam is wide are refused
         return BeamSearch(width, penalty, count, processors, end_ids)
     return GreedySearch(processors, end_ids)
-
-
-def _is_one_id(ids):
-    is_one = isinstance(ids, list) and len(ids) == 1
-    return is_one and isinstance(ids[0], numbers.Integral)

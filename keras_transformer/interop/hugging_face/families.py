@@ -11,7 +11,7 @@ from keras_transformer.interop.hugging_face.config import (
     Config,
     search_of,
 )
-from keras_transformer.interop.hugging_face.weights import set_weights
+from keras_transformer.interop.hugging_face.weights import complete_weights, set_weights
 from keras_transformer.interop.marian import NEVER
 from keras_transformer.models import Transformer
 
@@ -71,7 +71,7 @@ def _read_model(folder, kwargs):
     config.check_all_used()
     weights = read_weights(folder)
     model = Transformer(**{**arguments, **kwargs})
-    duplicates = family.complete_weights(weights, model)
+    duplicates = complete_weights(weights, model)
     if generation.get("renormalize_logits") and "final_logits_bias" in weights:
         # Probabilities leave out padding, which is never generated (`bad_words_ids`).
         bias = np.array(weights["final_logits_bias"], "float32")
