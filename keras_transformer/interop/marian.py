@@ -30,6 +30,7 @@ from keras_transformer.interop.checkpoint import (
     read_bytes,
     read_sentencepiece,
 )
+from keras_transformer.interop.config import Config
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
 from keras_transformer.text import VocabularyTokenizer
@@ -57,8 +58,8 @@ _WITHOUT_EFFECT = re.compile(
 )
 # Settings in decoder.yml of speed, files and lengths; `translate` has the lengths.
 _WITHOUT_EFFECT_ON_SEARCH = re.compile(
-    "mini-batch|maxi-batch|max-length|workspace|relative-paths|cpu-threads|devices|"
-    "log|quiet|seed|version"
+    "models|vocabs|mini-batch|maxi-batch|max-length|workspace|relative-paths|"
+    "cpu-threads|devices|log|quiet|seed|version"
 )
 NEVER = -1e4  # bias of ids that the file does not have: their probability is exactly 0
 # From our path to the name in a file, applied in this order.
@@ -178,37 +179,30 @@ def _files(folder, settings, name, count):
 
 def _arguments(config, path):
     """The arguments of a `Transformer`, except its `end_id`."""
-    config = dict(config)
-
-    def take(name, *default):
-        if name not in config and not default:
-            raise ValueError(f"{path} does not say {name!r}.")
-        return config.pop(name, *default)
-
-    def expect(name, value, *allowed):
-        if value not in allowed:
-            raise ValueError(
-                f"{path} must have {name}: {' or '.join(map(str, allowed))} to be a "
-                f"Transformer of this package. Received: {name}={value!r}."
-            )
-
+    config = _config_of(config, _WITHOUT_EFFECT, path)
+    take = config.take
     for name, value in _EXPECTED.items():
-        expect(name, take(name, value), value)
+        config.expect(name, value)
     order = tuple(
         take(f"transformer-{x}", "")
         for x in ("preprocess", "postprocess", "postprocess-top")
     )
-    expect("transformer-preprocess, -postprocess, -postprocess-top", order, *_ORDERS)
-    activation = take("transformer-ffn-activation", "swish")
-    expect("transformer-ffn-activation", activation, *_ACTIVATIONS)
+    if order not in _ORDERS:
+        raise ValueError(
+            f"{path} must have transformer-preprocess, -postprocess and "
+            f"-postprocess-top as in {[*_ORDERS]}. Received: {order}."
+        )
+    activation = config.expect(
+        "transformer-ffn-activation", *_ACTIVATIONS, default="swish"
+    )
     width, inner_width = take("dim-emb"), take("transformer-dim-ffn")
-    for name, allowed in (("dim-ffn", inner_width), ("ffn-depth", 2)):
-        name = f"transformer-decoder-{name}"
-        expect(name, take(name, 0), 0, allowed)
+    config.expect("transformer-decoder-dim-ffn", inner_width)
+    config.expect("transformer-decoder-ffn-depth", 2)
     is_tied, is_all, is_source = (
         take(f"tied-embeddings{x}", False) for x in ("", "-all", "-src")
     )
-    expect("tied-embeddings", is_tied or is_all, True)
+    if not (is_tied or is_all):
+        raise ValueError(f"{path} must have tied-embeddings or tied-embeddings-all.")
     sizes = take("dim-vocabs")
     is_shared = is_all or is_source
     if len(sizes) != 2 or (is_shared and sizes[0] != sizes[1]):
@@ -232,7 +226,7 @@ def _arguments(config, path):
         "pad_id": max(sizes),
         "start_id": max(sizes),
     }
-    _check_rest(config, _WITHOUT_EFFECT, path)
+    config.check_all_used()
     return arguments
 
 
@@ -250,23 +244,20 @@ def marian_positions(hidden_dim: int, first_position: int = 0):
 
 def _search(path, settings, unknown_id):
     """The search that decoder.yml asks for, with Marian's defaults."""
-    settings = dict(settings)
-    width = settings.pop("beam-size", 12)
-    penalty = PowerLengthPenalty(float(settings.pop("normalize", 0)))
-    banned = [] if settings.pop("allow-unk", False) else [BannedIds([unknown_id])]
-    for name in ("models", "vocabs"):
-        settings.pop(name)
-    _check_rest(settings, _WITHOUT_EFFECT_ON_SEARCH, path)
+    config = _config_of(settings, _WITHOUT_EFFECT_ON_SEARCH, path)
+    width = config.take("beam-size", 12)
+    penalty = PowerLengthPenalty(float(config.take("normalize", 0)))
+    banned = [] if config.take("allow-unk", False) else [BannedIds([unknown_id])]
+    config.check_all_used()
     if width == 1:
         return GreedySearch(processors=banned)
     return BeamSearch(width, penalty, processors=banned)
 
 
-def _check_rest(settings, without_effect, path):
-    """Raises `ValueError` if settings are left that are not off."""
-    rest = {k: v for k, v in settings.items() if v and not without_effect.match(k)}
-    if rest:
-        raise ValueError(f"{path} has settings that are not understood: {rest}.")
+def _config_of(values, without_effect, path):
+    """Returns the settings that are on and have an effect; each must be used."""
+    on = {k: v for k, v in values.items() if v and not without_effect.match(k)}
+    return Config(on, path)
 
 
 def _set_weights(model, weights, sizes, normalize_first, path) -> None:

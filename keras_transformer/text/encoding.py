@@ -33,7 +33,8 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
     ids = tokenizer(tf.strings.substr(texts, 0, num_bytes))
     is_cut = ids.row_lengths() >= max_length
     is_cut |= tf.strings.length(texts) > num_bytes
-    ids = add_start_and_end(ids[:, : max_length - 1], tokenizer, end=True)
+    ends = tf.fill([ids.nrows(), 1], tokenizer.end_id)
+    ids = tf.concat([ids[:, : max_length - 1], ends], axis=1)
     return ids.to_tensor(tokenizer.pad_id), is_cut
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.storage import replace_file
@@ -53,8 +52,8 @@ class SubwordTokenizer(tf.Module):
 
     def __init__(self, model_proto: bytes):
         super().__init__(name="subword_tokenizer")
-        self._load_model(model_proto)
-        model = self._python_model
+        self._model = SentencePieceModel(model_proto)
+        model = self._model.processor
         ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
         if ids != (0, 1, 2, 3):
             raise ValueError(
@@ -63,21 +62,8 @@ class SubwordTokenizer(tf.Module):
                 "`SubwordTokenizer.train`, or with spm_train --pad_id=0 --unk_id=1 "
                 "--bos_id=2 --eos_id=3."
             )
-        self.vocabulary_size = model.vocab_size()
-
-    def _load_model(self, model_proto):
-        try:
-            if not model_proto:
-                raise RuntimeError("SentencePiece accepts empty bytes as a model.")
-            model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
-        except RuntimeError:
-            raise ValueError(
-                "`model_proto` must be a SentencePiece model. Received: "
-                f"{len(model_proto)} bytes that are not one."
-            ) from None
         self.model_proto = model_proto
-        self._python_model = model
-        self._resource = SentencePieceModel(model_proto)
+        self.vocabulary_size = model.vocab_size()
 
     @classmethod
     def train(
@@ -173,10 +159,10 @@ class SubwordTokenizer(tf.Module):
 
     def _encode(self, texts, alpha=None):
         """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
-        return self._resource.tokenize(texts, alpha=alpha)
+        return self._model.tokenize(texts, alpha=alpha)
 
     def _decode(self, ids):
-        return self._resource.detokenize(ids)
+        return self._model.detokenize(ids)
 
     def detokenize(self, ids):
         """Joins subwords to text, up to the first end token of each row.
@@ -217,7 +203,7 @@ class SubwordTokenizer(tf.Module):
 
         `ids` is one row, of shape `(length,)`. "\u2581" is the mark of a space.
         """
-        return [self._python_model.id_to_piece(int(index)) for index in ids]
+        return [self._model.processor.id_to_piece(int(index)) for index in ids]
 
     def equals(self, other: "SubwordTokenizer") -> bool:
         """Tells whether another tokenizer gives the same ids to every text."""

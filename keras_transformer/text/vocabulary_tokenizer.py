@@ -10,6 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
+from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # A text may begin with a target language, as ">>fra<<" (OPUS-MT).
@@ -70,7 +71,8 @@ class VocabularyTokenizer(SubwordTokenizer):
                 f"Received: none for {min(missing)!r}."
             )
         piece_of_id = _piece_of_id(vocabulary)
-        self._load_model(model_proto)
+        self.model_proto = model_proto
+        self._model = SentencePieceModel(model_proto)
         self._settings = {
             **special,
             "prefix": [*prefix],
@@ -103,14 +105,14 @@ class VocabularyTokenizer(SubwordTokenizer):
             codes = tf.ragged.boolean_mask(codes[:, None], has_code)
             parts.append(self._table.lookup(codes))
             texts = rest
-        pieces = self._resource.tokenize(texts, tf.string, alpha)
+        pieces = self._model.tokenize(texts, tf.string, alpha)
         return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
 
     def _decode(self, ids):
         is_text = tf.ragged.map_flat_values(partial(tf.gather, self._is_text), ids)
         ids = tf.ragged.boolean_mask(ids, is_text)
         pieces = tf.ragged.map_flat_values(partial(tf.gather, self._piece_of_id), ids)
-        texts = self._resource.detokenize(pieces)
+        texts = self._model.detokenize(pieces)
         # SentencePiece keeps the mark of a space in subwords that it does not know.
         return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))
 

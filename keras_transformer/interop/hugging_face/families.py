@@ -8,7 +8,7 @@ from keras_transformer.interop.checkpoint import read_json, read_weights
 from keras_transformer.interop.hugging_face import m2m_100, marian, pegasus
 from keras_transformer.interop.hugging_face.config import (
     GENERATION,
-    Config,
+    config_of,
     search_of,
 )
 from keras_transformer.interop.hugging_face.weights import complete_weights, set_weights
@@ -66,7 +66,7 @@ def _read_model(folder, kwargs):
     generation_path = path.with_name("generation_config.json")
     generation = {k: v for k, v in values.items() if k in GENERATION}
     generation |= read_json(generation_path, is_optional=True)
-    config = Config({k: v for k, v in values.items() if k not in GENERATION}, path)
+    config = config_of({k: v for k, v in values.items() if k not in GENERATION}, path)
     arguments = family.transformer_arguments(config)
     config.check_all_used()
     weights = read_weights(folder)
@@ -82,4 +82,4 @@ def _read_model(folder, kwargs):
     # Tokenizers without a limit have a huge one.
     lengths = values.get("max_position_embeddings"), settings.get("model_max_length")
     longest = int(min((x for x in lengths if x), default=512))
-    return model, arguments, longest, Config(generation, generation_path)
+    return model, arguments, longest, config_of(generation, generation_path)
