@@ -261,17 +261,10 @@ def _config_of(values, without_effect, path):
 
 
 def _set_weights(model, weights, sizes, normalize_first, path) -> None:
-    """Sets all weights of a `Transformer` from a file of Marian's.
+    """Sets all weights of a `Transformer`, whose padding is one more id.
 
-    Args:
-        model: A `Transformer` of the file's sizes, with an additional id for padding.
-        weights: Arrays by name. What is set is removed from them.
-        sizes: Sizes of the two vocabularies.
-        normalize_first: Whether the model is pre-norm.
-        path: Path of the file, for messages.
-
-    Raises:
-        ValueError: If a weight is missing, has another shape or is not understood.
+    `weights` are arrays by name: what is set is removed. `sizes` are the sizes of the
+    two vocabularies, `path` is for messages.
     """
     suffix = "_pre" if normalize_first else ""
     source, target = sizes
@@ -321,12 +314,7 @@ def _read_yaml(data: bytes, path) -> dict:
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Reads arrays by name: floats as float32, other dtypes as they are.
-
-    Raises:
-        FileNotFoundError: If the file is missing.
-        ValueError: If it is damaged.
-    """
+    """Reads arrays by name: floats as float32, other dtypes as they are."""
     data = read_bytes(path)
     try:
         with np.load(io.BytesIO(data)) as file:
@@ -337,12 +325,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
-    """Reads the ids of subwords: of a .yml file, or of a SentencePiece model, .spm.
-
-    Raises:
-        FileNotFoundError: If the file is missing.
-        ValueError: If it is damaged.
-    """
+    """Reads the ids of subwords: of a .yml file, or of a SentencePiece model, .spm."""
     if path.suffix == ".spm":
         _, pieces = read_sentencepiece(path)
         return {piece: index for index, piece in enumerate(pieces)}
