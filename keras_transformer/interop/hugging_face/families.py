@@ -26,7 +26,7 @@ def read_transformer(folder: Path, **kwargs) -> Transformer:
         ValueError: If a file is damaged, is of another family, or holds a weight or a
             setting that is not understood.
     """
-    return _read_model(folder, kwargs)[0]
+    return _read_model(folder, kwargs)[1]
 
 
 def read_translator(
@@ -37,8 +37,7 @@ def read_translator(
 ) -> dict:
     """Reads the arguments of a `Translator` by name; raises as `read_transformer`."""
     folder = Path(folder)
-    model, arguments, max_length, generation = _read_model(folder, kwargs)
-    family = FAMILIES[read_json(folder / "config.json")["model_type"]]
+    family, model, arguments, max_length, generation = _read_model(folder, kwargs)
     *both, first_id = family.tokenizers(
         folder, arguments, source_language, target_language
     )
@@ -53,7 +52,7 @@ def read_translator(
 
 
 def _read_model(folder, kwargs):
-    """The model, its arguments, the longest source and the settings of its search."""
+    """The family, model and arguments, the longest source, the search's settings."""
     path = Path(folder) / "config.json"
     values = read_json(path)
     family = FAMILIES.get(str(values.get("model_type")))
@@ -82,4 +81,4 @@ def _read_model(folder, kwargs):
     # Tokenizers without a limit have a huge one.
     lengths = values.get("max_position_embeddings"), settings.get("model_max_length")
     longest = int(min((x for x in lengths if x), default=512))
-    return model, arguments, longest, config_of(generation, generation_path)
+    return family, model, arguments, longest, config_of(generation, generation_path)
