@@ -146,9 +146,13 @@ class VocabularyTokenizer(SubwordTokenizer):
             FileNotFoundError: If one of its two files is missing.
             ValueError: If the table is damaged.
         """
+        path, table = Path(path), vocabulary_path(path)
+        for file in (path, table):
+            if not file.is_file():
+                raise FileNotFoundError(f"{file} is missing. Save the tokenizer again.")
         try:
-            settings = json.loads(vocabulary_path(path).read_text(encoding="utf-8"))
-            return cls(Path(path).read_bytes(), **settings)
+            settings = json.loads(table.read_text(encoding="utf-8"))
+            return cls(path.read_bytes(), **settings)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} cannot be loaded. {error}") from None
 
