@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
 
 from keras_transformer.checks import optional
 from keras_transformer.interop.torch_pickle import read_torch_file
 from keras_transformer.storage import names_in
+from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 
@@ -111,10 +111,8 @@ def read_sentencepiece(path: Path) -> tuple[bytes, list[str]]:
     """
     data = read_bytes(path)
     try:
-        if not data:
-            raise RuntimeError("SentencePiece accepts empty bytes as a model.")
-        model = sentencepiece.SentencePieceProcessor(model_proto=data)
-    except RuntimeError:
+        model = SentencePieceModel(data).processor
+    except ValueError:
         raise ValueError(
             f"{path} is not a SentencePiece model. Download it again."
         ) from None

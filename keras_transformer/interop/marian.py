@@ -30,6 +30,7 @@ from keras_transformer.interop.checkpoint import (
     read_bytes,
     read_sentencepiece,
 )
+from keras_transformer.interop.config import Config
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
 from keras_transformer.text import VocabularyTokenizer
@@ -57,8 +58,8 @@ _WITHOUT_EFFECT = re.compile(
 )
 # Settings in decoder.yml of speed, files and lengths; `translate` has the lengths.
 _WITHOUT_EFFECT_ON_SEARCH = re.compile(
-    "mini-batch|maxi-batch|max-length|workspace|relative-paths|cpu-threads|devices|"
-    "log|quiet|seed|version"
+    "models|vocabs|mini-batch|maxi-batch|max-length|workspace|relative-paths|"
+    "cpu-threads|devices|log|quiet|seed|version"
 )
 NEVER = -1e4  # bias of ids that the file does not have: their probability is exactly 0
 # From our path to the name in a file, applied in this order.
@@ -178,37 +179,30 @@ def _files(folder, settings, name, count):
 
 def _arguments(config, path):
     """The arguments of a `Transformer`, except its `end_id`."""
-    config = dict(config)
-
-    def take(name, *default):
-        if name not in config and not default:
-            raise ValueError(f"{path} does not say {name!r}.")
-        return config.pop(name, *default)
-
-    def expect(name, value, *allowed):
-        if value not in allowed:
-            raise ValueError(
-                f"{path} must have {name}: {' or '.join(map(str, allowed))} to be a "
-                f"Transformer of this package. Received: {name}={value!r}."
-            )
-
+    config = _config_of(config, _WITHOUT_EFFECT, path)
+    take = config.take
     for name, value in _EXPECTED.items():
-        expect(name, take(name, value), value)
+        config.expect(name, value)
     order = tuple(
         take(f"transformer-{x}", "")
         for x in ("preprocess", "postprocess", "postprocess-top")
     )
-    expect("transformer-preprocess, -postprocess, -postprocess-top", order, *_ORDERS)
-    activation = take("transformer-ffn-activation", "swish")
-    expect("transformer-ffn-activation", activation, *_ACTIVATIONS)
+    if order not in _ORDERS:
+        raise ValueError(
+            f"{path} must have transformer-preprocess, -postprocess and "
+            f"-postprocess-top as in {[*_ORDERS]}. Received: {order}."
+        )
+    activation = config.expect(
+        "transformer-ffn-activation", *_ACTIVATIONS, default="swish"
+    )
     width, inner_width = take("dim-emb"), take("transformer-dim-ffn")
-    for name, allowed in (("dim-ffn", inner_width), ("ffn-depth", 2)):
-        name = f"transformer-decoder-{name}"
-        expect(name, take(name, 0), 0, allowed)
+    config.expect("transformer-decoder-dim-ffn", inner_width)
+    config.expect("transformer-decoder-ffn-depth", 2)
     is_tied, is_all, is_source = (
         take(f"tied-embeddings{x}", False) for x in ("", "-all", "-src")
     )
-    expect("tied-embeddings", is_tied or is_all, True)
+    if not (is_tied or is_all):
+        raise ValueError(f"{path} must have tied-embeddings or tied-embeddings-all.")
     sizes = take("dim-vocabs")
     is_shared = is_all or is_source
     if len(sizes) != 2 or (is_shared and sizes[0] != sizes[1]):
@@ -226,59 +220,51 @@ def _arguments(config, path):
         "intermediate_dim": inner_width,
         "activation": _ACTIVATIONS[activation],
         "normalize_first": _ORDERS[order],
-        "positions": _positions(width),
+        "positions": marian_positions(width),
         "epsilon": 1e-6,
         "output_bias": True,
         "pad_id": max(sizes),
         "start_id": max(sizes),
     }
-    _check_rest(config, _WITHOUT_EFFECT, path)
+    config.check_all_used()
     return arguments
 
 
-def _positions(hidden_dim):
+def marian_positions(hidden_dim: int, first_position: int = 0):
     """Marian's positions. transformers and CTranslate2 read its models with others.
 
     The last of Marian's wavelengths is 10000, where in the paper the one after the last
-    would be: `sinusoidalEmbeddingsFreq_` in its transformer.h.
+    would be: `sinusoidalEmbeddingsFreq_` in its transformer.h. M2M100 has the same.
     """
     half = hidden_dim // 2
-    return SinusoidalPositionalEncoding(10000 ** (half / (half - 1)), layout="halves")
+    return SinusoidalPositionalEncoding(
+        10000 ** (half / (half - 1)), layout="halves", first_position=first_position
+    )
 
 
 def _search(path, settings, unknown_id):
     """The search that decoder.yml asks for, with Marian's defaults."""
-    settings = dict(settings)
-    width = settings.pop("beam-size", 12)
-    penalty = PowerLengthPenalty(float(settings.pop("normalize", 0)))
-    banned = [] if settings.pop("allow-unk", False) else [BannedIds([unknown_id])]
-    for name in ("models", "vocabs"):
-        settings.pop(name)
-    _check_rest(settings, _WITHOUT_EFFECT_ON_SEARCH, path)
+    config = _config_of(settings, _WITHOUT_EFFECT_ON_SEARCH, path)
+    width = config.take("beam-size", 12)
+    penalty = PowerLengthPenalty(float(config.take("normalize", 0)))
+    banned = [] if config.take("allow-unk", False) else [BannedIds([unknown_id])]
+    config.check_all_used()
     if width == 1:
         return GreedySearch(processors=banned)
     return BeamSearch(width, penalty, processors=banned)
 
 
-def _check_rest(settings, without_effect, path):
-    """Raises `ValueError` if settings are left that are not off."""
-    rest = {k: v for k, v in settings.items() if v and not without_effect.match(k)}
-    if rest:
-        raise ValueError(f"{path} has settings that are not understood: {rest}.")
+def _config_of(values, without_effect, path):
+    """Returns the settings that are on and have an effect; each must be used."""
+    on = {k: v for k, v in values.items() if v and not without_effect.match(k)}
+    return Config(on, path)
 
 
 def _set_weights(model, weights, sizes, normalize_first, path) -> None:
-    """Sets all weights of a `Transformer` from a file of Marian's.
+    """Sets all weights of a `Transformer`, whose padding is one more id.
 
-    Args:
-        model: A `Transformer` of the file's sizes, with an additional id for padding.
-        weights: Arrays by name. What is set is removed from them.
-        sizes: Sizes of the two vocabularies.
-        normalize_first: Whether the model is pre-norm.
-        path: Path of the file, for messages.
-
-    Raises:
-        ValueError: If a weight is missing, has another shape or is not understood.
+    `weights` are arrays by name: what is set is removed. `sizes` are the sizes of the
+    two vocabularies, `path` is for messages.
     """
     suffix = "_pre" if normalize_first else ""
     source, target = sizes
@@ -328,12 +314,7 @@ def _read_yaml(data: bytes, path) -> dict:
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Reads arrays by name: floats as float32, other dtypes as they are.
-
-    Raises:
-        FileNotFoundError: If the file is missing.
-        ValueError: If it is damaged.
-    """
+    """Reads arrays by name: floats as float32, other dtypes as they are."""
     data = read_bytes(path)
     try:
         with np.load(io.BytesIO(data)) as file:
@@ -344,12 +325,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
-    """Reads the ids of subwords: of a .yml file, or of a SentencePiece model, .spm.
-
-    Raises:
-        FileNotFoundError: If the file is missing.
-        ValueError: If it is damaged.
-    """
+    """Reads the ids of subwords: of a .yml file, or of a SentencePiece model, .spm."""
     if path.suffix == ".spm":
         _, pieces = read_sentencepiece(path)
         return {piece: index for index, piece in enumerate(pieces)}

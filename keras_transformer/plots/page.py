@@ -97,15 +97,12 @@ def _check(seen, names):
                 "`seen.score` must be a finite number, or None if it is not known. "
                 f"Received: score={each.score}."
             )
-        if not each.scores or set(each.scores) - set(ATTENTION_KINDS):
+        kinds = set(each.scores)
+        if not kinds or kinds - {*ATTENTION_KINDS} or kinds != set(seen[0].scores):
             raise ValueError(
-                f"`seen.scores` must hold some of the kinds {tuple(ATTENTION_KINDS)}. "
-                f"Received: scores of {tuple(each.scores)}."
-            )
-        if set(each.scores) != set(seen[0].scores):
-            raise ValueError(
-                "`seen` must hold the same kinds of scores in all translations. "
-                f"Received: {tuple(seen[0].scores)} and {tuple(each.scores)}."
+                f"`seen.scores` must hold some of the kinds {tuple(ATTENTION_KINDS)}, "
+                "the same kinds of scores in all translations. "
+                f"Received: {tuple(each.scores)}, and first {tuple(seen[0].scores)}."
             )
 
 

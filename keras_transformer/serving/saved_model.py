@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.serving.server_files import (
+    MAX_BATCH_SIZE,
     batching_parameters,
-    compiled_batch_sizes,
     next_version,
     write_warmup_requests,
 )
@@ -57,8 +57,9 @@ def export_translator(
         # TensorFlow Serving looks for both files where they are written.
         write_text(unfinished / "batching_params.pbtxt", batching_parameters())
         requests = extra / "tf_serving_warmup_requests"
-        batch_sizes = compiled_batch_sizes() if jit_compile else [1]
-        write_warmup_requests(requests, translator, batch_sizes)
+        # XLA compiles every power of two while a server starts.
+        powers = [2**i for i in range(MAX_BATCH_SIZE.bit_length())]
+        write_warmup_requests(requests, translator, powers if jit_compile else [1])
     return path
 
 

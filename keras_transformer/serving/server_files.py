@@ -30,11 +30,6 @@ def next_version(folder: str | os.PathLike) -> Path:
     return folder / str(max(versions, default=0) + 1)
 
 
-def compiled_batch_sizes() -> list[int]:
-    """Returns the sizes of the batches that XLA compiles while a server starts."""
-    return [2**i for i in range(MAX_BATCH_SIZE.bit_length())]
-
-
 def batching_parameters() -> str:
     """Returns a `BatchingParameters` message of TensorFlow Serving as text.
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.tokenizer import SubwordTokenizer, batch_of_texts
 
 # SentencePiece's subwords have at most 16 characters of at most 4 bytes.
 _MAX_BYTES_PER_SUBWORD = 64
@@ -11,6 +11,10 @@ WHITE_SPACE = r"[\s\v\p{Z}]*"
 
 def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
     """Returns texts as a model reads them: subwords, an end token, padding.
+
+    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
+    a megabyte. Therefore it gets only as many bytes of a long text as `max_length`
+    subwords can have, without the white space around it.
 
     Args:
         texts: A list of str, or a string tensor of shape `(batch,)`.
@@ -22,26 +26,16 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
         Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
         a boolean tensor of shape `(batch,)`: which texts were cut.
     """
-    ids = tokenizer(texts)
-    is_cut = ids.row_lengths() >= max_length
-    ids = add_start_and_end(ids[:, : max_length - 1], tokenizer, end=True)
-    return ids.to_tensor(tokenizer.pad_id), is_cut
-
-
-def encode_head(texts, tokenizer: SubwordTokenizer, max_length: int):
-    """Returns what `encode` does, in a time that does not grow with long texts.
-
-    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
-    a megabyte. Therefore it gets only as many bytes as `max_length` subwords can have,
-    without the white space around it.
-    """
-    num_bytes = _MAX_BYTES_PER_SUBWORD * max_length
+    texts, num_bytes = batch_of_texts(texts), _MAX_BYTES_PER_SUBWORD * max_length
     is_long = tf.strings.length(texts) > num_bytes
     stripped = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}|{WHITE_SPACE}$", "")
     texts = tf.where(is_long, stripped, texts)
-    head = tf.strings.substr(texts, 0, num_bytes)
-    ids, is_cut = encode(head, tokenizer, max_length)
-    return ids, is_cut | (tf.strings.length(texts) > num_bytes)
+    ids = tokenizer(tf.strings.substr(texts, 0, num_bytes))
+    is_cut = ids.row_lengths() >= max_length
+    is_cut |= tf.strings.length(texts) > num_bytes
+    ends = tf.fill([ids.nrows(), 1], tokenizer.end_id)
+    ids = tf.concat([ids[:, : max_length - 1], ends], axis=1)
+    return ids.to_tensor(tokenizer.pad_id), is_cut
 
 
 def add_start_and_end(ids: tf.RaggedTensor, tokenizer, start=False, end=False):

@@ -9,6 +9,7 @@ takes a name for the resource. A test fails when TensorFlow Text changes either.
 
 import hashlib
 
+import sentencepiece
 import tensorflow as tf
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
@@ -20,10 +21,24 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model in TensorFlow's memory, named after its contents.
 
     Equal names hold equal models: tokenizers in a SavedModel cannot be confused.
+
+    Raises:
+        ValueError: If `model_proto` is not a SentencePiece model.
     """
 
     def __init__(self, model_proto: bytes):
         super().__init__()
+        try:
+            if not model_proto:
+                raise RuntimeError("SentencePiece accepts empty bytes as a model.")
+            self.processor = sentencepiece.SentencePieceProcessor(
+                model_proto=model_proto
+            )
+        except RuntimeError:
+            raise ValueError(
+                "`model_proto` must be a SentencePiece model. Received: "
+                f"{len(model_proto)} bytes that are not one."
+            ) from None
         self._model_proto = model_proto
         self._name = f"sentencepiece_{hashlib.sha256(model_proto).hexdigest()}"
         _ = self.resource_handle  # creates the resource

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
 import tensorflow as tf
 
 from keras_transformer.storage import replace_file
@@ -53,8 +52,8 @@ class SubwordTokenizer(tf.Module):
 
     def __init__(self, model_proto: bytes):
         super().__init__(name="subword_tokenizer")
-        self._load_model(model_proto)
-        model = self._python_model
+        self._model = SentencePieceModel(model_proto)
+        model = self._model.processor
         ids = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
         if ids != (0, 1, 2, 3):
             raise ValueError(
@@ -63,21 +62,8 @@ class SubwordTokenizer(tf.Module):
                 "`SubwordTokenizer.train`, or with spm_train --pad_id=0 --unk_id=1 "
                 "--bos_id=2 --eos_id=3."
             )
-        self.vocabulary_size = model.vocab_size()
-
-    def _load_model(self, model_proto):
-        try:
-            if not model_proto:
-                raise RuntimeError("SentencePiece accepts empty bytes as a model.")
-            model = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
-        except RuntimeError:
-            raise ValueError(
-                "`model_proto` must be a SentencePiece model. Received: "
-                f"{len(model_proto)} bytes that are not one."
-            ) from None
         self.model_proto = model_proto
-        self._python_model = model
-        self._resource = SentencePieceModel(model_proto)
+        self.vocabulary_size = model.vocab_size()
 
     @classmethod
     def train(
@@ -137,7 +123,7 @@ class SubwordTokenizer(tf.Module):
         )
 
     def __call__(self, texts):
-        return self._encode(_batch_of_texts(texts))
+        return self._encode(batch_of_texts(texts))
 
     def sample(self, texts, alpha: float = 0.1):
         """Segments texts into randomly sampled subwords, which regularizes training.
@@ -169,14 +155,14 @@ class SubwordTokenizer(tf.Module):
             raise ValueError(
                 f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
             )
-        return self._encode(_batch_of_texts(texts), alpha)
+        return self._encode(batch_of_texts(texts), alpha)
 
     def _encode(self, texts, alpha=None):
         """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
-        return self._resource.tokenize(texts, alpha=alpha)
+        return self._model.tokenize(texts, alpha=alpha)
 
     def _decode(self, ids):
-        return self._resource.detokenize(ids)
+        return self._model.detokenize(ids)
 
     def detokenize(self, ids):
         """Joins subwords to text, up to the first end token of each row.
@@ -217,7 +203,7 @@ class SubwordTokenizer(tf.Module):
 
         `ids` is one row, of shape `(length,)`. "\u2581" is the mark of a space.
         """
-        return [self._python_model.id_to_piece(int(index)) for index in ids]
+        return [self._model.processor.id_to_piece(int(index)) for index in ids]
 
     def equals(self, other: "SubwordTokenizer") -> bool:
         """Tells whether another tokenizer gives the same ids to every text."""
@@ -259,52 +245,46 @@ def check_tokenizer(name, tokenizer):
         )
 
 
-def _kind(values):
-    """Returns the type of a value, or the types in a list, for a message."""
-    if not isinstance(values, (list, tuple)):
-        return type(values).__name__
-    kinds = dict.fromkeys(type(value).__name__ for value in values)
-    return f"a {type(values).__name__} of {' and '.join(kinds)}"
-
-
-def _batch_of_texts(texts):
-    """Texts as a string tensor of shape `(batch,)`."""
-    given = texts
+def batch_of_texts(texts):
+    """Returns texts as a string tensor of shape `(batch,)`."""
     try:
-        texts = tf.convert_to_tensor(texts, dtype_hint=tf.string)
+        tensor = tf.convert_to_tensor(texts, dtype_hint=tf.string)
     except (TypeError, ValueError):  # of TensorFlow, on None or mixed types
+        tensor = None
+    if tensor is None or tensor.dtype != tf.string or tensor.shape.rank != 1:
         raise ValueError(
             "`texts` must be a list of str, or a string tensor of shape (batch,). "
-            f"Received: {_kind(given)}."
-        ) from None
-    if texts.dtype != tf.string or texts.shape.rank != 1:
-        raise ValueError(
-            "`texts` must be a list of str, or a string tensor of shape (batch,). "
-            f"Received: shape={texts.shape}, dtype={texts.dtype.name}."
+            f"Received: {_kind(texts, tensor)}."
         )
-    return texts
+    return tensor
 
 
 def _batch_of_ids(ids, pad_id):
     """Returns int32 ids of shape `(..., length)`; pads ragged rows."""
+    tensor = ids
     try:
-        tensor = _tensor_of_ids(ids, pad_id)
+        if isinstance(ids, (list, tuple)) and (not ids or np.ndim(ids[0])):
+            is_empty = not any(np.size(row) for row in ids)
+            dtype = tf.int32 if is_empty else None
+            tensor = tf.ragged.constant(ids, dtype, ragged_rank=1)
+        if isinstance(tensor, tf.RaggedTensor) and tensor.dtype.is_integer:
+            tensor = tensor.to_tensor(pad_id)
+        tensor = tf.convert_to_tensor(tensor)
     except (TypeError, ValueError):  # of TensorFlow, on None, text or mixed types
-        raise ValueError(
-            f"`ids` must be integers of shape (..., length). Received: {_kind(ids)}."
-        ) from None
-    if not tensor.dtype.is_integer or tensor.shape.rank == 0:
+        tensor = None
+    if tensor is None or not tensor.dtype.is_integer or tensor.shape.rank == 0:
         raise ValueError(
             "`ids` must be integers of shape (..., length). "
-            f"Received: shape={tensor.shape}, dtype={tensor.dtype.name}."
+            f"Received: {_kind(ids, tensor)}."
         )
     return tf.cast(tensor, tf.int32)
 
 
-def _tensor_of_ids(ids, pad_id):
-    if isinstance(ids, (list, tuple)) and (not ids or np.ndim(ids[0])):
-        is_empty = not any(np.size(row) for row in ids)
-        ids = tf.ragged.constant(ids, tf.int32 if is_empty else None, ragged_rank=1)
-    if isinstance(ids, tf.RaggedTensor) and ids.dtype.is_integer:
-        ids = ids.to_tensor(pad_id)
-    return tf.convert_to_tensor(ids)
+def _kind(values, tensor):
+    """Describes what is no batch, for a message: by its tensor, if it has one."""
+    if tensor is not None:
+        return f"shape={tensor.shape}, dtype={tensor.dtype.name}"
+    if not isinstance(values, (list, tuple)):
+        return type(values).__name__
+    kinds = dict.fromkeys(type(value).__name__ for value in values)
+    return f"a {type(values).__name__} of {' and '.join(kinds)}"

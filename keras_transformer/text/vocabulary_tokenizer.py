@@ -10,6 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
+from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer import SubwordTokenizer
 
 # A text may begin with a target language, as ">>fra<<" (OPUS-MT).
@@ -63,41 +64,35 @@ class VocabularyTokenizer(SubwordTokenizer):
     ):
         tf.Module.__init__(self, name="vocabulary_tokenizer")
         special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
-        for piece in (*special.values(), *prefix, *control):
-            if piece not in vocabulary:
-                raise ValueError(
-                    "`vocabulary` must have an id for every special subword. "
-                    f"Received: none for {piece!r}."
-                )
+        textless = {*special.values(), *prefix, *control}
+        if missing := textless - vocabulary.keys():
+            raise ValueError(
+                "`vocabulary` must have an id for every special subword. "
+                f"Received: none for {min(missing)!r}."
+            )
         piece_of_id = _piece_of_id(vocabulary)
-        self._load_model(model_proto)
+        self.model_proto = model_proto
+        self._model = SentencePieceModel(model_proto)
         self._settings = {
             **special,
             "prefix": [*prefix],
             "control": [*control],
             "reads_language_codes": reads_language_codes,
         }
-        self._vocabulary = dict(vocabulary)
+        self._vocabulary = ids = dict(vocabulary)
         self.vocabulary_size = max(piece_of_id) + 1
         for name, piece in special.items():
-            setattr(self, f"{name}_id", self._vocabulary[piece])
-        self._prefix_ids = [self._vocabulary[piece] for piece in prefix]
+            setattr(self, f"{name}_id", ids[piece])
+        self._prefix_ids = [ids[piece] for piece in prefix]
         self._piece_of_id = [
             piece_of_id.get(index, unknown) for index in range(self.vocabulary_size)
         ]
-        textless = {*special.values(), *prefix, *control}
         self._is_text = [piece not in textless for piece in self._piece_of_id]
-        self._id_of_text = {
-            piece: index
-            for piece, index in self._vocabulary.items()
-            if piece not in textless
-        }
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                [*self._id_of_text], [*self._id_of_text.values()], tf.string, tf.int32
-            ),
-            default_value=self.unknown_id,
+        texts = [piece for piece in ids if piece not in textless]
+        rows = tf.lookup.KeyValueTensorInitializer(
+            texts, [ids[piece] for piece in texts], tf.string, tf.int32
         )
+        self._table = tf.lookup.StaticHashTable(rows, self.unknown_id)
 
     def _encode(self, texts, alpha=None):
         prefix = tf.constant([self._prefix_ids], tf.int32)
@@ -110,14 +105,14 @@ class VocabularyTokenizer(SubwordTokenizer):
             codes = tf.ragged.boolean_mask(codes[:, None], has_code)
             parts.append(self._table.lookup(codes))
             texts = rest
-        pieces = self._resource.tokenize(texts, tf.string, alpha)
+        pieces = self._model.tokenize(texts, tf.string, alpha)
         return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
 
     def _decode(self, ids):
         is_text = tf.ragged.map_flat_values(partial(tf.gather, self._is_text), ids)
         ids = tf.ragged.boolean_mask(ids, is_text)
         pieces = tf.ragged.map_flat_values(partial(tf.gather, self._piece_of_id), ids)
-        texts = self._resource.detokenize(pieces)
+        texts = self._model.detokenize(pieces)
         # SentencePiece keeps the mark of a space in subwords that it does not know.
         return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))
 

@@ -50,7 +50,7 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
     rows = defaultdict(list)  # of each word that has no vector yet
     for row, token in enumerate(tokens):
         rows[token].append(row)
-    num_words, vectors, width = len(rows), None, None
+    num_words, vectors, width = len(rows), None, 0
     for number, line in enumerate(read_lines(path), start=1):
         location = f"{path}:{number}"
         # A word may contain any space but this one, and in GloVe even this one.
@@ -58,23 +58,23 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
         if number == 1 and len(fields) == 2 and all(x.isdecimal() for x in fields):
             width = int(fields[1])
             continue
-        count = len(fields) - 1
-        width = width or count
-        if width < 1:
+        width = width or len(fields) - 1
+        if len(fields) <= max(width, 1):
             raise ValueError(
-                f"{location} has no numbers. Each line must be a word and its vector, "
-                "separated by single spaces."
-            )
-        if count < width or (count > width and _is_number(fields[-width - 1])):
-            raise ValueError(
-                f"{location} has {count} numbers where others have {width}. The file "
-                "may be cut short or damaged."
+                f"{location} must be a word and its vector, with single spaces. "
+                f"Received: {len(fields) - 1} numbers where others have {width}."
             )
         if vectors is None:
             vectors = np.zeros((len(tokens), width), "float32")
         word = " ".join(fields[:-width])
         if word in rows:  # of a repeated word the first vector counts
-            vectors[rows.pop(word)] = _vector(fields[-width:], location)
+            try:
+                vector = np.array(fields[-width:], "float32")
+            except ValueError as error:
+                raise ValueError(f"{location}: {error}.") from None
+            if not np.isfinite(vector).all():
+                raise ValueError(f"{location} has a number that is not finite.")
+            vectors[rows.pop(word)] = vector
     if vectors is None or len(rows) == num_words:
         raise ValueError(
             f"{path} has a vector for none of the {num_words} words in `tokens`. Check "
@@ -113,24 +113,3 @@ def set_word_vectors(embedding, vectors, trainable: bool = True) -> None:
     known = vectors.any(axis=1, keepdims=True)
     table.assign(np.where(known, vectors, keras.ops.convert_to_numpy(table)))
     embedding.trainable = trainable
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _vector(fields, location):
-    try:
-        vector = np.array(fields, "float32")
-    except ValueError:
-        wrong = next(x for x in fields if not _is_number(x))
-        raise ValueError(f"{location}: {wrong!r} is not a number.") from None
-    is_finite = np.isfinite(vector)
-    if not is_finite.all():
-        wrong = fields[is_finite.argmin()]
-        raise ValueError(f"{location}: {wrong!r} is not a finite number.")
-    return vector

@@ -69,14 +69,13 @@ class BatchingPolicy:
             The rows of `source_ids` in the group; their ids, of shape `(rows,
             padded_length)`; and the length of the longest translation.
         """
-        lengths = unpadded_lengths(source_ids, self._tokenizer)
-        order = np.argsort(-lengths.numpy(), kind="stable")
-        groups = self.group_of(source_ids).numpy()[order]
-        for group, length in enumerate(self.source_lengths):
-            rows = order[groups == group]
-            if len(rows):
-                ids = self.pad(tf.gather(source_ids, rows), length)
-                yield rows, ids.numpy(), self.target_length(length)
+        lengths = unpadded_lengths(source_ids, self._tokenizer).numpy()
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        groups = np.searchsorted(self.source_lengths, lengths[order])
+        for group in np.unique(groups):
+            rows, length = order[groups == group], self.source_lengths[group]
+            ids = self.pad(tf.gather(source_ids, rows), length)
+            yield rows, ids.numpy(), self.target_length(length)
 
     def scored_batches(self, source_ids, labels):
         """Splits pairs of a source and a target into batches of few shapes.

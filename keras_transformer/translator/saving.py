@@ -47,22 +47,18 @@ def read_translator(folder: str | os.PathLike) -> dict:
             f"{folder} holds no translator: there is no {SETTINGS}. "
             f"{what_to_name(folder)}"
         )
-    config = None
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
         max_source_length = settings["max_source_length"]
         names = [settings[f"{side}_tokenizer"] for side in _SIDES]
         classes = [_TOKENIZERS[settings[f"{side}_tokenizer_class"]] for side in _SIDES]
-        config = settings["search"]
-        search = keras.saving.deserialize_keras_object(config)
+        search = keras.saving.deserialize_keras_object(settings["search"])
     except (ValueError, KeyError, TypeError) as error:
-        if unknown := list(_unregistered(config)):
-            raise ValueError(
-                f"{path} names {', '.join(unknown)}, not registered with Keras here. "
-                "Import the module that defines it, then load the translator."
-            ) from None
+        # Keras names a class that is not registered, then prints its whole config.
+        reason = " ".join(str(error).partition("Full object config")[0].split())
         raise ValueError(
-            f"{path} is damaged ({error!r}). Save the translator again."
+            f"{path} cannot be read ({type(error).__name__}: {reason}). If it is "
+            "damaged, save the translator again."
         ) from None
     # One object for a tokenizer of both sides.
     tokenizers = {
@@ -118,15 +114,3 @@ def what_to_name(path: Path) -> str:
             "what was exported."
         )
     return f"It holds {names_in(path)}. {remedy}"
-
-
-def _unregistered(config):
-    """Yields the classes in a config that are not registered with Keras."""
-    if isinstance(config, dict):
-        name = config.get("registered_name")
-        if name and not keras.saving.get_registered_object(name):
-            yield name
-        config = list(config.values())
-    if isinstance(config, list):
-        for each in config:
-            yield from _unregistered(each)

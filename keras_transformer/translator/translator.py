@@ -14,7 +14,7 @@ from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
 from keras_transformer.decoding.search import check_search
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.text.encoding import WHITE_SPACE, encode_head
+from keras_transformer.text.encoding import WHITE_SPACE, encode
 from keras_transformer.text.tokenizer import check_tokenizer
 from keras_transformer.translator.batching import (
     BatchingPolicy,
@@ -401,7 +401,7 @@ class Translator:
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         tokenizer = self.source_tokenizer
-        ids, is_cut = encode_head(texts, tokenizer, self.max_source_length)
+        ids, is_cut = encode(texts, tokenizer, self.max_source_length)
         is_blank = tf.strings.regex_full_match(texts, WHITE_SPACE)
         is_blank |= unpadded_lengths(ids, tokenizer) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
@@ -420,7 +420,7 @@ class Translator:
         """
         policy = self.batching_policy(max_length)
         max_length = policy.target_length(self.max_source_length)
-        return encode_head(texts, self.target_tokenizer, max_length)[0]
+        return encode(texts, self.target_tokenizer, max_length)[0]
 
     def num_given_tokens(self) -> int:
         """Returns how many tokens, such as a language, begin every translation."""
@@ -525,30 +525,27 @@ def _check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
             "`model` must be a Transformer or an Ensemble. "
             f"Received: a {type(model).__name__}."
         )
-    settings = model.settings
-    tokenizers = {"source": source_tokenizer, "target": target_tokenizer}
-    for side, tokenizer in tokenizers.items():
+    sizes = model.settings
+    for side, tokenizer, names in (
+        ("source", source_tokenizer, ["pad_id"]),
+        ("target", target_tokenizer, ["pad_id", "start_id", "end_id"]),
+    ):
         check_tokenizer(f"{side}_tokenizer", tokenizer)
-        size = settings[f"{side}_vocabulary_size"]
-        size = size or settings["source_vocabulary_size"]  # one vocabulary for both
+        # None of the target: one vocabulary for both.
+        size = sizes[f"{side}_vocabulary_size"] or sizes["source_vocabulary_size"]
         if tokenizer.vocabulary_size != size:
             raise ValueError(
                 f"`{side}_tokenizer` must have the model's {side} vocabulary of {size} "
                 f"subwords. Received: one of {tokenizer.vocabulary_size} subwords. "
                 "Pass the tokenizer that the model was trained with."
             )
-    for name, tokenizer in (
-        ("pad_id", source_tokenizer),
-        ("pad_id", target_tokenizer),
-        ("start_id", target_tokenizer),
-        ("end_id", target_tokenizer),
-    ):
-        expected, received = getattr(tokenizer, name), getattr(model, name)
-        if received != expected:
-            raise ValueError(
-                f"`model` must have the {name} of its tokenizers, {expected}. "
-                f"Received: {name}={received}."
-            )
+        for name in names:
+            expected, received = getattr(tokenizer, name), getattr(model, name)
+            if received != expected:
+                raise ValueError(
+                    f"`model` must have the {name} of its tokenizers, {expected}. "
+                    f"Received: {name}={received}."
+                )
 
 
 def check_one_transformer(translator: Translator, what: str) -> None:

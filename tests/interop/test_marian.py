@@ -406,8 +406,8 @@ def test_a_setting_that_is_not_understood_is_named(write, changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"word-penalty": 0.5}, r"decoder\.yml has settings .*'word-penalty': 0\.5"),
-        ({"shortlist": ["lex.s2t", 50]}, r"decoder\.yml has settings .*'shortlist'"),
+        ({"word-penalty": 0.5}, r"decoder\.yml has values .*'word-penalty': 0\.5"),
+        ({"shortlist": ["lex.s2t", 50]}, r"decoder\.yml has values .*'shortlist'"),
         ({"models": ["a.npz", "b.npz"]}, r"must name 1 of 'models'\. Received"),
         ({"vocabs": None}, r"must name 2 of 'vocabs'\. Received: None"),
         ({"models": ["other.npz"]}, r"other\.npz is missing"),

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.text import SubwordTokenizer, encode
-from keras_transformer.text.encoding import encode_head
 
 LINES = ["a man rides a bike", "a dog rides a man", "a bike"]
 TOKENIZER = SubwordTokenizer.train(LINES, vocabulary_size=25)
@@ -42,17 +41,16 @@ def test_texts_are_encoded_within_a_function(source_tokenizer):
 
 @given(st.text(max_size=50), st.integers(2, 20))
 def test_short_texts_are_encoded_whole(text, max_length):
-    texts = [text.encode()]
-    ids, is_cut = encode_head(texts, TOKENIZER, max_length)
-    expected, expected_is_cut = encode(texts, TOKENIZER, max_length)
-    assert ids.numpy().tolist() == expected.numpy().tolist()
-    assert is_cut.numpy() == expected_is_cut.numpy()
+    ids, is_cut = encode([text.encode()], TOKENIZER, max_length)
+    expected = TOKENIZER([text.encode()]).to_list()[0]
+    assert ids.numpy().tolist() == [[*expected[: max_length - 1], TOKENIZER.end_id]]
+    assert is_cut.numpy() == (len(expected) >= max_length)
 
 
 @pytest.mark.parametrize("blank", [" ", "\u3000", "\n", "\v"])
 def test_white_space_around_a_text_does_not_hide_it(blank):
     much = 999 * blank
-    found = encode_head([much + "a man" + much, much], TOKENIZER, 9)
+    found = encode([much + "a man" + much, much], TOKENIZER, 9)
     expected = encode(["a man", ""], TOKENIZER, 9)
     for x, y in zip(found, expected, strict=True):
         assert x.numpy().tolist() == y.numpy().tolist()
@@ -61,7 +59,7 @@ def test_white_space_around_a_text_does_not_hide_it(blank):
 @given(st.text(min_size=1).filter(lambda x: not x[0].isspace()), st.integers(2, 5))
 def test_only_the_head_of_a_long_text_is_encoded(text, max_length):
     texts = [text.encode() * 999]
-    ids, is_cut = encode_head(texts, TOKENIZER, max_length)
+    ids, is_cut = encode(texts, TOKENIZER, max_length)
     assert ids.shape[1] <= max_length
     assert ids[0, -1] == TOKENIZER.end_id
     head = texts[0][: 64 * max_length]

@@ -15,6 +15,7 @@ from keras_transformer.decoding import (
     RepetitionPenalty,
     Sampling,
 )
+from keras_transformer.interop.config import Config
 
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -61,59 +62,17 @@ _OFF = {
 }
 
 
-class Config:
-    """A config.json whose every value must be used, or be known to have no effect.
+def config_of(values: Mapping, path) -> Config:
+    """Returns the values that have an effect; each of them must be used.
 
     Args:
         values: The values by name.
-        path: Its path, for messages.
+        path: Path of their file, for messages.
     """
-
-    def __init__(self, values: Mapping, path):
-        without_effect = _WITHOUT_EFFECT.split()
-        self._unused = {k: v for k, v in values.items() if k not in without_effect}
-        self._path = path
-
-    def take(self, name: str, *default):
-        """Returns a value, or the default if one is given and there is no value.
-
-        Raises:
-            ValueError: If there is neither.
-        """
-        value = self._unused.pop(name, None)
-        if value is None and not default:
-            raise ValueError(f"{self._path} has no {name!r}.")
-        return default[0] if value is None else value
-
-    def take_number(self, name: str, *default, kind=numbers.Integral):
-        """Returns a value as `take` does; raises `ValueError` if it is of no `kind`."""
-        value = self.take(name, *default)
-        if not isinstance(value, kind) and (value,) != default:
-            noun = "an integer" if kind is numbers.Integral else "a number"
-            raise ValueError(
-                f"{self._path} must have {noun} as {name!r}. "
-                f"Received: {name}={value!r}."
-            )
-        return value
-
-    def expect(self, name: str, *allowed) -> None:
-        """Raises `ValueError` if there is a value that is not one of `allowed`."""
-        value = self._unused.pop(name, None)
-        if value is not None and value not in allowed:
-            raise ValueError(
-                f"{self._path} must have {name}={' or '.join(map(repr, allowed))} to "
-                f"be a Transformer of this package. Received: {name}={value!r}."
-            )
-
-    def check_all_used(self) -> None:
-        """Raises `ValueError` if there are values that were not used."""
-        unused = self._unused.items()
-        rest = {k: v for k, v in unused if v is not None and v != _OFF.get(k)}
-        if rest:
-            raise ValueError(
-                f"{self._path} has values that are not understood: {rest}. Remove "
-                "them if they have no effect on the model."
-            )
+    ignored = _WITHOUT_EFFECT.split()
+    return Config(
+        {k: v for k, v in values.items() if k not in ignored and v != _OFF.get(k)}, path
+    )
 
 
 def stack_arguments(config: Config, normalize_first: bool) -> dict:
@@ -127,12 +86,7 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
     intermediate_dim = config.take_number("encoder_ffn_dim")
     config.expect("decoder_attention_heads", num_heads)
     config.expect("decoder_ffn_dim", intermediate_dim)
-    activation = config.take("activation_function")
-    if activation not in [*_ACTIVATIONS]:
-        raise ValueError(
-            f"`activation_function` must be one of {sorted(_ACTIVATIONS)}. "
-            f"Received: activation_function={activation!r}."
-        )
+    activation = config.expect("activation_function", *_ACTIVATIONS, default="")
     expected = {
         "is_encoder_decoder": True,
         "is_decoder": False,
@@ -195,7 +149,9 @@ def search_of(
     forced_id = generation.take_number("forced_bos_token_id", first_id)
     first_id = forced_id if wanted_id is None else wanted_id
     banned = generation.take("bad_words_ids", [])
-    if not (isinstance(banned, list) and all(map(_is_one_id, banned))):
+    if not isinstance(banned, list) or not all(
+        isinstance(x, list) and [*map(type, x)] == [int] for x in banned
+    ):
         raise ValueError(
             "`bad_words_ids` must forbid single tokens, such as [[5], [7]]. Received: "
             f"bad_words_ids={banned}."
@@ -243,8 +199,3 @@ def search_of(
     if width > 1 or count > 1:  # more results than the beam is wide are refused
         return BeamSearch(width, penalty, count, processors, end_ids)
     return GreedySearch(processors, end_ids)
-
-
-def _is_one_id(ids):
-    is_one = isinstance(ids, list) and len(ids) == 1
-    return is_one and isinstance(ids[0], numbers.Integral)

@@ -8,10 +8,10 @@ from keras_transformer.interop.checkpoint import read_json, read_weights
 from keras_transformer.interop.hugging_face import m2m_100, marian, pegasus
 from keras_transformer.interop.hugging_face.config import (
     GENERATION,
-    Config,
+    config_of,
     search_of,
 )
-from keras_transformer.interop.hugging_face.weights import set_weights
+from keras_transformer.interop.hugging_face.weights import complete_weights, set_weights
 from keras_transformer.interop.marian import NEVER
 from keras_transformer.models import Transformer
 
@@ -26,7 +26,7 @@ def read_transformer(folder: Path, **kwargs) -> Transformer:
         ValueError: If a file is damaged, is of another family, or holds a weight or a
             setting that is not understood.
     """
-    return _read_model(folder, kwargs)[0]
+    return _read_model(folder, kwargs)[1]
 
 
 def read_translator(
@@ -37,8 +37,7 @@ def read_translator(
 ) -> dict:
     """Reads the arguments of a `Translator` by name; raises as `read_transformer`."""
     folder = Path(folder)
-    model, arguments, max_length, generation = _read_model(folder, kwargs)
-    family = FAMILIES[read_json(folder / "config.json")["model_type"]]
+    family, model, arguments, max_length, generation = _read_model(folder, kwargs)
     *both, first_id = family.tokenizers(
         folder, arguments, source_language, target_language
     )
@@ -53,7 +52,7 @@ def read_translator(
 
 
 def _read_model(folder, kwargs):
-    """The model, its arguments, the longest source and the settings of its search."""
+    """The family, model and arguments, the longest source, the search's settings."""
     path = Path(folder) / "config.json"
     values = read_json(path)
     family = FAMILIES.get(str(values.get("model_type")))
@@ -66,12 +65,12 @@ def _read_model(folder, kwargs):
     generation_path = path.with_name("generation_config.json")
     generation = {k: v for k, v in values.items() if k in GENERATION}
     generation |= read_json(generation_path, is_optional=True)
-    config = Config({k: v for k, v in values.items() if k not in GENERATION}, path)
+    config = config_of({k: v for k, v in values.items() if k not in GENERATION}, path)
     arguments = family.transformer_arguments(config)
     config.check_all_used()
     weights = read_weights(folder)
     model = Transformer(**{**arguments, **kwargs})
-    duplicates = family.complete_weights(weights, model)
+    duplicates = complete_weights(weights, model)
     if generation.get("renormalize_logits") and "final_logits_bias" in weights:
         # Probabilities leave out padding, which is never generated (`bad_words_ids`).
         bias = np.array(weights["final_logits_bias"], "float32")
@@ -82,4 +81,4 @@ def _read_model(folder, kwargs):
     # Tokenizers without a limit have a huge one.
     lengths = values.get("max_position_embeddings"), settings.get("model_max_length")
     longest = int(min((x for x in lengths if x), default=512))
-    return model, arguments, longest, Config(generation, generation_path)
+    return family, model, arguments, longest, config_of(generation, generation_path)

@@ -5,12 +5,9 @@ Reference:
     [NLLB Team, 2022](https://arxiv.org/abs/2207.04672)
 """
 
-import numpy as np
-
 from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
-from keras_transformer.interop.hugging_face.weights import tied_embeddings
-from keras_transformer.layers import SinusoidalPositionalEncoding
+from keras_transformer.interop.marian import marian_positions
 from keras_transformer.text import VocabularyTokenizer
 
 _FIRST = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -27,31 +24,8 @@ def transformer_arguments(config) -> dict:
     return {
         **arguments,
         "source_vocabulary_size": config.take("vocab_size"),
-        "positions": _positions(arguments["hidden_dim"]),
+        "positions": marian_positions(arguments["hidden_dim"], first_position=2),
     }
-
-
-def _positions(hidden_dim):
-    half = hidden_dim // 2
-    return SinusoidalPositionalEncoding(
-        10000 ** (half / (half - 1)), layout="halves", first_position=2
-    )
-
-
-def complete_weights(weights, model) -> dict:
-    """Adds what a checkpoint leaves out, and returns the duplicates it may hold.
-
-    They are the `duplicates` of `set_weights`.
-    """
-    names = (f"model.{side}.embed_positions.weights" for side in ("encoder", "decoder"))
-    tables = {}
-    for name in names:
-        if name in weights:
-            # Rows 0 and 1, before the first position, are never read.
-            count = len(weights[name]) - 2
-            rows = np.asarray(model.encoder.positions.encoding(count))
-            tables[name] = np.concatenate([weights[name][:2], rows])
-    return {**tied_embeddings(weights, model), **tables}
 
 
 def tokenizers(folder, arguments, source_language=None, target_language=None):

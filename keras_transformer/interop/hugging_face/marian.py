@@ -5,11 +5,8 @@ Reference:
     [Tiedemann et al., 2024](https://arxiv.org/abs/2212.01936)
 """
 
-import numpy as np
-
 from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
-from keras_transformer.interop.hugging_face.weights import tied_embeddings
 from keras_transformer.interop.marian import language_prefix
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
@@ -31,25 +28,6 @@ def transformer_arguments(config) -> dict:
         "target_vocabulary_size": None if is_shared else target_size,
         "positions": SinusoidalPositionalEncoding(layout="halves"),
         "output_bias": True,
-    }
-
-
-def complete_weights(weights, model) -> dict:
-    """Adds what a checkpoint leaves out, and returns the duplicates it may hold.
-
-    They are the `duplicates` of `set_weights`.
-    """
-    bias = np.zeros((1, model.target_embedding.vocabulary_size), "float32")
-    weights.setdefault("final_logits_bias", bias)
-    return {**tied_embeddings(weights, model), **_positions(weights, model)}
-
-
-def _positions(weights, model):
-    names = (f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
-    return {
-        name: np.asarray(model.encoder.positions.encoding(len(weights[name])))
-        for name in names
-        if name in weights
     }
 
 

@@ -21,9 +21,6 @@ def transformer_arguments(config) -> dict:
     }
 
 
-complete_weights = marian.complete_weights
-
-
 def tokenizers(folder, arguments, source_language=None, target_language=None):
     """Returns the tokenizer, for source and target, and no id that begins targets."""
     if source_language or target_language:

@@ -59,21 +59,36 @@ def weights_of(model) -> dict[str, np.ndarray]:
     return weights
 
 
-def tied_embeddings(weights: dict[str, np.ndarray], model) -> dict[str, np.ndarray]:
-    """Returns the embeddings by the other names that a checkpoint may hold them under.
+def complete_weights(weights: dict[str, np.ndarray], model) -> dict[str, np.ndarray]:
+    """Adds what a checkpoint leaves out, and returns the duplicates it may hold.
 
-    Shared embeddings that it holds under such a name only are added as
-    `model.shared.weight`.
+    They are the `duplicates` of `set_weights`: the embeddings by their other names,
+    and the sinusoids that our model computes. Shared embeddings that the checkpoint
+    holds under another name only are added as `model.shared.weight`.
     """
-    sides = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
-    if model.source_embedding is not model.target_embedding:
-        return {"lm_head.weight": weights[sides[1]]} if sides[1] in weights else {}
-    aliases = [*sides, "lm_head.weight"]
-    for alias in aliases:
-        if alias in weights:
+    sides = [f"model.{side}" for side in ("encoder", "decoder")]
+    tables = [f"{side}.embed_tokens.weight" for side in sides]
+    if model.settings["output_bias"]:
+        bias = np.zeros((1, model.target_embedding.vocabulary_size), "float32")
+        weights.setdefault("final_logits_bias", bias)
+    duplicates = {}
+    if model.source_embedding is model.target_embedding:
+        aliases = [*tables, "lm_head.weight"]
+        for alias in filter(weights.__contains__, aliases):
             weights.setdefault("model.shared.weight", weights[alias])
-    shared = weights.get("model.shared.weight")
-    return {} if shared is None else dict.fromkeys(aliases, shared)
+        if "model.shared.weight" in weights:
+            duplicates = dict.fromkeys(aliases, weights["model.shared.weight"])
+    elif tables[1] in weights:
+        duplicates["lm_head.weight"] = weights[tables[1]]
+    # Rows before the first position are never read.
+    layer = model.encoder.positions
+    first = layer.first_position
+    for side in sides:
+        for name in (f"{side}.embed_positions.{end}" for end in ("weight", "weights")):
+            if name in weights:
+                rows = np.asarray(layer.encoding(len(weights[name]) - first))
+                duplicates[name] = np.concatenate([weights[name][:first], rows])
+    return duplicates
 
 
 def set_weights(
