@@ -22,7 +22,7 @@ from keras_transformer.layers.weights import WeightOptionsLayer, sub_seed
 class BlockSettings(WeightOptionsLayer):
     """Base class of blocks, and of the stacks that have blocks: their arguments."""
 
-    position_layer_of = staticmethod(attention_positions)
+    _position_layer_of = staticmethod(attention_positions)
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class BlockSettings(WeightOptionsLayer):
         self.normalize_first = normalize_first
         self.activation = keras.activations.get(activation)
         self.epsilon = epsilon
-        self.positions = self.position_layer_of(positions, self.dtype_policy)
+        self.positions = self._position_layer_of(positions, self.dtype_policy)
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
         self.seed = seed

@@ -30,7 +30,7 @@ class TransformerStack(BlockSettings):
             unlimited.
     """
 
-    position_layer_of = staticmethod(position_layer_of)
+    _position_layer_of = staticmethod(position_layer_of)
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ VARIANTS = {
     "post-norm": {"seed": 3},
     "pre-norm": {"seed": 11, "normalize_first": True},
     "two vocabularies, other special ids": {
-        "seed": 7,
+        "seed": 17,
         "target_vocabulary_size": 19,
         "pad_id": 1,
         "start_id": 4,

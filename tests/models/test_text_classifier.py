@@ -140,6 +140,7 @@ def test_settings_that_are_not_those_of_the_encoder_are_refused(settings):
         MaskedLanguageModel(**settings)
 
 
+@pytest.mark.needs_tensorflow
 def test_frozen_word_vectors_stay_as_they_are_and_come_back_frozen(tmp_path):
     from keras_transformer.text import set_word_vectors
 
