@@ -110,7 +110,7 @@ def merge_lora(model):
             "then `model.merge_lora()`, and quantise what it returns. "
             f"Received: {len(quantised)} quantised layers, such as {quantised[0]}."
         )
-    config = {**model.get_config(), "frozen_layers": [], "changed_layers": []}
+    config = {**model.get_config(), "frozen": [], "changed": []}
     merged = type(model).from_config(config)
     adapted = [(path, layer_at(model, path)) for path, _ in changes]
     factors = {id(x) for _, layer in adapted for x in layer.factors()}

@@ -66,8 +66,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
         return {
             "name": self.name,
             "trainable": self.trainable,
-            "frozen_layers": adaptation.frozen_layers(self),
-            "changed_layers": adaptation.changed_layers(self),
+            "frozen": adaptation.frozen_layers(self),
+            "changed": adaptation.changed_layers(self),
             **self.settings,
             **self.weight_options.get_config(),
         }
@@ -75,8 +75,13 @@ class SettingsModel(RematerializedMixin, keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        frozen = config.pop("frozen_layers", ())
-        changed = config.pop("changed_layers", ())
+        frozen, changed = config.pop("frozen", ()), config.pop("changed", ())
+        older = config.pop("frozen_layers", ()), config.pop("changed_layers", ())
+        if any(older):  # their paths count layers that models no longer have
+            raise ValueError(
+                "The file is of a development version, and names frozen, quantised or "
+                "adapted layers by other paths. Save the model there without them."
+            )
         model = cls(**config)
         for path in frozen:
             adaptation.layer_at(model, path).trainable = False
