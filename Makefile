@@ -73,7 +73,7 @@ test-notebooks: $(READY) ## Run the notebooks in a short form
 # Strictly: a broken link, a missing anchor or an undocumented name ends it.
 docs: $(READY) ## Build the site in build/site
 	$(BIN)/python docs/pages.py build/pages
-	$(BIN)/zensical build --clean --strict
+	$(BIN)/zensical build --clean --strict -f build/pages.yml
 
 clean: ## Remove the environments and the caches
 	rm -rf $(VENV) .venv-jax .venv-torch .venv-originals .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

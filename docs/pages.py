@@ -6,6 +6,7 @@ The pages are docs/*.md, the README and other Markdown of the repository, the tu
 with what they print and draw, and the reference. Links that lead to files of the
 repository become links to pages. What has no page is linked in the repository if
 SOURCE_URL, such as https://github.com/owner/name/blob/main, says where that is.
+FOLDER.yml is mkdocs.yml with the navigation of the reference filled in.
 """
 
 import argparse
@@ -15,12 +16,12 @@ import shutil
 from pathlib import Path
 
 import tutorial_notebooks as notebooks
-from reference import PARTS, link_names, reference_page
+from reference import PARTS, class_page, classes_of, link_names, part_page
 
 ROOT = Path(__file__).parents[1]
 SOURCE_URL = os.environ.get("SOURCE_URL", "")
 # Folders of the site for what pages show, or offer to download.
-FILES = {".png": "pictures", ".ipynb": "notebooks"}
+FILES = {".png": "pictures", ".html": "pictures", ".ipynb": "notebooks"}
 GITHUB = "https://github.com/"
 COLAB = "https://colab.research.google.com/github/"
 LINK = r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)"
@@ -29,7 +30,6 @@ LINK = r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)"
 def page_sources() -> dict[str, str]:
     """Returns the file of the repository that each page is made of."""
     sources = {
-        "index.md": "README.md",
         "benchmarks.md": "benchmarks/RESULTS.md",
         "peers.md": "benchmarks/peers/README.md",
         "quality.md": "benchmarks/QUALITY.md",
@@ -72,10 +72,15 @@ class Pages:
             read = tutorial_text if source.endswith(".py") else file_text
             self.texts[page] = outside_code(read(ROOT / source), self._change(source))
         for part in PARTS:
-            self.texts[f"reference/{part}.md"] = reference_page(part)
+            self.texts[f"reference/{part}/index.md"] = part_page(part)
+            for name in classes_of(part):
+                self.texts[f"reference/{part}/{name}.md"] = class_page(part, name)
 
     def write(self, folder: Path) -> None:
-        """Writes all pages and files into a folder, which is emptied before."""
+        """Writes all pages and files into a folder, which is emptied before.
+
+        Beside it, writes the configuration that builds a site of them.
+        """
         shutil.rmtree(folder, ignore_errors=True)
         for page, text in self.texts.items():
             path = folder / page
@@ -85,6 +90,8 @@ class Pages:
             (folder / copy).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / copy)
         shutil.copy(ROOT / "docs" / "site.css", folder)
+        text = (ROOT / "mkdocs.yml").read_text("utf-8")
+        folder.with_suffix(".yml").write_text(with_navigation(text), "utf-8")
 
     def _change(self, source):
         """Returns a function that changes the links of a file to those of its page."""
@@ -118,6 +125,18 @@ class Pages:
         return text
 
 
+def with_navigation(config: str) -> str:
+    """Returns the text of mkdocs.yml with the pages of each part of the reference."""
+    for part in PARTS:
+        entry = f"      - reference/{part}/index.md\n"
+        pages = "".join(
+            f"          - {name}: reference/{part}/{name}.md\n"
+            for name in classes_of(part)
+        )
+        config = config.replace(entry, f"      - kt.{part}:\n    {entry}{pages}")
+    return config
+
+
 def file_text(path: Path) -> str:
     """Returns the text of a Markdown file."""
     return path.read_text("utf-8")
@@ -141,6 +160,12 @@ def tutorial_text(path: Path) -> str:
         name = notebooks.drawn(cell)
         if name and (notebooks.FIGURES / f"{name}.png").exists():
             parts.append(f"![What the code above draws](../docs/figures/{name}.png)")
+        name = notebooks.written_page(cell)
+        if name and (notebooks.FIGURES / f"{name}.html").exists():
+            parts.append(f"[The page](../docs/figures/{name}.html):")
+            # Paths in HTML begin at the folder that becomes the page's address.
+            address = f"../../{FILES['.html']}/{name}.html"
+            parts.append(f'<iframe src="{address}" title="The page"></iframe>')
     parts.insert(1, opening_line(path))
     return "\n\n".join(parts) + "\n"
 

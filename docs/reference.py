@@ -114,19 +114,38 @@ def link_names(text: str, bare: bool = False) -> str:
     return re.sub(r"(?<![\[`])`([\w.]+)(?:\([^`\n]*\))?`(?![\]`])", link, text)
 
 
-def reference_page(part: str) -> str:
-    """Returns the Markdown of the page of one part of the package."""
+def names_of(part: str) -> list[str]:
+    """Returns the public names of one part of the package, by the alphabet."""
+    names = map(str, load_package()[part].exports)
+    return sorted(names, key=lambda name: (name.lower(), name))
+
+
+def classes_of(part: str) -> list[str]:
+    """Returns the public classes of one part of the package: each has a page."""
     module = load_package()[part]
-    names = sorted(map(str, module.exports), key=lambda name: (name.lower(), name))
-    lines = [f"# kt.{part}", "", link_names(module.docstring.value, bare=True), ""]
+    return [name for name in names_of(part) if module[name].is_class]
+
+
+def part_page(part: str) -> str:
+    """Returns the page of one part: a table of its names, then its functions."""
+    lines = [f"# kt.{part}", ""]
+    lines += [link_names(load_package()[part].docstring.value, bare=True), ""]
     lines += ["| name | |", "| --- | --- |"]
-    for name in names:
+    for name in names_of(part):
         summary = link_names(public_names()[f"{part}.{name}"], bare=True)
         lines.append(f"| [`{name}`][{PACKAGE}.{part}.{name}] | {summary} |")
+    for name in names_of(part):
+        if name not in classes_of(part):
+            lines += ["", f"::: {PACKAGE}.{part}.{name}"]
+    return "\n".join(lines) + "\n"
+
+
+def class_page(part: str, name: str) -> str:
+    """Returns the page of a public class."""
+    lines = [f"# {name}", "", f"::: {PACKAGE}.{part}.{name}"]
+    lines += ["    options:", "      show_root_heading: false"]
     # Layers inherit little but the machinery of weight options.
-    inherited = [] if part != "layers" else ["    options:", INHERITED]
-    for name in names:
-        lines += ["", f"::: {PACKAGE}.{part}.{name}", *inherited]
+    lines += [INHERITED] if part == "layers" else []
     return "\n".join(lines) + "\n"
 
 

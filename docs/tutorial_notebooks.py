@@ -6,7 +6,7 @@
 
 `make` writes notebooks/, without outputs. `run` only runs notebooks; TUTORIAL_EPOCHS=1
 and the like shorten that. `record` runs tutorials in full, and writes what they print
-and draw to docs/outputs and docs/figures, which the site shows.
+and draw to docs/outputs and docs/figures, which the site shows, HTML pages too.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -29,7 +30,6 @@ FIGURES = ROOT / "docs" / "figures"
 # Without importing the package, and Keras with it.
 VERSION = runpy.run_path(str(ROOT / "keras_transformer" / "version.py"))
 INSTALL = f"# Colab, for one, lacks it.\n%pip install -q {VERSION['DISTRIBUTION']}"
-COLOURS = 64
 FOLDER_SHOWN = "/tmp/tutorial"
 
 
@@ -96,6 +96,12 @@ def drawn(cell) -> str | None:
     return found[1] if found else None
 
 
+def written_page(cell) -> str | None:
+    """Returns the name of the HTML page that a cell writes, or None."""
+    found = re.search(r'FOLDER / "(\w+)\.html"', cell.source)
+    return found[1] if found else None
+
+
 def recorded_lines(tutorial: Path) -> list[list[str]] | None:
     """Returns the lines that each code cell of a tutorial printed when it was recorded.
 
@@ -109,8 +115,6 @@ def recorded_lines(tutorial: Path) -> list[list[str]] | None:
 
 def record(tutorial: Path) -> None:
     """Runs a tutorial, and writes what it prints and draws into docs/."""
-    from PIL import Image
-
     notebook = read_tutorial(tutorial)
     with tempfile.TemporaryDirectory() as folder:
         run(notebook, Path(folder))
@@ -119,9 +123,9 @@ def record(tutorial: Path) -> None:
             for cell in code_cells(notebook)
         ]
         for name in filter(None, map(drawn, code_cells(notebook))):
-            # With a palette, the file is a third as large.
-            image = Image.open(Path(folder, f"{name}.png")).convert("RGB")
-            image.quantize(COLOURS).save(FIGURES / f"{name}.png", optimize=True)
+            shutil.copy(Path(folder, f"{name}.png"), FIGURES)
+        for name in filter(None, map(written_page, code_cells(notebook))):
+            shutil.copy(Path(folder, f"{name}.html"), FIGURES)
     found = {"code": digest(notebook), "printed": lines}
     text = json.dumps(found, ensure_ascii=False, indent=1)
     (OUTPUTS / f"{tutorial.stem}.json").write_text(text + "\n", "utf-8")

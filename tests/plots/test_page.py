@@ -187,7 +187,17 @@ def test_text_that_looks_like_markup_is_shown_as_text(browse):
     dom = browse(page)
     assert [word for word, _, _ in shown_keys(dom)] == ["a", NASTY, "</s>"]
     title = html.unescape(re.search("<title>(.*?)</title>", dom)[1])
-    assert title == NASTY
+    assert title == f"a{NASTY} \u2192 {NASTY}"
+
+
+def test_a_page_names_the_source_and_begins_at_a_word_not_at_a_blank(browse):
+    seen = attended(target=["\u2581", "1", "\u2581Hund", "</s>"], text="1 Hund")
+    dom = browse(attention_html(seen))
+    assert "<bdi>a dog.</bdi> \u2192 <bdi>1 Hund</bdi></h1>" in dom
+    assert "Layer 1, mean: <bdi>\u00b71</bdi> attended most to" in dom
+    assert '<span id="marks">' in dom  # the legend of the marks of blanks and pieces
+    no_marks = attended(source=["\u2581a", "</s>"], target=["\u2581x", "</s>"])
+    assert '<span id="marks" hidden' in browse(attention_html(no_marks))
 
 
 def test_a_page_fetches_nothing():
