@@ -28,12 +28,14 @@ class LiveHypotheses(NamedTuple):
         cache_slots: The slots that wrote them into the cache, of the shape of `ids`.
         scores: Log-probability so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
+        limits: Most tokens, int32 of shape `(batch,)`.
     """
 
     token_ids: Any
     ids: Any
     cache_slots: Any
     scores: Any
+    limits: Any
 
 
 class Extensions(NamedTuple):
@@ -144,6 +146,7 @@ class BeamSearch(Search):
             cache_slots=own_lineage(*shape, max_length),
             # All would be equal, so only the first exists.
             scores=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
+            limits=ops.full(shape[:1], max_length, dtype="int32"),
         )
         return live, Hypotheses(ids, none)
 
@@ -154,9 +157,10 @@ class BeamSearch(Search):
         # best score, whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
         largest_divisors = np.append(largest_divisors, divisors[-1])
-        best_possible = live.scores[:, 0] / ops.take(largest_divisors, index)
+        at = ops.where(index > 0, index, 0)
+        best_possible = live.scores[:, 0] / ops.take(largest_divisors, at)
         to_beat = finished.scores[:, self.num_hypotheses - 1]
-        return (index < len(divisors)) & (best_possible > to_beat)
+        return (index < live.limits) & (best_possible > to_beat)
 
     def grow(self, model, tokens, index, hypotheses):
         live, finished = hypotheses
@@ -173,7 +177,9 @@ class BeamSearch(Search):
 
     def best(self, hypotheses):
         live, finished = hypotheses
-        divisor = self.penalty.divisors(live.ids.shape[-1])[-1]
+        divisors = self.penalty.divisors(live.ids.shape[-1])
+        last = ops.where(live.limits > 0, live.limits - 1, 0)
+        divisor = ops.take(divisors, last)[:, None]
         unfinished = Hypotheses(live.ids, live.scores / divisor)
         return best_of(finished, unfinished, self.num_hypotheses)
 
@@ -218,7 +224,7 @@ def survive(live, extensions, index):
     scores, places = top_k(scores, width)
     parents = take_rows(extensions.parents, places)
     token_ids = take_rows(extensions.token_ids, places)
-    return LiveHypotheses(
+    return live._replace(
         token_ids=token_ids,
         ids=write_position(take_rows(live.ids, parents), index, token_ids),
         cache_slots=inherit_lineage(live.cache_slots, parents, index),

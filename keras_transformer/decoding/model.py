@@ -15,12 +15,15 @@ class CachedModel:
     Attributes:
         max_positions: The most tokens of a source or a target; None if there is no
             limit.
+        seed_generator: Where random draws without a seed come from; None for Keras's
+            global seed.
     """
 
     pad_id: Any
     start_id: Any
     end_id: Any
     max_positions: int | None = None
+    seed_generator: Any = None
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Reads the inputs once.

@@ -6,11 +6,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers, check_vocabulary
+from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.continuous_batching import search_continuously
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.model import CachedModel
-from keras_transformer.decoding.search import Hypotheses, Search, check_search
+from keras_transformer.decoding.search import (
+    Hypotheses,
+    Search,
+    check_named_ids,
+    check_search,
+)
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.layers.cache import growing_lengths, lengthen_cache
@@ -151,8 +156,7 @@ class GenerationMixin(CachedModel):
         check_search(search)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)
-        for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
-            check_vocabulary(ids, vocabulary_size)
+        check_named_ids(search, vocabulary_size)
         return self._runner(
             search, inputs, max_length, batch_size, self.asked_jit_compile
         )

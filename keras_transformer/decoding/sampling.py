@@ -30,6 +30,7 @@ class GrowingHypotheses(NamedTuple):
             () if nothing is drawn.
         scores: Log-probability so far, of shape `(batch, hypotheses)`.
         ended: Whether nothing follows, of shape `(batch, hypotheses)`.
+        limits: Most tokens, int32 of shape `(batch,)`.
     """
 
     token_ids: Any
@@ -38,6 +39,7 @@ class GrowingHypotheses(NamedTuple):
     random_numbers: Any
     scores: Any
     ended: Any
+    limits: Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -130,12 +132,13 @@ class Sampling(Search):
             random_numbers=self.random_numbers(model, inputs, max_length),
             scores=ops.zeros(shape, dtype="float32"),
             ended=ops.zeros(shape, dtype="bool"),
+            limits=ops.full(shape[:1], max_length, dtype="int32"),
         )
         return live, ()  # those that have ended stay where they are
 
     def is_active(self, index, hypotheses):
         live, _ = hypotheses
-        return (index < live.ids.shape[-1]) & ~ops.all(live.ended, axis=1)
+        return (index < live.limits) & ~ops.all(live.ended, axis=1)
 
     def grow(self, model, tokens, index, hypotheses):
         old, _ = hypotheses
@@ -199,8 +202,10 @@ class Sampling(Search):
         ids = keras.tree.flatten(inputs)[0]
         num_rows = ops.shape(ids)[0] * self.num_hypotheses
         is_integer = "int" in keras.backend.standardize_dtype(ids.dtype)
-        if self.seed is None:  # continuing from Keras's global seed
-            keys = keras.random.randint((num_rows,), 0, 2**31 - 1, dtype="int32")
+        if self.seed is None:
+            keys = keras.random.randint(
+                (num_rows,), 0, 2**31 - 1, dtype="int32", seed=model.seed_generator
+            )
         elif is_integer and len(ids.shape) == 2:
             hypotheses = ops.arange(self.num_hypotheses, dtype="int32")
             hashes = hash_rows(ids, model.pad_id)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.checks import check_positive_integers
+from keras_transformer.checks import check_positive_integers, check_vocabulary
 from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.next_tokens import next_tokens
@@ -47,13 +47,14 @@ class SearchState(NamedTuple):
     at different times, and may take the places of sentences that have ended.
 
     Attributes:
-        index: Positions of the next tokens, int32 of shape `(batch,)`.
+        index: Positions of the next tokens, int32 of shape `(batch,)`. Where negative,
+            so many steps pass before the first token.
         inputs: The model's inputs.
         memory: What its `start` returned.
         hypotheses: A pair of those that grow and those that have finished. What each
             search keeps of them differs, but those that grow have `token_ids`, the
-            last tokens; `ids`, all so far; and `cache_slots`, the slots that wrote
-            these into the cache.
+            last tokens; `ids`, all so far; `cache_slots`, the slots that wrote
+            these into the cache; and `limits`, the most tokens of each sentence.
         cache: As `start` or the last `step` returned it.
     """
 
@@ -216,7 +217,7 @@ class Search(ConfigObject):
             settings = processes, self.num_candidates, model.pad_id
             tokens = next_tokens(logits, live.ids, at, *settings)
             grown = self.grow(model, tokens, at, hypotheses)
-            hypotheses = choose_rows(is_active, grown, hypotheses)
+            hypotheses = choose_rows(is_active & (index >= 0), grown, hypotheses)
             return index + ops.cast(is_active, "int32"), hypotheses, cache
 
         index, hypotheses, cache = ops.while_loop(
@@ -318,6 +319,12 @@ def check_max_positions(model: CachedModel, length: int) -> None:
             "inputs or build the layer of positions with a larger one. "
             f"Received: length={length}."
         )
+
+
+def check_named_ids(search: Search, vocabulary_size: int) -> None:
+    """Raises a ValueError if a search names an id that the vocabulary does not have."""
+    for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
+        check_vocabulary(ids, vocabulary_size)
 
 
 def check_search(search) -> None:

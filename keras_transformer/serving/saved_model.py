@@ -33,20 +33,8 @@ def export_translator(
     and the settings of this export in `assets.extra/translator.json`.
     `ServedTranslator` has the signatures.
     """
-    path = Path(path)
-    if path.exists():
-        folder = path.parent if path.name.isdecimal() else path
-        raise FileExistsError(
-            f"{path} exists, and an export never overwrites another. The next version "
-            f"would be {next_version(folder)}."
-        )
+    path = check_exportable(path, search)
     check_serves_any_text(search)
-    is_drawn = getattr(search, "temperature", 1) > 0
-    if is_drawn and search.get_config().get("seed", 0) is None:
-        raise ValueError(
-            "`search` must have a seed to be exported, such as seed=0. "
-            f"Received: search={search!r}."
-        )
     served = ServedTranslator(translator, search, max_length, jit_compile)
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
@@ -60,6 +48,29 @@ def export_translator(
         # XLA compiles every power of two while a server starts.
         powers = [2**i for i in range(MAX_BATCH_SIZE.bit_length())]
         write_warmup_requests(requests, translator, powers if jit_compile else [1])
+    return path
+
+
+def check_exportable(path: str | os.PathLike, search: Search) -> Path:
+    """Returns the path of an export as a `Path`.
+
+    Raises:
+        FileExistsError: If something is there.
+        ValueError: If the search draws without a seed.
+    """
+    path = Path(path)
+    if path.exists():
+        folder = path.parent if path.name.isdecimal() else path
+        raise FileExistsError(
+            f"{path} exists, and an export never overwrites another. The next version "
+            f"would be {next_version(folder)}."
+        )
+    is_drawn = getattr(search, "temperature", 1) > 0
+    if is_drawn and search.get_config().get("seed", 0) is None:
+        raise ValueError(
+            "`search` must have a seed to be exported, such as seed=0. "
+            f"Received: search={search!r}."
+        )
     return path
 
 

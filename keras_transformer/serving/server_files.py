@@ -63,17 +63,25 @@ def write_warmup_requests(
         translator: What is exported.
         batch_sizes: The sizes of batches to prepare.
     """
+    requests: list[tuple[str, dict]] = []
+    for text in texts_of_all_lengths(translator):
+        source_ids, _ = translator.encode([text])
+        requests += [
+            *(("serving_default", {"text": [text] * size}) for size in batch_sizes),
+            ("translate_n_best", {"text": [text]}),
+            ("translate_ids", {"source_ids": source_ids}),
+            ("score", {"text": [text], "target": [text]}),
+        ]
+    write_requests(path, requests)
+
+
+def write_requests(
+    path: str | os.PathLike, requests: Iterable[tuple[str, dict]]
+) -> None:
+    """Writes warm-up requests: pairs of a signature and its inputs."""
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
-        for text in texts_of_all_lengths(translator):
-            source_ids, _ = translator.encode([text])
-            requests = [
-                *(("serving_default", {"text": [text] * size}) for size in batch_sizes),
-                ("translate_n_best", {"text": [text]}),
-                ("translate_ids", {"source_ids": source_ids}),
-                ("score", {"text": [text], "target": [text]}),
-            ]
-            for signature, inputs in requests:
-                writer.write(_prediction_log(signature, inputs))
+        for signature, inputs in requests:
+            writer.write(_prediction_log(signature, inputs))
 
 
 def texts_of_all_lengths(translator: Translator) -> list[str]:

@@ -1,0 +1,295 @@
+"""KerasHub's language models, searched by the searches of this package.
+
+`lm.compile(sampler=SearchSampler(search))` has `lm.generate` search as `search` does.
+`generate` returns scores too, and several texts for each input. KerasHub, the package
+`keras-hub`, was called `keras-nlp` before.
+"""
+
+from collections.abc import Iterable
+
+import keras
+import keras_hub
+from keras import ops
+
+from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.decoding.model import CachedModel
+from keras_transformer.decoding.search import check_named_ids, check_search
+from keras_transformer.kernels.compiled import CompiledFunction
+from keras_transformer.layers.cache import read_position
+
+NO_TOKEN = -1  # KerasHub's models may produce every id, that of padding too
+MAX_PROGRAMS = 64  # that a task keeps
+
+
+class SearchSampler(keras_hub.samplers.Sampler):
+    """A search of this package as a sampler of KerasHub.
+
+    The search continues each prompt from its own end, however long the others in the
+    batch are. Processors, length penalties and scores see what was added to the prompt.
+    `num_hypotheses` of a search has no effect on `lm.generate`, which returns one text
+    for each input.
+
+    Args:
+        search: A search of `keras_transformer.decoding`. Its `end_ids`, if it has any,
+            win over the `stop_token_ids` of `lm.generate`.
+
+    Raises:
+        ValueError: If `search` is no search; when called, if it, or `stop_token_ids`,
+            names an id that the model does not have.
+
+    Example:
+        >>> search = kt.decoding.BeamSearch(4, length_penalty=0.6)
+        >>> sampler = SearchSampler(search)
+        >>> lm.compile(sampler=sampler)  # doctest: +SKIP
+        >>> lm.generate("The quick brown fox", max_length=30)  # doctest: +SKIP
+    """
+
+    def __init__(self, search: Search):
+        super().__init__()
+        check_search(search)
+        self.search = search
+        # A seed of its own, whose state KerasHub carries through compiled code.
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def __call__(
+        self,
+        next,
+        prompt,
+        cache=None,
+        index=0,
+        mask=None,
+        stop_token_ids=None,
+        hidden_states=None,
+        model=None,
+    ):
+        """Fills in the tokens after each prompt; see `keras_hub.samplers.Sampler`."""
+        mask = ops.zeros_like(prompt, "bool") if mask is None else mask
+        search = self.search
+        if search.end_ids is None and stop_token_ids is not None:
+            search = search.replace(end_ids=stop_token_ids)
+        model = _Sampled(search, next, prompt, cache, index, mask, self.seed_generator)
+        found = model.find()
+        ids, is_added = after_prompts(found.ids[:, :1], mask)
+        ids = ops.cast(ids[:, 0], prompt.dtype)
+        return ops.where(is_added[:, 0], ids, prompt)
+
+    def get_config(self):
+        return {"search": keras.saving.serialize_keras_object(self.search)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(keras.saving.deserialize_keras_object(config["search"]))
+
+
+class _Sampled(CachedModel):
+    """The cached step of what KerasHub gives a sampler.
+
+    Its cache is KerasHub's, with a row for each hypothesis. A step gathers the rows of
+    the hypotheses that were extended, since KerasHub's attention knows no lineage.
+    """
+
+    pad_id, start_id, end_id = NO_TOKEN, 0, NO_TOKEN
+
+    def __init__(self, search, next, prompt, cache, index, mask, seed_generator=None):
+        self._search, self._next, self._prompt = search, next, prompt
+        self._mask, self._first = ops.cast(mask, "bool"), ops.cast(index, "int32")
+        self._cache = () if cache is None else cache
+        self.seed_generator = seed_generator
+
+    def find(self) -> Hypotheses:
+        """Returns what the search finds: ids and scores of what follows each prompt."""
+        search, max_length = self._search, self._prompt.shape[1]
+        inputs = ops.where(self._mask, ops.cast(self._prompt, "int32"), NO_TOKEN)
+        state = search.begin(self, inputs, max_length, max_length)
+        # Prompts that are longer than the shortest begin later, and end with it.
+        lengths = ops.sum(ops.cast(self._mask, "int32"), axis=1)
+        live, finished = state.hypotheses
+        live = live._replace(limits=max_length - lengths)
+        state = state._replace(index=self._first - lengths, hypotheses=(live, finished))
+        state = search.advance(self, self.step, state, max_length)
+        return search.best(state.hypotheses)
+
+    def start(self, inputs, num_hypotheses: int, max_length: int):
+        def repeat(x):
+            return ops.repeat(x, num_hypotheses, axis=0)
+
+        memory = tuple(map(repeat, (self._prompt, self._mask)))
+        cache = keras.tree.map_structure(repeat, self._cache)
+        # The position of the next step, the same for all sentences.
+        return memory, (cache, self._first)
+
+    def step(self, token_ids, memory, cache, index, visible):
+        prompt, mask = memory
+        cache, place = cache
+        batch, hypotheses = ops.shape(token_ids)[0], token_ids.shape[1]
+        if hypotheses > 1:
+            rows = ops.arange(batch, dtype="int32")[:, None] * hypotheses
+            rows = ops.reshape(rows + _parents(visible, index), (-1,))
+            cache = keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0), cache)
+        # Where the prompt is longer, its token is read rather than the hypothesis's.
+        tokens = ops.cast(ops.reshape(token_ids, (-1, 1)), prompt.dtype)
+        prompt = ops.where(mask, prompt, ops.where(tokens < 0, 0, tokens))
+        logits, _, cache = self._next(prompt, cache, place)
+        size = logits.shape[-1]
+        check_named_ids(self._search, size)
+        logits = ops.reshape(ops.cast(logits, "float32"), (-1, hypotheses, size))
+        return logits, (cache, place + 1)
+
+
+def _parents(visible, index):
+    """Returns the slot that each hypothesis's last token was extended from.
+
+    Args:
+        visible: As in `CachedModel.step`.
+        index: Positions of the step, int32 of shape `(batch,)`.
+    """
+    slots = ops.argmax(ops.cast(visible, "int32"), axis=-1)
+    return read_position(ops.cast(slots, "int32"), index - 1)
+
+
+def after_prompts(ids, mask):
+    """Moves what was added to each prompt to the places after the prompt.
+
+    Args:
+        ids: What a search found, of shape `(batch, hypotheses, length)`.
+        mask: Where the prompts have tokens, of shape `(batch, length)`.
+
+    Returns:
+        `(ids, is_added)` of the shape of `ids`: the moved ids, and where they are.
+    """
+    mask = ops.cast(mask, "int32")[:, None]
+    places = ops.arange(mask.shape[-1], dtype="int32") - ops.sum(
+        mask, axis=-1, keepdims=True
+    )
+    places = ops.broadcast_to(places, ops.shape(ids))
+    ids = ops.take_along_axis(ids, ops.where(places > 0, places, 0), axis=-1)
+    return ids, (places >= 0) & (mask == 0) & (ids != NO_TOKEN)
+
+
+def generate(
+    lm,
+    inputs,
+    search: Search,
+    max_length: int | None = None,
+    stop_token_ids: str | Iterable[int] | None = "auto",
+    strip_prompt: bool = False,
+):
+    """Continues texts with a search, and returns every hypothesis with its score.
+
+    Args:
+        lm: A `keras_hub.models.CausalLM` or `Seq2SeqLM` with a preprocessor.
+        inputs: What `lm.generate` takes: texts, or a dictionary of texts.
+        search: A search of `keras_transformer.decoding`.
+        max_length: As in `lm.generate`: tokens of a result, its prompt included.
+        stop_token_ids: As in `lm.generate`.
+        strip_prompt: Whether to return only what was added to the prompts.
+
+    Returns:
+        `(texts, scores)`: a list with a list of texts for each input, the best first,
+        and a float32 array of shape `(batch, hypotheses)`. The score is that of what
+        was added to the prompt.
+
+    Raises:
+        ValueError: If `lm` has no preprocessor or no tokenizer of texts, has fewer
+            positions than `max_length`, or lacks an id that `search` or
+            `stop_token_ids` names.
+    """
+    task = SearchedTask(lm, search, stop_token_ids, max_length)
+    if isinstance(inputs, dict):
+        inputs = {name: _as_batch(texts) for name, texts in inputs.items()}
+    ids = task.preprocess(_as_batch(inputs))
+    found, scores = task.run(ids)
+    token_ids, mask = task.complete(ids, found, strip_prompt)
+    texts = [task.detokenize(*one) for one in zip(token_ids, mask, strict=True)]
+    return texts, scores
+
+
+def _as_batch(texts):
+    return [texts] if isinstance(texts, str) else texts
+
+
+class SearchedTask:
+    """A language model of KerasHub and a search of it.
+
+    Args:
+        lm, search, stop_token_ids, max_length: As in `generate`.
+    """
+
+    def __init__(self, lm, search, stop_token_ids="auto", max_length=None):
+        check_search(search)
+        tokenizer = getattr(getattr(lm, "preprocessor", None), "tokenizer", None)
+        if not hasattr(lm, "generate_step") or tokenizer is None:
+            raise ValueError(
+                "`lm` must be a KerasHub model that generates text, with a "
+                f"preprocessor that has a tokenizer. Received: lm={lm!r}."
+            )
+        self.lm, self.tokenizer = lm, tokenizer
+        # An encoder-decoder's prompt is what its decoder reads.
+        self.part = "decoder_" if isinstance(lm, keras_hub.models.Seq2SeqLM) else ""
+        self.max_length = max_length or lm.preprocessor.sequence_length
+        limit = getattr(lm.backbone, "max_sequence_length", None)
+        if limit is not None and self.max_length > limit:
+            raise ValueError(
+                f"`max_length` must be at most {limit}, the model's positions. "
+                f"Received: max_length={self.max_length}."
+            )
+        if stop_token_ids == "auto":
+            names = ("end_token_id", "end_token2_id")  # Llama 3 has two
+            ids = (getattr(tokenizer, name, None) for name in names)
+            stop_token_ids = [each for each in ids if each is not None]
+        if search.end_ids is None and stop_token_ids is not None:
+            search = search.replace(end_ids=stop_token_ids)
+        check_named_ids(search, lm.output_shape[-1])
+        self.search = search
+
+    def preprocess(self, inputs):
+        """Returns the ids of texts, as the model's preprocessor makes them."""
+        return self.lm.preprocessor.generate_preprocess(
+            inputs, sequence_length=self.max_length
+        )
+
+    def find(self, ids, tables=None) -> Hypotheses:
+        """Searches eagerly or in a trace; `tables` are those of `Search.tables`."""
+        found = []
+        search = self.search.with_tables(tables or {})
+
+        def sample(next, prompt, cache, index, mask, **_):
+            found.append(_Sampled(search, next, prompt, cache, index, mask).find())
+            return prompt
+
+        before, self.lm.sampler = self.lm.sampler, sample
+        try:
+            self.lm.generate_step(ids)
+        finally:
+            self.lm.sampler = before
+        return found[0]
+
+    def run(self, ids) -> Hypotheses:
+        """Searches with a program that is compiled as the model was."""
+        ids = keras.tree.map_structure(ops.convert_to_numpy, ids)
+        prompts = ids[f"{self.part}token_ids"]
+        tables = self.search.tables(_Sampled, prompts, prompts.shape[1])
+        # Beside Keras's attributes, of which it would save and count a model.
+        programs = vars(self.lm).setdefault("_searches", {})
+        variables = tuple(map(id, self.lm.variables))
+        if programs.get("variables") != variables:
+            programs.clear()  # the model was quantised or adapted
+            programs["variables"] = variables
+        key = self.search, self.lm.jit_compile
+        if key not in programs:
+            programs[key] = CompiledFunction(self.find, self.lm, self.lm.jit_compile)
+        return Hypotheses(*programs[key].run(ids, tables))
+
+    def complete(self, ids, found, strip_prompt: bool):
+        """Returns whole sequences and their masks, `(batch, hypotheses, length)`."""
+        prompt, mask = (ids[self.part + x] for x in ("token_ids", "padding_mask"))
+        added, is_added = after_prompts(found, mask)
+        prompt = ops.cast(prompt, "int32")[:, None]
+        token_ids = ops.where(is_added, added, prompt)
+        is_prompt = ops.cast(mask, "bool")[:, None]
+        return token_ids, is_added if strip_prompt else is_added | is_prompt
+
+    def detokenize(self, token_ids, mask):
+        """Returns the texts of sequences, without special tokens."""
+        ids = {f"{self.part}token_ids": token_ids, f"{self.part}padding_mask": mask}
+        return self.lm.preprocessor.generate_postprocess(ids)

@@ -1,0 +1,127 @@
+"""A language model of KerasHub as a SavedModel: strings in, strings out."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_transformer.decoding import Search
+from keras_transformer.interop.keras_hub import SearchedTask
+from keras_transformer.serving.saved_model import check_exportable
+from keras_transformer.serving.server_files import batching_parameters, write_requests
+from keras_transformer.storage import create_folder, write_text
+from keras_transformer.version import __version__
+
+WARMUP_TEXT = "1 1 1"
+
+
+def export_language_model(
+    lm,
+    path: str | os.PathLike,
+    search: Search,
+    max_length: int | None = None,
+    stop_token_ids: str | Iterable[int] | None = "auto",
+    strip_prompt: bool = False,
+    jit_compile: bool = False,
+) -> Path:
+    """Writes a language model of KerasHub as a SavedModel for TensorFlow Serving.
+
+    KerasHub's own `export` serves logits. Here, tokenizer and search are inside, and
+    neither KerasHub nor this package is needed to serve it. Its signatures take any
+    number of texts:
+
+    | Signature | Inputs | Outputs |
+    | --- | --- | --- |
+    | `serving_default` | `text` | `texts`, `scores` |
+    | `with_prompt` (encoder-decoders) | `text`, `prompt` | `texts`, `scores` |
+
+    Inputs have the shape `(batch,)`, outputs `(batch, num_hypotheses)`, the best first.
+    `prompt` is what the decoder's text begins with. The folder includes warm-up
+    requests for the server, its batching settings in `batching_params.pbtxt`, and the
+    settings of this export in `assets.extra/language_model.json`.
+
+    Args:
+        lm: A `keras_hub.models.CausalLM` or `Seq2SeqLM` with a preprocessor whose
+            tokenizer is made of TensorFlow operations.
+        path: Folder to write, such as `"saved_models/bart/1"`.
+        search: A search of `keras_transformer.decoding`; `Sampling` needs a seed.
+        max_length: Tokens of a result, its prompt included; by default the
+            preprocessor's `sequence_length`.
+        stop_token_ids: As in `lm.generate`.
+        strip_prompt: Whether results are without their prompts.
+        jit_compile: Whether XLA compiles the search, once for each size of batch.
+
+    Returns:
+        The path.
+
+    Raises:
+        FileExistsError: If there is something at `path`.
+        ValueError: If `search` draws without a seed, or the model cannot be searched
+            or served as text; see `kt.interop.keras_hub.generate`.
+    """
+    path = check_exportable(path, search)
+    task = SearchedTask(lm, search, stop_token_ids, max_length)
+    served = ServedLanguageModel(task, strip_prompt, jit_compile)
+    settings = {
+        "keras_transformer": __version__,
+        "model": type(lm).__name__,
+        "max_length": task.max_length,
+        "search": {"name": type(search).__name__, **task.search.get_config()},
+        "strip_prompt": strip_prompt,
+        "jit_compile": jit_compile,
+    }
+    signatures = served.signatures()
+    with create_folder(path) as unfinished:
+        tf.saved_model.save(served, unfinished, signatures=signatures)
+        extra = unfinished / "assets.extra"
+        write_text(extra / "language_model.json", json.dumps(settings, indent=2) + "\n")
+        write_text(unfinished / "batching_params.pbtxt", batching_parameters())
+        names = ("text", "prompt")
+        requests = [
+            (signature, {name: [WARMUP_TEXT] for name in names[: 1 + is_second]})
+            for is_second, signature in enumerate(signatures)
+        ]
+        write_requests(extra / "tf_serving_warmup_requests", requests)
+    return path
+
+
+class ServedLanguageModel(tf.Module):
+    """A searched task as TensorFlow functions: what an export holds."""
+
+    def __init__(self, task: SearchedTask, strip_prompt: bool, jit_compile: bool):
+        super().__init__(name="language_model")
+        self.weights = [weight.value for weight in task.lm.weights]
+        self.tokenizer = task.tokenizer
+        self._task, self._strip_prompt = task, strip_prompt
+        self._find = task.find
+        if jit_compile:
+            self._find = tf.function(task.find, autograph=False, jit_compile=True)
+
+    def signatures(self) -> dict:
+        """Returns the functions by the names that they are served under."""
+        text, prompt = (tf.TensorSpec([None], tf.string, x) for x in ("text", "prompt"))
+        specs = {"serving_default": [text]}
+        if self._task.part:
+            specs["with_prompt"] = [text, prompt]
+        return {
+            name: tf.function(self.generate, spec, autograph=False)
+            for name, spec in specs.items()
+        }
+
+    def generate(self, text, prompt=None):
+        """Returns texts and scores of shape `(batch, num_hypotheses)`."""
+        text = tf.ensure_shape(text, [None])
+        inputs = text
+        if prompt is not None:
+            inputs = {"encoder_text": text, "decoder_text": prompt}
+        ids = self._task.preprocess(inputs)
+        found, scores = self._find(ids)
+        token_ids, mask = self._task.complete(ids, found, self._strip_prompt)
+        for special_id in self.tokenizer.special_token_ids:
+            mask &= token_ids != special_id
+        length, shape = token_ids.shape[-1], tf.shape(scores)
+        rows = [tf.reshape(x, [-1, length]) for x in (token_ids, mask)]
+        texts = self.tokenizer.detokenize(tf.ragged.boolean_mask(*rows))
+        return {"texts": tf.reshape(texts, shape), "scores": scores}
