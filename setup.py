@@ -9,6 +9,10 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 # Address of the files of a release, from the workflow that publishes it.
 URL = os.environ.get("SOURCE_URL")
+KERAS_HUB = [
+    'keras-hub>=0.32; python_version >= "3.11"',
+    'keras-hub>=0.25; python_version < "3.11"',
+]
 HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
 CTRANSLATE2 = ["ctranslate2>=4.6"]
 # What builds the site, and makes notebooks of the tutorials and runs them.
@@ -96,13 +100,12 @@ setup(
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21"],
         "hub": HUB,
+        "keras-hub": KERAS_HUB,
         "ctranslate2": CTRANSLATE2,
         "export": EXPORT,
         "docs": DOCS,
         "dev": [
-            # Tests compare layers with it; the package downloads with huggingface_hub.
-            'keras-hub>=0.32; python_version >= "3.11"',
-            'keras-hub>=0.25; python_version < "3.11"',
+            *KERAS_HUB,
             *HUB,
             *CTRANSLATE2,
             *EXPORT,

@@ -1,5 +1,6 @@
 """What needs a package that is not installed says in one line what to install."""
 
+import importlib
 import re
 import sys
 
@@ -33,8 +34,14 @@ def model_as(format):
     return export
 
 
+def import_searches(folder):
+    sys.modules.pop("keras_transformer.interop.keras_hub", None)
+    importlib.import_module("keras_transformer.interop.keras_hub")
+
+
 USES = [
     ("huggingface_hub", "hub", download),
+    ("keras_hub", "keras-hub", import_searches),
     ("safetensors", "hub", read_weights),
     ("safetensors", "hub", translator_as("hugging_face")),
     ("ctranslate2", "ctranslate2", translator_as("ctranslate2")),
@@ -45,6 +52,7 @@ USES = [
 
 @pytest.mark.quick(
     "huggingface_hub-hub-download",
+    "keras_hub-keras-hub-import_searches",
     "safetensors-hub-read_weights",
     "safetensors-hub-<lambda>",
 )

@@ -8,14 +8,17 @@
 from collections.abc import Iterable
 
 import keras
-import keras_hub
 from keras import ops
 
+from keras_transformer.checks import optional
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.search import check_named_ids, check_search
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.layers.cache import read_position
+
+with optional("keras_hub", extra="keras-hub", purpose="Searching a KerasHub model"):
+    import keras_hub
 
 NO_TOKEN = -1  # KerasHub's models may produce every id, that of padding too
 MAX_PROGRAMS = 64  # that a task keeps

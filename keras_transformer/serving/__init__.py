@@ -1,6 +1,12 @@
-"""Translators as SavedModels that TensorFlow Serving runs from string to string."""
+"""SavedModels that TensorFlow Serving runs from string to string."""
 
+from keras_transformer.serving.language_model import export_language_model
 from keras_transformer.serving.saved_model import ServedTranslator, export_translator
 from keras_transformer.serving.server_files import next_version
 
-__all__ = ["ServedTranslator", "export_translator", "next_version"]
+__all__ = [
+    "ServedTranslator",
+    "export_language_model",
+    "export_translator",
+    "next_version",
+]

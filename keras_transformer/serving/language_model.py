@@ -8,7 +8,6 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Search
-from keras_transformer.interop.keras_hub import SearchedTask
 from keras_transformer.serving.saved_model import check_exportable
 from keras_transformer.serving.server_files import batching_parameters, write_requests
 from keras_transformer.storage import create_folder, write_text
@@ -61,6 +60,8 @@ def export_language_model(
         ValueError: If `search` draws without a seed, or the model cannot be searched
             or served as text; see `kt.interop.keras_hub.generate`.
     """
+    from keras_transformer.interop.keras_hub import SearchedTask
+
     path = check_exportable(path, search)
     task = SearchedTask(lm, search, stop_token_ids, max_length)
     served = ServedLanguageModel(task, strip_prompt, jit_compile)
@@ -90,7 +91,7 @@ def export_language_model(
 class ServedLanguageModel(tf.Module):
     """A searched task as TensorFlow functions: what an export holds."""
 
-    def __init__(self, task: SearchedTask, strip_prompt: bool, jit_compile: bool):
+    def __init__(self, task, strip_prompt: bool, jit_compile: bool):
         super().__init__(name="language_model")
         self.weights = [weight.value for weight in task.lm.weights]
         self.tokenizer = task.tokenizer

@@ -1,0 +1,97 @@
+"""Small language models of KerasHub, with tokenizers made here."""
+
+import keras
+import numpy as np
+import pytest
+
+hub = pytest.importorskip("keras_hub")
+LETTERS = ["a", "b", "c", "d", "Ġ", "Ġa", "Ġb", "Ġc", "Ġd"]
+MERGES = ["Ġ a", "Ġ b", "Ġ c", "Ġ d"]
+SIZES = {"num_layers": 2, "hidden_dim": 16, "intermediate_dim": 32}
+GROUPED = {"num_query_heads": 4, "num_key_value_heads": 2}
+
+
+def vocabulary(*tokens):
+    return {token: index for index, token in enumerate(tokens)}
+
+
+def drawn(backbone, seed):
+    """Gives a backbone weights that make some tokens far likelier than others."""
+    draw = np.random.default_rng(seed)
+    for weight in backbone.trainable_variables:
+        weight.assign(0.5 * draw.standard_normal(weight.shape).astype("float32"))
+    return backbone
+
+
+def gpt2(seed=1, dtype=None):
+    """A decoder with learned positions, its tokenizer and its preprocessor."""
+    tokenizer = hub.models.GPT2Tokenizer(vocabulary(*LETTERS, "<|endoftext|>"), MERGES)
+    preprocessor = hub.models.GPT2CausalLMPreprocessor(tokenizer, sequence_length=12)
+    backbone = hub.models.GPT2Backbone(
+        10, num_heads=2, max_sequence_length=16, dtype=dtype, **SIZES
+    )
+    return hub.models.GPT2CausalLM(drawn(backbone, seed), preprocessor)
+
+
+def llama(seed=1, dtype=None):
+    """A decoder with rotary positions and grouped heads, without a tokenizer."""
+    backbone = hub.models.LlamaBackbone(10, dtype=dtype, **GROUPED, **SIZES)
+    return hub.models.LlamaCausalLM(drawn(backbone, seed))
+
+
+def gemma(seed=1, dtype=None):
+    backbone = hub.models.GemmaBackbone(10, head_dim=4, dtype=dtype, **GROUPED, **SIZES)
+    return hub.models.GemmaCausalLM(drawn(backbone, seed))
+
+
+def bart(seed=1, dtype=None):
+    """An encoder-decoder, its tokenizer and its preprocessor."""
+    special = ["<s>", "<pad>", "</s>", "<mask>"]
+    tokenizer = hub.models.BartTokenizer(vocabulary(*special, *LETTERS), MERGES)
+    preprocessor = hub.models.BartSeq2SeqLMPreprocessor(
+        tokenizer, encoder_sequence_length=9, decoder_sequence_length=10
+    )
+    backbone = hub.models.BartBackbone(
+        13, num_heads=2, max_sequence_length=16, dtype=dtype, **SIZES
+    )
+    return hub.models.BartSeq2SeqLM(drawn(backbone, seed), preprocessor)
+
+
+FAMILIES = {"gpt2": gpt2, "llama": llama, "gemma": gemma, "bart": bart}
+
+
+def prompts(lm, lengths=(2, 4, 1), length=8):
+    """Ids of prompts of several lengths, for models with and without an encoder."""
+    draw = np.random.default_rng(5)
+    mask = np.arange(length) < np.array(lengths)[:, None]
+    ids = draw.integers(3, 10, mask.shape) * mask
+    if not isinstance(lm, hub.models.Seq2SeqLM):
+        return {"token_ids": ids, "padding_mask": mask}
+    source = draw.integers(4, 13, (len(lengths), 5))
+    return {
+        "encoder_token_ids": source,
+        "encoder_padding_mask": np.arange(5) < np.array([[5], [3], [4]]),
+        "decoder_token_ids": ids,
+        "decoder_padding_mask": mask,
+    }
+
+
+def part(lm):
+    return "decoder_" if isinstance(lm, hub.models.Seq2SeqLM) else ""
+
+
+def log_probabilities(lm, ids, rows):
+    """Log-probabilities of the token after each position, without a cache.
+
+    Args:
+        lm: The model.
+        ids: What `prompts` returns, of one row.
+        rows: Sequences that begin with its prompt, of shape `(rows, length)`.
+    """
+    rows = np.array(rows)
+    name = part(lm)
+    inputs = {key: np.repeat(value, len(rows), axis=0) for key, value in ids.items()}
+    inputs[f"{name}token_ids"] = rows
+    inputs[f"{name}padding_mask"] = np.ones_like(rows)
+    logits = keras.ops.cast(lm(inputs), "float32")
+    return keras.ops.convert_to_numpy(keras.ops.log_softmax(logits))

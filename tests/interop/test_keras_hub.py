@@ -1,0 +1,221 @@
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+hub = pytest.importorskip("keras_hub")
+
+from hub_models import (  # noqa: E402
+    FAMILIES,
+    bart,
+    gpt2,
+    llama,
+    log_probabilities,
+    part,
+    prompts,
+)
+
+import keras_transformer as kt  # noqa: E402
+from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling  # noqa: E402
+from keras_transformer.interop.keras_hub import SearchSampler, generate  # noqa: E402
+
+each_family = pytest.mark.parametrize("make", FAMILIES.values(), ids=FAMILIES)
+each_stop = pytest.mark.parametrize("stop", [None, (3,), [3, 5]], ids=str)
+
+
+def generated(lm, sampler, ids, stop, jit_compile=False):
+    """What `lm.generate` returns for ids: the ids that count, and their mask."""
+    lm.compile(sampler=sampler, jit_compile=jit_compile)
+    lm.preprocessor, kept = None, lm.preprocessor
+    found = lm.generate(dict(ids), stop_token_ids=stop)
+    lm.preprocessor = kept
+    mask = np.asarray(found[f"{part(lm)}padding_mask"])
+    return np.asarray(found[f"{part(lm)}token_ids"]) * mask, mask
+
+
+@pytest.mark.quick("gpt2-None", "gpt2-[3, 5]", "llama-(3,)", "bart-[3, 5]")
+@each_stop
+@each_family
+def test_greedy_search_equals_that_of_keras_hub(make, stop):
+    lm = make()
+    ids = prompts(lm)
+    expected = generated(lm, "greedy", ids, stop)
+    found = generated(lm, SearchSampler(GreedySearch()), ids, stop)
+    np.testing.assert_array_equal(found, expected)
+
+
+def continuations(vocabulary_size, count, ends):
+    """All sequences that end with their first end token, or have `count` tokens."""
+    for length in range(1, count + 1):
+        for tokens in itertools.product(range(vocabulary_size), repeat=length):
+            stops = [token in ends for token in tokens]
+            if not any(stops[:-1]) and (stops[-1] or length == count):
+                yield tokens
+
+
+@pytest.mark.quick("gpt2", "bart")
+@each_family
+def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(make):
+    lm, length, penalty = make(), 5, 0.6
+    ids = prompts(lm, lengths=(3, 4, 2), length=length)
+    size, name = lm.output_shape[-1], part(lm)
+    search = BeamSearch(size**2, length_penalty=penalty)
+    token_ids, mask = generated(lm, SearchSampler(search), ids, (3, 5))
+    for row, prompt_length in enumerate((3, 4)):  # the third would have a cube
+        one = {key: value[row : row + 1] for key, value in ids.items()}
+        prompt = one[f"{name}token_ids"][0, :prompt_length]
+        count = length - prompt_length
+        all_tokens = list(continuations(size, count, (3, 5)))
+        sequences = np.zeros((len(all_tokens), length), int)
+        sequences[:, :prompt_length] = prompt
+        for sequence, tokens in zip(sequences, all_tokens, strict=True):
+            sequence[prompt_length : prompt_length + len(tokens)] = tokens
+        known = log_probabilities(lm, one, sequences)
+        scores = [
+            sum(known[i, prompt_length - 1 + j, t] for j, t in enumerate(tokens))
+            / ((5 + len(tokens)) / 6) ** penalty
+            for i, tokens in enumerate(all_tokens)
+        ]
+        best = all_tokens[int(np.argmax(scores))]
+        expected = [*prompt, *best, *[0] * (count - len(best))]
+        assert token_ids[row].tolist() == expected
+
+
+def test_a_prompt_continues_alike_whatever_else_is_in_the_batch():
+    lm = gpt2()
+    ids = prompts(lm, lengths=(2, 5, 1))
+    sampler = SearchSampler(BeamSearch(3, length_penalty=1.0))
+    together, _ = generated(lm, sampler, ids, (3,))
+    for row in range(3):
+        one = {key: value[row : row + 1] for key, value in ids.items()}
+        np.testing.assert_array_equal(
+            generated(lm, sampler, one, (3,))[0][0], together[row]
+        )
+
+
+@pytest.mark.quick("gpt2", "bart")
+@pytest.mark.parametrize("make", [gpt2, bart])
+def test_scores_are_those_of_the_model_without_a_cache(make):
+    lm = make()
+    search = BeamSearch(3, length_penalty=0.0, num_hypotheses=3)
+    texts = ["a b c", "d"]
+    inputs = texts
+    if part(lm):
+        inputs = {"encoder_text": ["a a", "b"], "decoder_text": texts}
+    found, scores = generate(lm, inputs, search, max_length=9)
+    ids = lm.preprocessor.generate_preprocess(inputs, sequence_length=9)
+    ids = {key: np.asarray(value) for key, value in ids.items()}
+    lm.compile(sampler=SearchSampler(search))
+    for row, score in enumerate(np.asarray(scores)[:, 0]):
+        end = [lm.preprocessor.tokenizer.end_token_id]
+        one = {key: value[row : row + 1] for key, value in ids.items()}
+        sequence, mask = generated(lm, lm.sampler, one, end)
+        known = log_probabilities(lm, one, sequence)[0]
+        prompt_length = int(one[f"{part(lm)}padding_mask"].sum())
+        added = range(prompt_length, int(mask.sum()))
+        total = sum(known[place - 1, sequence[0, place]] for place in added)
+        np.testing.assert_allclose(score, total, rtol=1e-4)
+    assert [len(each) for each in found] == [3, 3]
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_texts_and_scores_of_one_text_are_those_of_its_batch():
+    lm = gpt2()
+    search = BeamSearch(2, num_hypotheses=2)
+    together, scores = generate(lm, ["a b", "c"], search)
+    alone, score = generate(lm, "c", search)
+    assert alone == [together[1]]
+    np.testing.assert_allclose(score[0], scores[1], rtol=1e-5)
+    stripped, _ = generate(lm, ["a b", "c"], search, strip_prompt=True)
+    assert [
+        ["a b" + x for x in stripped[0]],
+        ["c" + x for x in stripped[1]],
+    ] == together
+
+
+@pytest.mark.parametrize("make", [gpt2, bart])
+def test_processors_see_what_was_added(make):
+    lm = make()
+    banned = lm.preprocessor.tokenizer.token_to_id("a")
+    processors = [
+        kt.decoding.BannedIds([banned]),
+        kt.decoding.MinimumLength(4),
+        kt.decoding.NoRepeatNgram(1),
+        kt.decoding.RepetitionPenalty(1.5),
+    ]
+    ids = prompts(lm, lengths=(2, 5, 1), length=12)
+    for search in (BeamSearch(3, processors=processors), GreedySearch(processors)):
+        token_ids, mask = generated(lm, SearchSampler(search), ids, (2,))
+        for row, prompt_length in enumerate((2, 5, 1)):
+            added = token_ids[row, prompt_length : mask[row].sum()].tolist()
+            assert len(added) >= 4
+            assert banned not in added
+            assert len(set(added)) == len(added)
+
+
+def test_a_seed_repeats_a_sample_and_no_seed_draws_anew():
+    lm = gpt2()
+    ids = prompts(lm, length=12)
+    seeded = SearchSampler(Sampling(seed=7))
+    first, again = (generated(lm, seeded, ids, None)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    lm.compile(sampler=SearchSampler(Sampling()))
+    lm.preprocessor = None
+    drawn = [
+        np.asarray(lm.generate(dict(ids), stop_token_ids=None)["token_ids"])
+        for _ in range(3)
+    ]
+    assert len({each.tobytes() for each in drawn}) == 3
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+@pytest.mark.quick("int8", "lora")
+@pytest.mark.parametrize(
+    "change", ["jit_compile", "mixed_bfloat16", "int8", "lora", "steps_per_execution"]
+)
+def test_a_changed_model_is_searched_as_keras_hub_searches_it(change):
+    lm = gpt2(dtype="mixed_bfloat16" if change == "mixed_bfloat16" else None)
+    search, ids = GreedySearch(), prompts(lm, length=10)
+    before, _ = generate(lm, ["a b"], search)
+    if change == "int8":
+        lm.quantize("int8")
+    if change == "lora":
+        lm.backbone.enable_lora(2)
+        for weight in lm.trainable_variables:
+            weight.assign_add(keras.random.normal(weight.shape, seed=3))
+    if change == "steps_per_execution":
+        lm.compile(steps_per_execution=3)
+    jit_compile = change == "jit_compile"
+    expected = generated(lm, "greedy", ids, (3,), jit_compile)
+    found = generated(lm, SearchSampler(search), ids, (3,), jit_compile)
+    np.testing.assert_array_equal(found, expected)
+    lm.compile(sampler="greedy")
+    assert generate(lm, ["a b"], search)[0] == [[lm.generate("a b")]]
+    assert change != "lora" or generate(lm, ["a b"], search)[0] != before
+
+
+def test_a_sampler_is_saved_and_loaded():
+    search = BeamSearch(3, kt.decoding.PowerLengthPenalty(0.5))
+    loaded = SearchSampler.from_config(SearchSampler(search).get_config())
+    assert loaded.search == search
+
+
+def test_what_cannot_be_searched_is_said_in_one_line():
+    search = GreedySearch()
+    with pytest.raises(
+        ValueError, match="`lm` must be a KerasHub model that generates"
+    ):
+        generate(llama(), ["a"], search)
+    with pytest.raises(
+        ValueError, match="`lm` must be a KerasHub model that generates"
+    ):
+        generate(keras.Sequential(), ["a"], search)
+    with pytest.raises(ValueError, match="`max_length` must be at most 16, .*=17"):
+        generate(gpt2(), ["a"], search, max_length=17)
+    with pytest.raises(ValueError, match="vocabulary of 10 tokens. Received: 10"):
+        generate(gpt2(), ["a"], search, stop_token_ids=[10])
+    with pytest.raises(ValueError, match="vocabulary of 10 tokens. Received: 11"):
+        generate(gpt2(), ["a"], GreedySearch([kt.decoding.BannedIds([11])]))
+    with pytest.raises(ValueError, match="`search` must be"):
+        SearchSampler("greedy")
