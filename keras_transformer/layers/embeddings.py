@@ -84,7 +84,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         normal = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
         given = {"embeddings_initializer": normal, **options.of("embeddings")}
         super().__init__(vocabulary_size, hidden_dim, **given, **kwargs)
-        self._weight_options = options
+        self.weight_options = options
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.pad_id = pad_id
@@ -147,7 +147,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         config = super().get_config()
         return {
             **{name: config[name] for name in keras.layers.Layer.get_config(self)},
-            **self._weight_options.get_config(),
+            **self.weight_options.get_config(),
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,

@@ -11,26 +11,27 @@ from keras_transformer.layers.block import (
     CausalBlock,
     DecoderBlock,
     EncoderBlock,
+    TransformerBlock,
     prompt_lengths,
 )
 from keras_transformer.layers.positions import (
     AttentionPositions,
     check_position_range,
-    position_layer_of,
 )
 from keras_transformer.layers.saving import Positions
 from keras_transformer.layers.weights import sub_seed
 
 
 class TransformerStack(BlockSettings):
-    """Base class of stacks, with the arguments of `Encoder`.
+    """Base class of stacks of a `block_class`, with the arguments of `Encoder`.
 
     Attributes:
         max_positions: The most positions that the layer of positions has; None if
             unlimited.
     """
 
-    _position_layer_of = staticmethod(position_layer_of)
+    block_class: type[TransformerBlock]
+    takes_encodings = True
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class TransformerStack(BlockSettings):
         )
         self.max_positions: int | None = getattr(self.positions, "max_length", None)
 
-    def _build_stack(self, block_class, inputs_shape, *other_shapes):
+    def _build_blocks(self, inputs_shape, *memory_shape):
         settings, dtype = self._block_settings(), self.dtype_policy
         if self._merges_positions:
             settings["positions"] = None
@@ -57,14 +58,16 @@ class TransformerStack(BlockSettings):
         seed = sub_seed(self.seed, "dropout")
         self._dropout = Dropout(self.dropout, seed, dtype=dtype)
         self.blocks = [
-            block_class(
-                **{**settings, **self._sublayer_settings(f"block_{i}")},
-                **self.weight_options,
+            self.block_class(
+                **{**settings, "seed": sub_seed(self.seed, name)},
+                name=name,
+                dtype=dtype,
+                **self.weight_options.of(),
             )
-            for i in range(self.num_layers)
+            for name in (f"block_{i}" for i in range(self.num_layers))
         ]
         for block in self.blocks:
-            block.build(inputs_shape, *other_shapes)
+            block.build(inputs_shape, *memory_shape)
         if self.positions is not None:
             self.positions.built = True  # The blocks have copies; Keras checks all.
         self._norm = None
@@ -158,8 +161,10 @@ class Encoder(TransformerStack):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
+    block_class: type[TransformerBlock] = EncoderBlock
+
     def build(self, input_shape):
-        self._build_stack(EncoderBlock, input_shape)
+        self._build_blocks(input_shape)
 
     def call(
         self,
@@ -199,8 +204,10 @@ class Decoder(TransformerStack):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
+    block_class = DecoderBlock
+
     def build(self, inputs_shape, memory_shape):
-        self._build_stack(DecoderBlock, inputs_shape, memory_shape)
+        self._build_blocks(inputs_shape, memory_shape)
 
     def call(
         self,
@@ -256,8 +263,7 @@ class CausalDecoder(Encoder):
         [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)
     """
 
-    def build(self, input_shape):
-        self._build_stack(CausalBlock, input_shape)
+    block_class = CausalBlock
 
     def start(self, inputs, mask, num_hypotheses: int, max_length: int):
         """Reads the prompts; returns a list of memories and one of caches.
