@@ -193,7 +193,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             )
         # Checked here, since the compiled program does not know the length.
         check_max_positions(self, length - 1 + max_length)
-        return self.run_search(prompt_ids, search, max_length, batch_size, size)
+        return self._runner(prompt_ids, search, max_length, batch_size, size)
 
     def attention_scores(self, ids):
         """Returns the attention scores of every layer and head.

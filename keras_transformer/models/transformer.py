@@ -347,7 +347,7 @@ class Transformer(GenerationMixin, SettingsModel):
         # Checked here, since the compiled program does not know the length.
         check_max_positions(self, max(source_ids.shape[1], max_length))
         target_size = self.settings["target_vocabulary_size"] or source_size
-        return self.run_search(source_ids, search, max_length, batch_size, target_size)
+        return self._runner(source_ids, search, max_length, batch_size, target_size)
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""

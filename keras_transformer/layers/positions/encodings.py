@@ -160,14 +160,13 @@ def check_waves(max_wavelength: float, layout: str) -> None:
 def position_angles(positions, dim: int, max_wavelength: float):
     """The angle of each wave or rotation at each position, in radians modulo `2 pi`.
 
-    Every two of the `dim` columns have one frequency. The angles are float32, of shape
-    `(*positions.shape, ceil(dim / 2))`.
+    `positions` are int32. Every two of the `dim` columns have one frequency. The angles
+    are float32, of shape `(*positions.shape, ceil(dim / 2))`.
     """
     frequencies = max_wavelength ** -(np.arange(0, dim, 2) / dim)
     # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
     # integers overflow exactly where the angle is back at zero.
     steps = np.round(frequencies / (2 * math.pi) * 2**32).astype("uint32").view("int32")
-    positions = as_integers("positions", positions)
     counts = positions[..., None] * ops.convert_to_tensor(steps)
     return ops.cast(counts, "float32") * (2 * math.pi / 2**32)
 
@@ -251,7 +250,8 @@ def input_positions(length, start_index=0, positions=None):
             long as the inputs.
     """
     if positions is None:
-        start_index = ops.expand_dims(as_integers("start_index", start_index), axis=-1)
+        if not isinstance(start_index, int):
+            start_index = as_integers("start_index", start_index)[..., None]
         return ops.arange(length, dtype="int32") + start_index
     if not isinstance(start_index, int) or start_index != 0:
         raise ValueError(
