@@ -12,11 +12,11 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.next_tokens import next_tokens
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.layers.cache import visible_entries
+from keras_transformer.layers.saving import ConfigObject
 
 # With at most this many entries, of all sentences together, a shorter cache saves
 # nothing.
@@ -276,12 +276,6 @@ class Search(ConfigObject):
             if str(place) in tables:
                 processors[place] = processor.with_table(tables[str(place)])
         return self.replace(processors=processors)
-
-    @classmethod
-    def from_config(cls, config):
-        # None is a default, and what older files have for settings that are gone.
-        config = {name: value for name, value in config.items() if value is not None}
-        return super().from_config(config)
 
 
 def is_one_of(token_ids, ids):

@@ -72,8 +72,9 @@ class TransformerStack(BlockSettings):
             self.positions.built = True  # The blocks have copies; Keras checks all.
         self._norm = None
         if self.normalize_first:  # the last block leaves its sum unnormalised
-            name = "final_norm"
-            self._norm = LayerNormalization(self.epsilon, name=name, dtype=dtype)
+            self._norm = LayerNormalization(
+                epsilon=self.epsilon, name="final_norm", dtype=dtype
+            )
             self._norm.build(inputs_shape)
 
     def _call_blocks(

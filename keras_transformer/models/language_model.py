@@ -21,7 +21,6 @@ from keras_transformer.layers.stack import CausalDecoder
 from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
-    activation_name,
     check_special_ids,
     embedding_dim,
 )
@@ -93,13 +92,13 @@ class LanguageModel(GenerationMixin, TokenModel):
     ):
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
-        stack = {
+        stack: dict = {
             "num_layers": num_layers,
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
             "dropout": dropout,
             "normalize_first": normalize_first,
-            "activation": activation_name(activation),
+            "activation": activation,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
@@ -136,6 +135,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 "vocabulary_size": vocabulary_size,
                 "hidden_dim": hidden_dim,
                 **stack,
+                "activation": keras.activations.serialize(decoder.activation),
                 "pad_id": pad_id,
                 "start_id": start_id,
                 "end_id": end_id,

@@ -14,7 +14,6 @@ from keras_transformer.layers.stack import Encoder
 from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
-    activation_name,
     check_special_ids,
     embedding_dim,
 )
@@ -72,13 +71,13 @@ class TextEncoder(TokenModel):
     ):
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
-        stack = {
+        stack: dict = {
             "num_layers": num_layers,
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
             "dropout": dropout,
             "normalize_first": normalize_first,
-            "activation": activation_name(activation),
+            "activation": activation,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
@@ -108,6 +107,7 @@ class TextEncoder(TokenModel):
                 "vocabulary_size": vocabulary_size,
                 "hidden_dim": hidden_dim,
                 **stack,
+                "activation": keras.activations.serialize(encoder.activation),
                 "pad_id": pad_id,
                 "positions": positions
                 if isinstance(positions, str)

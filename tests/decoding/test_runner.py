@@ -34,7 +34,6 @@ class Toy(ToyModel, GenerationMixin):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        GenerationMixin.__init__(self)
         self.rows = []
         self.in_xla = []
 
