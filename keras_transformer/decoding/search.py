@@ -277,6 +277,12 @@ class Search(ConfigObject):
                 processors[place] = processor.with_table(tables[str(place)])
         return self.replace(processors=processors)
 
+    @classmethod
+    def from_config(cls, config):
+        # None is a default, and what older files have for settings that are gone.
+        config = {name: value for name, value in config.items() if value is not None}
+        return super().from_config(config)
+
 
 def is_one_of(token_ids, ids):
     """Tells which tokens are one of `ids`."""

@@ -158,7 +158,13 @@ class TransformerBlock(BlockSettings):
     ):
         """Attends to the inputs, or to a memory; returns the states and any scores."""
         if positions is not None:
-            positions = self._input_positions(inputs, positions)
+            if self.positions is None:
+                raise ValueError(
+                    "`positions` must be given only to a layer that uses them: build "
+                    "it with `positions='rotary'`, for example. "
+                    f"Received: positions={positions!r}."
+                )
+            positions = input_positions(inputs.shape[1], positions=positions)
             settings |= {"query_positions": positions, "key_positions": positions}
         queries = residual.prepare(inputs)
         attended = attention(queries, queries if memory is None else memory, **settings)
@@ -181,16 +187,6 @@ class TransformerBlock(BlockSettings):
             values = ops.concatenate([prompt["values"], values], axis=2)
         outputs, _ = attention.attend(queries, keys, values, mask, None, *positions)
         return residual.add(inputs, outputs), cache
-
-    def _input_positions(self, inputs, positions):
-        """The positions as integers; `ValueError` if nothing uses them."""
-        if self.positions is None:
-            raise ValueError(
-                "`positions` must be given only to a layer that uses them: build it "
-                "with `positions='rotary'`, for example. "
-                f"Received: positions={positions!r}."
-            )
-        return input_positions(inputs.shape[1], positions=positions)
 
     def _feed_forward(self, states, training=None):
         residual = self._transform_residual

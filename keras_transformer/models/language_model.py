@@ -196,16 +196,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         return self._runner(prompt_ids, search, max_length, batch_size, size)
 
     def attention_scores(self, ids):
-        """Returns the attention scores of every layer and head.
-
-        Args:
-            ids: Integer tensor of shape `(batch, length)`.
-
-        Returns:
-            A dictionary with the key `"decoder"`: a float tensor of shape
-            `(num_layers, batch, num_heads, query_length, key_length)`. Rows of
-            real tokens sum to one, those of padding to zero.
-        """
+        """Returns the scores as `"decoder"`; see `TextEncoder.attention_scores`."""
         check_ids(ids, is_batch=True)
         states = self.embedding(ids)
         _, scores = self.decoder(states, return_attention_scores=True)
