@@ -152,11 +152,19 @@ class TextEncoder(TokenModel):
         return {"encoder": scores}
 
 
-def check_settings_of(encoder: TextEncoder, **settings) -> None:
-    """Raises `ValueError` if settings next to an encoder are not its own."""
+def encoder_of(encoder, vocabulary_size: int, settings: dict) -> TextEncoder:
+    """Returns an encoder with these settings: `encoder`, or a new one if it is None.
+
+    Raises:
+        ValueError: If `encoder` has other settings.
+    """
+    settings = {"vocabulary_size": vocabulary_size, **settings}
+    if encoder is None:
+        return TextEncoder(**settings, name="encoder")
     for name, value in settings.items():
         if name not in encoder.settings or encoder.settings[name] != value:
             raise ValueError(
                 f"`{name}` must be that of `encoder`, or be left out: `from_encoder` "
                 f"passes them. Received: {name}={value!r}."
             )
+    return encoder
