@@ -235,8 +235,7 @@ class Decoder(TransformerStack):
 
         Each element is what `DecoderBlock.start` returns for one block.
         """
-        if self.max_positions is not None:
-            check_position_range(self.positions, max_length)
+        check_position_range(self.max_positions, max_length)
         started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
         memories, caches = zip(*started, strict=True)
         return list(memories), list(caches)
@@ -271,8 +270,8 @@ class CausalDecoder(Encoder):
 
         Each element is what `CausalBlock.start` returns for one block.
         """
-        if self.max_positions is not None and inputs.shape[1] is not None:
-            check_position_range(self.positions, inputs.shape[1] + max_length)
+        if inputs.shape[1] is not None:
+            check_position_range(self.max_positions, inputs.shape[1] + max_length)
         states = self.positions(inputs) if self._merges_positions else inputs
         memories, caches = [], []
         for block in self.blocks:

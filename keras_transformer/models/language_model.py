@@ -8,9 +8,9 @@ from keras import ops
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
@@ -192,7 +192,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 f"{tuple(prompt_ids.shape)}."
             )
         # Checked here, since the compiled program does not know the length.
-        check_max_positions(self, length - 1 + max_length)
+        check_position_range(self.max_positions, length - 1 + max_length)
         return self._runner(prompt_ids, search, max_length, batch_size, size)
 
     def attention_scores(self, ids):

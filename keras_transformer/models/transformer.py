@@ -10,9 +10,9 @@ from keras import ops
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
@@ -350,7 +350,7 @@ class Transformer(GenerationMixin, SettingsModel):
         check_ids(source_ids, "source_ids", is_batch=True, vocabulary_size=source_size)
         check_positive_integers(max_length=max_length)
         # Checked here, since the compiled program does not know the length.
-        check_max_positions(self, max(source_ids.shape[1], max_length))
+        check_position_range(self.max_positions, max(source_ids.shape[1], max_length))
         target_size = self.settings["target_vocabulary_size"] or source_size
         return self._runner(source_ids, search, max_length, batch_size, target_size)
 
