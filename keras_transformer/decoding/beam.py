@@ -13,7 +13,6 @@ from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
 from keras_transformer.layers.cache import (
     inherit_lineage,
-    own_lineage,
     write_position,
 )
 from keras_transformer.layers.saving import ConfigObject
@@ -193,11 +192,12 @@ class BeamSearch(Search):
         """
         shape = (ops.shape(keras.tree.flatten(inputs)[0])[0], self.beam_width)
         ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
+        own_slots = ops.arange(self.beam_width, dtype="int32")[:, None]
         none = ops.full(shape, -np.inf, dtype="float32")
         live = LiveHypotheses(
             token_ids=ops.full(shape, model.start_id, dtype="int32"),
             ids=ids,
-            cache_slots=own_lineage(*shape, max_length),
+            cache_slots=ops.broadcast_to(own_slots, (*shape, max_length)),
             # All would be equal, so only the first exists.
             scores=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
         )

@@ -137,9 +137,9 @@ class GenerationMixin(CachedModel):
 
     asked_jit_compile: bool | str = "auto"
 
-    @functools.cached_property
-    def _runner(self):
-        return SearchRunner(self)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._runner = SearchRunner(self)
 
     def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
         *shorter, _ = growing_lengths(max_length, num_hypotheses)

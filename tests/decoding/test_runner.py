@@ -34,6 +34,7 @@ class Toy(ToyModel, GenerationMixin):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        GenerationMixin.__init__(self)
         self.rows = []
         self.in_xla = []
 
