@@ -1,18 +1,17 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `model`, `search`, `next_tokens`, `sampling`, `greedy`, `length_penalty`,
-`beam`; `processors` and `constraints`, which control a search; then
-`continuous_batching` and `runner`, which search many sentences through few compiled
-programs.
+Reading order: `model`, `search`, `next_tokens`, `sampling`, `greedy`, `beam`;
+`processors` and `constraints`, which control a search; then `continuous_batching` and
+`runner`, which search many sentences through few compiled programs.
 """
 
-from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.constraints import ForcedPrefix
-from keras_transformer.decoding.greedy import GreedySearch
-from keras_transformer.decoding.length_penalty import (
+from keras_transformer.decoding.beam import (
+    BeamSearch,
     PowerLengthPenalty,
     WuLengthPenalty,
 )
+from keras_transformer.decoding.constraints import ForcedPrefix
+from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.processors import (
     BannedIds,

@@ -1,4 +1,4 @@
-"""Beam search: the best hypotheses, grown side by side."""
+"""Beam search: the best hypotheses, grown side by side, and length penalties."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -8,15 +8,70 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, is_finite_number
-from keras_transformer.decoding.length_penalty import LengthPenalty, WuLengthPenalty
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
 from keras_transformer.layers.cache import (
     inherit_lineage,
-    own_lineage,
     write_position,
 )
+from keras_transformer.layers.saving import ConfigObject
+
+
+class LengthPenalty(ConfigObject):
+    """Base of length penalties: a divisor of the log-probability for every length.
+
+    Args:
+        exponent: The larger it is, the longer the results. 0 leaves log-probabilities
+            unchanged.
+
+    Raises:
+        ValueError: If `exponent` is not a finite number.
+    """
+
+    def __init__(self, exponent: float):
+        if not is_finite_number(exponent):
+            raise ValueError(
+                "`exponent` of a length penalty must be a finite number. "
+                f"Received: exponent={exponent!r}."
+            )
+        self.exponent = float(exponent)
+
+    def divisors(self, max_length: int):
+        """Returns the divisors of lengths 1 to `max_length`, a float32 array.
+
+        Lengths count the end token.
+        """
+        raise NotImplementedError
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class WuLengthPenalty(LengthPenalty):
+    """Divides by `((5 + length) / 6) ** exponent`.
+
+    Reference:
+        [Wu et al., 2016](https://arxiv.org/abs/1609.08144), section 7
+    """
+
+    def divisors(self, max_length: int):
+        lengths = np.arange(1, max_length + 1)
+        return (((5 + lengths) / 6) ** self.exponent).astype("float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PowerLengthPenalty(LengthPenalty):
+    """Divides by `length ** exponent`; by default, by the length itself.
+
+    As in Marian, fairseq, CTranslate2 and Hugging Face's transformers, where the
+    exponent is called the length penalty.
+    """
+
+    def __init__(self, exponent: float = 1.0):
+        super().__init__(exponent)
+
+    def divisors(self, max_length: int):
+        lengths = np.arange(1.0, max_length + 1)
+        return (lengths**self.exponent).astype("float32")
 
 
 class LiveHypotheses(NamedTuple):
@@ -139,11 +194,12 @@ class BeamSearch(Search):
         """
         shape = (ops.shape(keras.tree.flatten(inputs)[0])[0], self.beam_width)
         ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
+        own_slots = ops.arange(self.beam_width, dtype="int32")[:, None]
         none = ops.full(shape, -np.inf, dtype="float32")
         live = LiveHypotheses(
             token_ids=ops.full(shape, model.start_id, dtype="int32"),
             ids=ids,
-            cache_slots=own_lineage(*shape, max_length),
+            cache_slots=ops.broadcast_to(own_slots, (*shape, max_length)),
             # All would be equal, so only the first exists.
             scores=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
             limits=ops.full(shape[:1], max_length, dtype="int32"),

@@ -10,12 +10,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.continuous_batching import search_continuously
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.model import CachedModel
-from keras_transformer.decoding.search import (
-    Hypotheses,
-    Search,
-    check_named_ids,
-    check_search,
-)
+from keras_transformer.decoding.search import Hypotheses, check_search
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.layers.cache import growing_lengths, lengthen_cache
@@ -46,8 +41,7 @@ class SearchRunner:
     every call.
 
     Args:
-        model: A model that offers the cached step, with its `variables` and its
-            `compute_dtype`.
+        model: A `GenerationMixin`, with its `variables` and its `compute_dtype`.
     """
 
     def __init__(self, model):
@@ -56,20 +50,30 @@ class SearchRunner:
         self._program = functools.lru_cache(MAX_PROGRAMS)(self._make_program)
 
     def __call__(
-        self, search, inputs, max_length: int, batch_size=None, jit_compile="auto"
+        self,
+        inputs,
+        search: Search | None,
+        max_length: int,
+        batch_size: int | None,
+        vocabulary_size: int,
     ) -> Hypotheses:
-        """Finds the best sequences for each sentence.
+        """Finds the best sequences for each sentence, compiled as the model was.
 
         Args:
-            search: The search.
             inputs: The model's inputs.
+            search: The search; greedy if None.
             max_length: Most tokens of a sequence, the end token included.
-            batch_size: Sentences to search at a time; by default the fastest number.
-            jit_compile: As in `keras.Model.compile`.
+            batch_size: Sentences to search at a time. None: the fastest number.
+            vocabulary_size: Number of tokens that the model produces.
 
         Returns:
             `Hypotheses` of NumPy arrays.
         """
+        search = GreedySearch() if search is None else search
+        check_search(search, vocabulary_size)
+        if batch_size is not None:
+            check_positive_integers(batch_size=batch_size)
+        jit_compile = self._model.asked_jit_compile
         inputs = keras.tree.map_structure(ops.convert_to_numpy, inputs)
         num_rows = len(keras.tree.flatten(inputs)[0])
         if num_rows == 0:
@@ -134,32 +138,6 @@ class GenerationMixin(CachedModel):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._runner = SearchRunner(self)
-
-    def run_search(
-        self,
-        inputs,
-        search: Search | None,
-        max_length: int,
-        batch_size: int | None,
-        vocabulary_size: int,
-    ) -> Hypotheses:
-        """Runs a search, compiled as the model was.
-
-        Args:
-            inputs: Integer array or tensor of shape `(batch, length)`.
-            search: A search of `keras_transformer.decoding`; greedy if None.
-            max_length: Most tokens to produce, the end token included.
-            batch_size: As in `SearchRunner`.
-            vocabulary_size: Number of tokens that the model produces.
-        """
-        search = GreedySearch() if search is None else search
-        check_search(search)
-        if batch_size is not None:
-            check_positive_integers(batch_size=batch_size)
-        check_named_ids(search, vocabulary_size)
-        return self._runner(
-            search, inputs, max_length, batch_size, self.asked_jit_compile
-        )
 
     def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
         *shorter, _ = growing_lengths(max_length, num_hypotheses)

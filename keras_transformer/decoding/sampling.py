@@ -13,7 +13,6 @@ from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
 from keras_transformer.kernels.selection import in_nucleus, take_one, take_rows, top_k
 from keras_transformer.layers.cache import (
-    own_lineage,
     read_position,
     write_position,
 )
@@ -125,10 +124,11 @@ class Sampling(Search):
     def first_hypotheses(self, model, inputs, max_length: int):
         num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
         shape = (num_sentences, self.num_hypotheses)
+        own_slots = ops.arange(self.num_hypotheses, dtype="int32")[:, None]
         live = GrowingHypotheses(
             token_ids=ops.full(shape, model.start_id, dtype="int32"),
             ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
-            cache_slots=own_lineage(*shape, max_length),
+            cache_slots=ops.broadcast_to(own_slots, (*shape, max_length)),
             random_numbers=self.random_numbers(model, inputs, max_length),
             scores=ops.zeros(shape, dtype="float32"),
             ended=ops.zeros(shape, dtype="bool"),

@@ -12,11 +12,12 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_vocabulary
-from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.next_tokens import next_tokens
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.layers.cache import visible_entries
+from keras_transformer.layers.positions import check_position_range
+from keras_transformer.layers.saving import ConfigObject
 
 # With at most this many entries, of all sentences together, a shorter cache saves
 # nothing.
@@ -133,7 +134,7 @@ class Search(ConfigObject):
                 fewer positions.
         """
         check_positive_integers(max_length=max_length)
-        check_max_positions(model, max_length)
+        check_position_range(model.max_positions, max_length)
         # None where a trace does not know it.
         num_sentences = keras.tree.flatten(inputs)[0].shape[0]
         num_entries = (num_sentences or math.inf) * self.num_slots * max_length
@@ -311,29 +312,16 @@ def choose_rows(is_chosen, chosen, others):
     return keras.tree.map_structure(choose, chosen, others)
 
 
-def check_max_positions(model: CachedModel, length: int) -> None:
-    """Raises `ValueError` if a model has fewer positions."""
-    if model.max_positions is not None and length > model.max_positions:
-        raise ValueError(
-            f"Positions end at `max_length`={model.max_positions}: shorten the "
-            "inputs or build the layer of positions with a larger one. "
-            f"Received: length={length}."
-        )
-
-
-def check_named_ids(search: Search, vocabulary_size: int) -> None:
-    """Raises a ValueError if a search names an id that the vocabulary does not have."""
-    for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
-        check_vocabulary(ids, vocabulary_size)
-
-
-def check_search(search) -> None:
-    """Raises `ValueError` unless `search` is a search."""
+def check_search(search, vocabulary_size: int | None = None) -> None:
+    """Raises `ValueError` unless `search` is a search, of ids that a vocabulary has."""
     if not isinstance(search, Search):
         raise ValueError(
             "`search` must be a search of `keras_transformer.decoding`, such as "
             f"`BeamSearch(4)`. Received: search={search!r}."
         )
+    if vocabulary_size is not None:
+        for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
+            check_vocabulary(ids, vocabulary_size)
 
 
 def _sorted_ids(end_ids) -> tuple[int, ...]:

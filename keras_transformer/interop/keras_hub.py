@@ -13,7 +13,7 @@ from keras import ops
 from keras_transformer.checks import optional
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.model import CachedModel
-from keras_transformer.decoding.search import check_named_ids, check_search
+from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.layers.cache import read_position
 
@@ -134,7 +134,7 @@ class _Sampled(CachedModel):
         prompt = ops.where(mask, prompt, ops.where(tokens < 0, 0, tokens))
         logits, _, cache = self._next(prompt, cache, place)
         size = logits.shape[-1]
-        check_named_ids(self._search, size)
+        check_search(self._search, size)
         logits = ops.reshape(ops.cast(logits, "float32"), (-1, hypotheses, size))
         return logits, (cache, place + 1)
 
@@ -242,7 +242,7 @@ class SearchedTask:
             stop_token_ids = [each for each in ids if each is not None]
         if search.end_ids is None and stop_token_ids is not None:
             search = search.replace(end_ids=stop_token_ids)
-        check_named_ids(search, lm.output_shape[-1])
+        check_search(search, lm.output_shape[-1])
         self.search = search
 
     def preprocess(self, inputs):

@@ -8,7 +8,7 @@ from keras_transformer.kernels.graphs import with_gradient
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """`keras.layers.LayerNormalization` in fewer passes, with an epsilon of 1e-6.
+    """`keras.layers.LayerNormalization` in fewer passes.
 
     The numbers are the same. The gradient is written out: it reads and writes arrays
     of the size of the states less often than one that a backend derives. Over other
@@ -17,9 +17,6 @@ class LayerNormalization(keras.layers.LayerNormalization):
     Reference:
         [Ba et al., 2016](https://arxiv.org/abs/1607.06450)
     """
-
-    def __init__(self, epsilon: float = 1e-6, **kwargs):
-        super().__init__(epsilon=epsilon, **kwargs)
 
     def call(self, inputs):
         is_last = self.axis in ([-1], [len(inputs.shape) - 1])

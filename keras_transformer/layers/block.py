@@ -13,7 +13,7 @@ from keras_transformer.layers.cache import (
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.masks import combined_mask
 from keras_transformer.layers.multi_head import MultiHeadAttention
-from keras_transformer.layers.positions import attention_positions, input_positions
+from keras_transformer.layers.positions import input_positions, position_layer_of
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.saving import Activation, Positions, layer_config
 from keras_transformer.layers.weights import WeightOptionsLayer, sub_seed
@@ -22,7 +22,7 @@ from keras_transformer.layers.weights import WeightOptionsLayer, sub_seed
 class BlockSettings(WeightOptionsLayer):
     """Base class of blocks, and of the stacks that have blocks: their arguments."""
 
-    _position_layer_of = staticmethod(attention_positions)
+    takes_encodings = False  # as `positions`, beside those that act inside attention
 
     def __init__(
         self,
@@ -51,7 +51,9 @@ class BlockSettings(WeightOptionsLayer):
         self.normalize_first = normalize_first
         self.activation = keras.activations.get(activation)
         self.epsilon = epsilon
-        self.positions = self._position_layer_of(positions, self.dtype_policy)
+        self.positions = position_layer_of(
+            positions, self.dtype_policy, in_attention=not self.takes_encodings
+        )
         self.attention_dropout = attention_dropout
         self.activation_dropout = activation_dropout
         self.seed = seed
@@ -69,13 +71,6 @@ class BlockSettings(WeightOptionsLayer):
             "attention_dropout": self.attention_dropout,
             "activation_dropout": self.activation_dropout,
             "seed": self.seed,
-        }
-
-    def _sublayer_settings(self, name):
-        return {
-            "seed": sub_seed(self.seed, name),
-            "name": name,
-            "dtype": self.dtype_policy,
         }
 
     def compute_output_spec(
@@ -103,46 +98,73 @@ class BlockSettings(WeightOptionsLayer):
 class TransformerBlock(BlockSettings):
     """Base class of blocks: sub-layers, each with a residual connection."""
 
-    def _build_attention(self, name, *shapes, positions=None):
-        """An attention sub-layer and its residual connection."""
-        hidden_dim = shapes[0][-1]
+    def _build_sublayers(self, inputs_shape, memory_shape=None):
+        hidden_dim = inputs_shape[-1]
         check_heads_divide(self.num_heads, hidden_dim)
-        sizes = self.num_heads, hidden_dim // self.num_heads
-        layer = MultiHeadAttention(
-            *sizes,
-            dropout=self.attention_dropout,
-            positions=positions,
-            **self._sublayer_settings(name),
-            **self.weight_options,
+        heads = {
+            "num_heads": self.num_heads,
+            "key_dim": hidden_dim // self.num_heads,
+            "dropout": self.attention_dropout,
+        }
+        self._self_attention, self._self_attention_residual = self._sublayer(
+            MultiHeadAttention,
+            "self_attention",
+            (inputs_shape, inputs_shape),
+            positions=self.positions,
+            **heads,
+        )
+        if self.positions is not None:
+            self.positions.built = True  # The attention has a copy; Keras checks both.
+        if memory_shape is not None:
+            self._cross_attention, self._cross_attention_residual = self._sublayer(
+                MultiHeadAttention,
+                "cross_attention",
+                (inputs_shape, memory_shape),
+                **heads,
+            )
+        self._transform, self._transform_residual = self._sublayer(
+            FeedForward,
+            "feed_forward",
+            (inputs_shape,),
+            intermediate_dim=self.intermediate_dim,
+            activation=self.activation,
+            dropout=self.activation_dropout,
+        )
+
+    def _sublayer(self, layer_class, name, shapes, **settings):
+        """Builds a sub-layer, and the residual connection around it."""
+        layer = layer_class(
+            **settings,
+            seed=sub_seed(self.seed, name),
+            name=name,
+            dtype=self.dtype_policy,
+            **self.weight_options.of(),
         )
         layer.build(*shapes)
-        if positions is not None:
-            positions.built = True  # The attention has a copy; Keras checks both.
-        return layer, self._build_residual(name, shapes[0])
-
-    def _build_feed_forward(self, shape):
-        self._transform = FeedForward(
-            self.intermediate_dim,
-            self.activation,
-            self.activation_dropout,
-            **self._sublayer_settings("feed_forward"),
-            **self.weight_options,
+        name = f"{name}_residual"
+        residual = Residual(
+            self.dropout,
+            self.normalize_first,
+            self.epsilon,
+            seed=sub_seed(self.seed, name),
+            name=name,
+            dtype=self.dtype_policy,
         )
-        self._transform.build(shape)
-        self._transform_residual = self._build_residual("feed_forward", shape)
-
-    def _build_residual(self, name, shape):
-        settings = self._sublayer_settings(f"{name}_residual")
-        layer = Residual(self.dropout, self.normalize_first, self.epsilon, **settings)
-        layer.build(shape)
-        return layer
+        residual.build(shapes[0])
+        return layer, residual
 
     def _attend(
         self, attention, residual, inputs, memory=None, positions=None, **settings
     ):
         """Attends to the inputs, or to a memory; returns the states and any scores."""
         if positions is not None:
-            positions = self._input_positions(inputs, positions)
+            if self.positions is None:
+                raise ValueError(
+                    "`positions` must be given only to a layer that uses them: build "
+                    "it with `positions='rotary'`, for example. "
+                    f"Received: positions={positions!r}."
+                )
+            positions = input_positions(inputs.shape[1], positions=positions)
             settings |= {"query_positions": positions, "key_positions": positions}
         queries = residual.prepare(inputs)
         attended = attention(queries, queries if memory is None else memory, **settings)
@@ -165,16 +187,6 @@ class TransformerBlock(BlockSettings):
             values = ops.concatenate([prompt["values"], values], axis=2)
         outputs, _ = attention.attend(queries, keys, values, mask, None, *positions)
         return residual.add(inputs, outputs), cache
-
-    def _input_positions(self, inputs, positions):
-        """The positions as integers; `ValueError` if nothing uses them."""
-        if self.positions is None:
-            raise ValueError(
-                "`positions` must be given only to a layer that uses them: build it "
-                "with `positions='rotary'`, for example. "
-                f"Received: positions={positions!r}."
-            )
-        return input_positions(inputs.shape[1], positions=positions)
 
     def _feed_forward(self, states, training=None):
         residual = self._transform_residual
@@ -236,10 +248,7 @@ class EncoderBlock(TransformerBlock):
     is_causal = False  # the default of `use_causal_mask`
 
     def build(self, input_shape):
-        self._self_attention, self._self_attention_residual = self._build_attention(
-            "self_attention", input_shape, input_shape, positions=self.positions
-        )
-        self._build_feed_forward(input_shape)
+        self._build_sublayers(input_shape)
 
     def call(
         self,
@@ -375,13 +384,7 @@ class DecoderBlock(TransformerBlock):
     """
 
     def build(self, inputs_shape, memory_shape):
-        self._self_attention, self._self_attention_residual = self._build_attention(
-            "self_attention", inputs_shape, inputs_shape, positions=self.positions
-        )
-        self._cross_attention, self._cross_attention_residual = self._build_attention(
-            "cross_attention", inputs_shape, memory_shape
-        )
-        self._build_feed_forward(inputs_shape)
+        self._build_sublayers(inputs_shape, memory_shape)
 
     def call(
         self,

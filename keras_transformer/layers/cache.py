@@ -5,7 +5,8 @@ A cache holds the keys and the values of one block, each of shape
 position and slot of a sentence: at position `t`, the hypothesis in slot `j` writes
 entry `(t, j)`. Beam search moves hypotheses between slots at every step. The entries
 stay where they are; only a table of integers, the lineage, is updated:
-`lineage[b, i, t]` is the slot that wrote position `t` of hypothesis `i`.
+`lineage[b, i, t]` is the slot that wrote position `t` of hypothesis `i`. At first every
+hypothesis writes into its own slot.
 
 A cache is short at first, since a decoding step reads the whole of it, and grows to
 twice its length when it is full.
@@ -84,21 +85,6 @@ def lengthen_cache(cache, length: int):
         return ops.pad(states, ((0, 0), (0, 0), (0, missing), (0, 0)))
 
     return keras.tree.map_structure(pad, cache)
-
-
-def own_lineage(batch_size, num_hypotheses: int, max_length: int):
-    """Returns the lineage of hypotheses that write into their own slots only.
-
-    Args:
-        batch_size: Number of sentences, an integer or a scalar tensor.
-        num_hypotheses: Hypotheses, and slots, of each sentence.
-        max_length: Positions of the cache.
-
-    Returns:
-        An int32 tensor of shape `(batch, hypotheses, max_length)`.
-    """
-    slots = ops.arange(num_hypotheses, dtype="int32")[None, :, None]
-    return ops.broadcast_to(slots, (batch_size, num_hypotheses, max_length))
 
 
 def inherit_lineage(lineage, parents, index):

@@ -84,7 +84,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         normal = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
         given = {"embeddings_initializer": normal, **options.of("embeddings")}
         super().__init__(vocabulary_size, hidden_dim, **given, **kwargs)
-        self._weight_options = options
+        self.weight_options = options
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.pad_id = pad_id
@@ -92,16 +92,26 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         self.supports_masking = True
 
     def call(self, inputs, reverse=False):
+        keras_call = super().quantized_call if self.quantization_mode else super().call
         if reverse:
+            if self.quantization_mode:
+                return ops.cast(keras_call(inputs, reverse=True), "float32")
             # Inside a model, Keras would multiply in the dtype of the table.
             table = ops.cast(self.embeddings, self.compute_dtype)
             return ops.cast(tied_logits(inputs, table), "float32")
-        return self._embed(inputs, super().call)
+        # Keras builds layers with float32 ids, and `Sequential` passes them.
+        dtype = keras.backend.standardize_dtype(inputs.dtype)
+        ids = ops.cast(inputs, "int32") if dtype in ("float32", "float64") else inputs
+        check_ids(ids)
+        vectors = keras_call(ids)
+        if self.scale:
+            vectors = vectors * math.sqrt(self.hidden_dim)
+        # `compute_mask` cannot tell ids that are floats from states.
+        set_mask(vectors, padding_mask(ids, self.pad_id))
+        return vectors
 
     def quantized_call(self, inputs, reverse=False):
-        if reverse:
-            return ops.cast(super().quantized_call(inputs, reverse=True), "float32")
-        return self._embed(inputs, super().quantized_call)
+        return self.call(inputs, reverse)
 
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras quantises subclasses only without its check of the type.
@@ -112,19 +122,6 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         raise ValueError(
             f"`TokenEmbedding` has no `enable_lora`: {_ADAPTED}. Received: rank={rank}."
         )
-
-    def _embed(self, ids, vectors_of):
-        # Keras builds layers with float32 ids, and `Sequential` passes them.
-        dtype = keras.backend.standardize_dtype(ids.dtype)
-        if dtype in ("float32", "float64"):
-            ids = ops.cast(ids, "int32")
-        check_ids(ids)
-        vectors = vectors_of(ids)
-        if self.scale:
-            vectors = vectors * math.sqrt(self.hidden_dim)
-        # `compute_mask` cannot tell ids that are floats from states.
-        set_mask(vectors, padding_mask(ids, self.pad_id))
-        return vectors
 
     def logits_function(self):
         """Returns a call with `reverse=True` as a function, fast for few states."""
@@ -147,7 +144,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         config = super().get_config()
         return {
             **{name: config[name] for name in keras.layers.Layer.get_config(self)},
-            **self._weight_options.get_config(),
+            **self.weight_options.get_config(),
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "pad_id": self.pad_id,

@@ -65,9 +65,9 @@ class FeedForward(WeightOptionsLayer):
 
     def build(self, input_shape):
         dtype = self.dtype_policy
-        settings = {"name": "widen", "dtype": dtype, **self.weight_options}
+        settings = {"name": "widen", "dtype": dtype, **self.weight_options.of()}
         self._widen = Projection(self.intermediate_dim, self.activation, **settings)
-        settings = {"name": "narrow", "dtype": dtype, **self.weight_options}
+        settings = {"name": "narrow", "dtype": dtype, **self.weight_options.of()}
         self._narrow = Projection(input_shape[-1], **settings)
         self._widen.build(input_shape)
         self._narrow.build((*input_shape[:-1], self.intermediate_dim))

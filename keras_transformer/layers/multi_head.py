@@ -14,7 +14,7 @@ from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.kernels.projections import dense, merge_heads, project_to_heads
 from keras_transformer.layers.attention import attend_by_products, scaled_products
 from keras_transformer.layers.masks import combine_masks, combined_mask, zero_masked
-from keras_transformer.layers.positions import attention_positions, given_positions
+from keras_transformer.layers.positions import given_positions, position_layer_of
 from keras_transformer.layers.projection import Projection
 from keras_transformer.layers.saving import Positions, copy_layer, layer_config
 from keras_transformer.layers.score_functions import Attention
@@ -120,7 +120,9 @@ class MultiHeadAttention(WeightOptionsLayer):
                 "`score` must be an attention layer such as "
                 f"`AdditiveAttention(units)`. Received: score={score!r}."
             )
-        self.positions = attention_positions(positions, self.dtype_policy)
+        self.positions = position_layer_of(
+            positions, self.dtype_policy, in_attention=True
+        )
         self.seed = seed
         self.supports_masking = True
 
@@ -134,7 +136,7 @@ class MultiHeadAttention(WeightOptionsLayer):
                 name=name,
                 use_bias=self.use_bias,
                 dtype=self.dtype_policy,
-                **self.weight_options,
+                **self.weight_options.of(),
             )
             layer.build(input_shape)
             return layer

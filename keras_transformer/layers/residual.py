@@ -69,7 +69,8 @@ class Residual(RematerializedMixin, keras.layers.Layer):
 
     def build(self, input_shape):
         dtype = self.dtype_policy
-        self._norm = LayerNormalization(self.epsilon, name="norm", dtype=dtype)
+        settings = {"epsilon": self.epsilon, "name": "norm", "dtype": dtype}
+        self._norm = LayerNormalization(**settings)
         self._norm.build(input_shape)
         self._dropout = Dropout(self.dropout, self.seed, dtype=dtype)
         # Unlike `+`, the layer passes on Keras masks.

@@ -11,26 +11,27 @@ from keras_transformer.layers.block import (
     CausalBlock,
     DecoderBlock,
     EncoderBlock,
+    TransformerBlock,
     prompt_lengths,
 )
 from keras_transformer.layers.positions import (
     AttentionPositions,
     check_position_range,
-    position_layer_of,
 )
 from keras_transformer.layers.saving import Positions
 from keras_transformer.layers.weights import sub_seed
 
 
 class TransformerStack(BlockSettings):
-    """Base class of stacks, with the arguments of `Encoder`.
+    """Base class of stacks of a `block_class`, with the arguments of `Encoder`.
 
     Attributes:
         max_positions: The most positions that the layer of positions has; None if
             unlimited.
     """
 
-    _position_layer_of = staticmethod(position_layer_of)
+    block_class: type[TransformerBlock]
+    takes_encodings = True
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class TransformerStack(BlockSettings):
         )
         self.max_positions: int | None = getattr(self.positions, "max_length", None)
 
-    def _build_stack(self, block_class, inputs_shape, *other_shapes):
+    def _build_blocks(self, inputs_shape, *memory_shape):
         settings, dtype = self._block_settings(), self.dtype_policy
         if self._merges_positions:
             settings["positions"] = None
@@ -57,20 +58,23 @@ class TransformerStack(BlockSettings):
         seed = sub_seed(self.seed, "dropout")
         self._dropout = Dropout(self.dropout, seed, dtype=dtype)
         self.blocks = [
-            block_class(
-                **{**settings, **self._sublayer_settings(f"block_{i}")},
-                **self.weight_options,
+            self.block_class(
+                **{**settings, "seed": sub_seed(self.seed, name)},
+                name=name,
+                dtype=dtype,
+                **self.weight_options.of(),
             )
-            for i in range(self.num_layers)
+            for name in (f"block_{i}" for i in range(self.num_layers))
         ]
         for block in self.blocks:
-            block.build(inputs_shape, *other_shapes)
+            block.build(inputs_shape, *memory_shape)
         if self.positions is not None:
             self.positions.built = True  # The blocks have copies; Keras checks all.
         self._norm = None
         if self.normalize_first:  # the last block leaves its sum unnormalised
-            name = "final_norm"
-            self._norm = LayerNormalization(self.epsilon, name=name, dtype=dtype)
+            self._norm = LayerNormalization(
+                epsilon=self.epsilon, name="final_norm", dtype=dtype
+            )
             self._norm.build(inputs_shape)
 
     def _call_blocks(
@@ -158,8 +162,10 @@ class Encoder(TransformerStack):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
+    block_class: type[TransformerBlock] = EncoderBlock
+
     def build(self, input_shape):
-        self._build_stack(EncoderBlock, input_shape)
+        self._build_blocks(input_shape)
 
     def call(
         self,
@@ -199,8 +205,10 @@ class Decoder(TransformerStack):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1
     """
 
+    block_class = DecoderBlock
+
     def build(self, inputs_shape, memory_shape):
-        self._build_stack(DecoderBlock, inputs_shape, memory_shape)
+        self._build_blocks(inputs_shape, memory_shape)
 
     def call(
         self,
@@ -227,8 +235,7 @@ class Decoder(TransformerStack):
 
         Each element is what `DecoderBlock.start` returns for one block.
         """
-        if self.max_positions is not None:
-            check_position_range(self.positions, max_length)
+        check_position_range(self.max_positions, max_length)
         started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
         memories, caches = zip(*started, strict=True)
         return list(memories), list(caches)
@@ -256,16 +263,15 @@ class CausalDecoder(Encoder):
         [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)
     """
 
-    def build(self, input_shape):
-        self._build_stack(CausalBlock, input_shape)
+    block_class = CausalBlock
 
     def start(self, inputs, mask, num_hypotheses: int, max_length: int):
         """Reads the prompts; returns a list of memories and one of caches.
 
         Each element is what `CausalBlock.start` returns for one block.
         """
-        if self.max_positions is not None and inputs.shape[1] is not None:
-            check_position_range(self.positions, inputs.shape[1] + max_length)
+        if inputs.shape[1] is not None:
+            check_position_range(self.max_positions, inputs.shape[1] + max_length)
         states = self.positions(inputs) if self._merges_positions else inputs
         memories, caches = [], []
         for block in self.blocks:

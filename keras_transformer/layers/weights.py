@@ -39,18 +39,17 @@ class WeightOptions:
         self._num_copies = 0
 
     def of(self, *kinds) -> dict:
-        """Returns the options given for these kinds: every initializer a new copy.
+        """Returns the options given for these or all kinds: initializers as new copies.
 
         An initializer returns the same numbers at each call. So that no two weights
         share them, the seed of each copy differs. It is derived from the seed of the
         initializer, if there is one.
         """
-        names = [f"{kind}_{option}" for kind in kinds for option in _OPTIONS]
         self._num_copies += 1
         return {
-            name: _copied(self._values[name], f"copy_{self._num_copies}")
-            for name in names
-            if name in self._values
+            name: _copied(value, f"copy_{self._num_copies}")
+            for name, value in self._values.items()
+            if not kinds or name.rpartition("_")[0] in kinds
         }
 
     def get_config(self) -> dict:
@@ -86,8 +85,8 @@ class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
 
     Saved layers keep what was quantised, adapted or frozen inside of them.
 
-    A subclass passes `**self.weight_options` to its sub-layers, or creates weights by
-    `add_weight_with_options`.
+    A subclass passes `**self.weight_options.of()` to its sub-layers, or creates weights
+    by `add_weight_with_options`.
 
     Args:
         **kwargs: Weight options, and base `Layer` arguments.
@@ -104,12 +103,7 @@ class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
     def __init__(self, **kwargs):
         options = WeightOptions(kwargs, self.weight_kinds)
         super().__init__(**kwargs)
-        self._weight_options = options
-
-    @property
-    def weight_options(self) -> dict:
-        """The options given, to be passed to a sub-layer: every initializer a copy."""
-        return self._weight_options.of(*self.weight_kinds)
+        self.weight_options = options
 
     def add_weight_with_options(
         self, kind: str, shape, initializer: str, name: str | None = None
@@ -118,14 +112,14 @@ class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
 
         `initializer` is the default of the option.
         """
-        given = self._weight_options.of(kind)
+        given = self.weight_options.of(kind)
         options = {name.removeprefix(f"{kind}_"): given[name] for name in given}
         return self.add_weight(
             shape, **{"initializer": initializer, **options}, name=name or kind
         )
 
     def get_config(self):
-        return {**super().get_config(), **self._weight_options.get_config()}
+        return {**super().get_config(), **self.weight_options.get_config()}
 
     def get_build_config(self):
         config, found = super().get_build_config(), modifications_inside(self)

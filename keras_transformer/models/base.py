@@ -230,11 +230,6 @@ def _explained_ids():
         ) from error
 
 
-def activation_name(activation):
-    """Returns an activation as a config holds it: its name or its own config."""
-    return keras.activations.serialize(keras.activations.get(activation))
-
-
 def embedding_dim(hidden_dim: int, position_layer) -> int:
     """Returns the width of embeddings: `hidden_dim` less a concatenated encoding.
 

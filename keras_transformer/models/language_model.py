@@ -8,9 +8,9 @@ from keras import ops
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
@@ -21,7 +21,6 @@ from keras_transformer.layers.stack import CausalDecoder
 from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
-    activation_name,
     check_special_ids,
     embedding_dim,
 )
@@ -93,13 +92,13 @@ class LanguageModel(GenerationMixin, TokenModel):
     ):
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
-        stack = {
+        stack: dict = {
             "num_layers": num_layers,
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
             "dropout": dropout,
             "normalize_first": normalize_first,
-            "activation": activation_name(activation),
+            "activation": activation,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
@@ -136,6 +135,7 @@ class LanguageModel(GenerationMixin, TokenModel):
                 "vocabulary_size": vocabulary_size,
                 "hidden_dim": hidden_dim,
                 **stack,
+                "activation": keras.activations.serialize(decoder.activation),
                 "pad_id": pad_id,
                 "start_id": start_id,
                 "end_id": end_id,
@@ -192,20 +192,11 @@ class LanguageModel(GenerationMixin, TokenModel):
                 f"{tuple(prompt_ids.shape)}."
             )
         # Checked here, since the compiled program does not know the length.
-        check_max_positions(self, length - 1 + max_length)
-        return self.run_search(prompt_ids, search, max_length, batch_size, size)
+        check_position_range(self.max_positions, length - 1 + max_length)
+        return self._runner(prompt_ids, search, max_length, batch_size, size)
 
     def attention_scores(self, ids):
-        """Returns the attention scores of every layer and head.
-
-        Args:
-            ids: Integer tensor of shape `(batch, length)`.
-
-        Returns:
-            A dictionary with the key `"decoder"`: a float tensor of shape
-            `(num_layers, batch, num_heads, query_length, key_length)`. Rows of
-            real tokens sum to one, those of padding to zero.
-        """
+        """Returns the scores as `"decoder"`; see `TextEncoder.attention_scores`."""
         check_ids(ids, is_batch=True)
         states = self.embedding(ids)
         _, scores = self.decoder(states, return_attention_scores=True)

@@ -5,7 +5,7 @@ from typing import TypeVar
 import keras
 
 from keras_transformer.models.base import TokenModel
-from keras_transformer.models.text_encoder import TextEncoder, check_settings_of
+from keras_transformer.models.text_encoder import TextEncoder, encoder_of
 
 Self = TypeVar("Self", bound="MaskedLanguageModel")
 
@@ -54,10 +54,7 @@ class MaskedLanguageModel(TokenModel):
         trainable: bool = True,
         **settings,
     ):
-        if encoder is None:
-            encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
-        else:
-            check_settings_of(encoder, vocabulary_size=vocabulary_size, **settings)
+        encoder = encoder_of(encoder, vocabulary_size, settings)
         policy = encoder.dtype_policy
         transform = keras.layers.Dense(
             encoder.embedding.hidden_dim,

@@ -9,7 +9,7 @@ from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.weights import sub_seed
 from keras_transformer.models.base import TokenModel
-from keras_transformer.models.text_encoder import TextEncoder, check_settings_of
+from keras_transformer.models.text_encoder import TextEncoder, encoder_of
 
 Self = TypeVar("Self", bound="TextClassifier")
 
@@ -27,17 +27,9 @@ class TextClassifier(TokenModel):
     Args:
         vocabulary_size: Number of tokens.
         num_classes: Number of classes.
-        encoder: A `TextEncoder` to continue with; `from_encoder` passes it.
-        name: Name of the model.
-        trainable: Whether its weights are to be trained.
-        **settings: The other arguments of `TextEncoder`, such as `num_layers`,
-            `hidden_dim` and `dtype`, if there is no `encoder`. `dropout` applies
-            to the pooled vector too.
 
-    Raises:
-        ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, `pad_id` is not in the vocabulary, or a setting differs from
-            that of `encoder`.
+    The other arguments and the errors are as in `MaskedLanguageModel`; `dropout`
+    applies to the pooled vector too.
 
     Example:
         >>> model = TextClassifier(
@@ -66,10 +58,7 @@ class TextClassifier(TokenModel):
         **settings,
     ):
         check_positive_integers(num_classes=num_classes)
-        if encoder is None:
-            encoder = TextEncoder(vocabulary_size, name="encoder", **settings)
-        else:
-            check_settings_of(encoder, vocabulary_size=vocabulary_size, **settings)
+        encoder = encoder_of(encoder, vocabulary_size, settings)
         policy = encoder.dtype_policy
         pooling = AttentionPooling(name="pooling", dtype=policy)
         settings = encoder.settings

@@ -14,7 +14,6 @@ from keras_transformer.layers.stack import Encoder
 from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
-    activation_name,
     check_special_ids,
     embedding_dim,
 )
@@ -72,13 +71,13 @@ class TextEncoder(TokenModel):
     ):
         check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_special_ids(vocabulary_size, pad_id)
-        stack = {
+        stack: dict = {
             "num_layers": num_layers,
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
             "dropout": dropout,
             "normalize_first": normalize_first,
-            "activation": activation_name(activation),
+            "activation": activation,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
@@ -108,6 +107,7 @@ class TextEncoder(TokenModel):
                 "vocabulary_size": vocabulary_size,
                 "hidden_dim": hidden_dim,
                 **stack,
+                "activation": keras.activations.serialize(encoder.activation),
                 "pad_id": pad_id,
                 "positions": positions
                 if isinstance(positions, str)
@@ -152,11 +152,19 @@ class TextEncoder(TokenModel):
         return {"encoder": scores}
 
 
-def check_settings_of(encoder: TextEncoder, **settings) -> None:
-    """Raises `ValueError` if settings next to an encoder are not its own."""
+def encoder_of(encoder, vocabulary_size: int, settings: dict) -> TextEncoder:
+    """Returns an encoder with these settings: `encoder`, or a new one if it is None.
+
+    Raises:
+        ValueError: If `encoder` has other settings.
+    """
+    settings = {"vocabulary_size": vocabulary_size, **settings}
+    if encoder is None:
+        return TextEncoder(**settings, name="encoder")
     for name, value in settings.items():
         if name not in encoder.settings or encoder.settings[name] != value:
             raise ValueError(
                 f"`{name}` must be that of `encoder`, or be left out: `from_encoder` "
                 f"passes them. Received: {name}={value!r}."
             )
+    return encoder

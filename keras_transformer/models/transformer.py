@@ -10,9 +10,9 @@ from keras import ops
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.decoding.search import check_max_positions
 from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
@@ -23,7 +23,6 @@ from keras_transformer.layers.stack import Decoder, Encoder
 from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     SettingsModel,
-    activation_name,
     check_called_with_ids,
     check_special_ids,
     embedding_dim,
@@ -126,7 +125,6 @@ class Transformer(GenerationMixin, SettingsModel):
         output_bias: bool = False,
         **kwargs,
     ):
-        is_shared = target_vocabulary_size is None
         target_size = target_vocabulary_size
         if target_size is None:
             target_size = source_vocabulary_size
@@ -139,12 +137,12 @@ class Transformer(GenerationMixin, SettingsModel):
             check_positive_integers(num_decoder_layers=num_decoder_layers)
         start = {} if start_id == pad_id else {"start_id": start_id}
         check_special_ids(target_size, pad_id, end_id=end_id, **start)
-        stack = {
+        stack: dict = {
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
             "dropout": dropout,
             "normalize_first": normalize_first,
-            "activation": activation_name(activation),
+            "activation": activation,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
             "epsilon": epsilon,
@@ -169,19 +167,25 @@ class Transformer(GenerationMixin, SettingsModel):
             dtype=policy,
             **options.of("kernel", "bias"),
         )
-
-        def embedding(vocabulary_size, name):
-            width = embedding_dim(hidden_dim, encoder.positions)
-            given = {"dtype": policy, **options.of("embeddings")}
-            return TokenEmbedding(
-                vocabulary_size, width, pad_id, scale_embeddings, name=name, **given
+        sizes = {"embedding": target_size}
+        if target_vocabulary_size is not None:
+            sizes = {
+                "target_embedding": target_vocabulary_size,
+                "source_embedding": source_vocabulary_size,
+            }
+        target_embedding, *others = [
+            TokenEmbedding(
+                size,
+                embedding_dim(hidden_dim, encoder.positions),
+                pad_id,
+                scale_embeddings,
+                name=name,
+                dtype=policy,
+                **options.of("embeddings"),
             )
-
-        if is_shared:
-            source_embedding = target_embedding = embedding(target_size, "embedding")
-        else:
-            target_embedding = embedding(target_size, "target_embedding")
-            source_embedding = embedding(source_vocabulary_size, "source_embedding")
+            for name, size in sizes.items()
+        ]
+        source_embedding = others[0] if others else target_embedding
         narrow = None
         if target_embedding.hidden_dim != hidden_dim:
             given = {"dtype": policy, **options.of("kernel", "bias")}
@@ -210,6 +214,7 @@ class Transformer(GenerationMixin, SettingsModel):
                 "num_layers": num_layers,
                 "hidden_dim": hidden_dim,
                 **stack,
+                "activation": keras.activations.serialize(encoder.activation),
                 "pad_id": pad_id,
                 "start_id": start_id,
                 "end_id": end_id,
@@ -345,9 +350,9 @@ class Transformer(GenerationMixin, SettingsModel):
         check_ids(source_ids, "source_ids", is_batch=True, vocabulary_size=source_size)
         check_positive_integers(max_length=max_length)
         # Checked here, since the compiled program does not know the length.
-        check_max_positions(self, max(source_ids.shape[1], max_length))
+        check_position_range(self.max_positions, max(source_ids.shape[1], max_length))
         target_size = self.settings["target_vocabulary_size"] or source_size
-        return self.run_search(source_ids, search, max_length, batch_size, target_size)
+        return self._runner(source_ids, search, max_length, batch_size, target_size)
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""

@@ -18,7 +18,6 @@ from keras_transformer.layers.stack import Encoder
 from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     SettingsModel,
-    activation_name,
     embedding_dim,
 )
 
@@ -88,13 +87,13 @@ class VisionTransformer(SettingsModel):
         check_positive_integers(
             patch_size=patch_size, num_classes=num_classes, hidden_dim=hidden_dim
         )
-        stack = {
+        stack: dict = {
             "num_layers": num_layers,
             "num_heads": num_heads,
             "intermediate_dim": intermediate_dim,
             "dropout": dropout,
             "normalize_first": normalize_first,
-            "activation": activation_name(activation),
+            "activation": activation,
             "attention_dropout": attention_dropout,
             "activation_dropout": activation_dropout,
         }
@@ -141,6 +140,7 @@ class VisionTransformer(SettingsModel):
                 "num_classes": num_classes,
                 "hidden_dim": hidden_dim,
                 **stack,
+                "activation": keras.activations.serialize(encoder.activation),
                 "pooling": layer_config(pooling),
                 "positions": positions
                 if isinstance(positions, str)

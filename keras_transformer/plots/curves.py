@@ -1,14 +1,12 @@
-"""Curves of losses, metrics and learning rates in training."""
+"""Curves of losses and metrics in training."""
 
 import csv
 import os
 
 import keras
-import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogFormatter, MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from keras_transformer.checks import check_positive_integers
 from keras_transformer.plots.layout import grid
 
 NOT_DRAWN = ("epoch", "learning_rate", "seconds")
@@ -63,43 +61,9 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
             axes.yaxis.set_minor_formatter(LogFormatter())
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False)
-        _tidy(axes)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="0.92")
     return figure
-
-
-def learning_rate(schedule, steps: int) -> Figure:
-    """Draws the first steps of a learning-rate schedule.
-
-    Args:
-        schedule: A `keras.optimizers.schedules.LearningRateSchedule`.
-        steps: Number of training steps.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
-
-    Raises:
-        ValueError: If `steps` is not a positive integer.
-
-    Example:
-        >>> schedule = kt.training.InverseSquareRootSchedule(512, warmup_steps=400)
-        >>> kt.plots.learning_rate(schedule, steps=2000).axes[0].get_xlabel()
-        'step'
-    """
-    check_positive_integers(steps=steps)
-    figure = Figure((7, 3.5), layout="constrained")
-    axes = figure.add_subplot(xlabel="step", ylabel="learning rate")
-    # A figure cannot show more points than 500.
-    shown = np.unique(np.linspace(0, steps - 1, 500, dtype=int))
-    axes.plot(shown, [float(schedule(int(step))) for step in shown])
-    axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    _tidy(axes)
-    return figure
-
-
-def _tidy(axes):
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="0.92")
 
 
 def _read_history(history):

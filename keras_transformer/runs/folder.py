@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ruamel.yaml import YAML
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Search
-from keras_transformer.decoding.length_penalty import LengthPenalty
+from keras_transformer.decoding.beam import LengthPenalty
 from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import SIDES, DecodingSettings, Recipe

@@ -50,17 +50,6 @@ def numbered_epochs(
     return dataset
 
 
-def mixed(datasets: list[tf.data.Dataset], sizes, seed) -> tf.data.Dataset:
-    """Merges datasets in an order that the seed determines.
-
-    Each element is drawn from one of them with a probability in proportion to its size,
-    so that all of them last for about the whole pass.
-    """
-    return tf.data.Dataset.sample_from_datasets(
-        datasets, [float(size) for size in sizes], seed, stop_on_empty_dataset=False
-    )
-
-
 def shuffled(dataset: tf.data.Dataset, buffer_size: int, seed) -> tf.data.Dataset:
     """Shuffles a pass in the order that its seed determines."""
     return dataset.shuffle(buffer_size, seed=seed, reshuffle_each_iteration=False)

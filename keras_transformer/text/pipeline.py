@@ -14,7 +14,7 @@ from keras_transformer.text.buckets import (
     check_buckets,
 )
 from keras_transformer.text.encoding import add_start_and_end
-from keras_transformer.text.epochs import mixed, numbered_epochs, shuffled
+from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.files import (
     Paths,
     as_paths,
@@ -137,14 +137,18 @@ def _read_lines(paths):
 def _read_mixed_lines(paths, pairs_per_file, seed):
     """Returns the pairs of lines of all files, in an order that mixes the files.
 
-    The buffer that shuffles may hold less than the text. If files were read one after
-    the other, an epoch would then end with the last one.
+    Each line is of one of the files with a probability in proportion to its size, so
+    that all of them last for about the whole pass. The buffer that shuffles may hold
+    less than the text: if files were read one after the other, an epoch would then end
+    with the last one.
     """
     num_files = len(pairs_per_file)
     groups = [range(i, num_files, _OPEN_FILES) for i in range(num_files)][:_OPEN_FILES]
     datasets = [_read_lines([[side[i] for i in g] for side in paths]) for g in groups]
-    sizes = [sum(pairs_per_file[i] for i in group) for group in groups]
-    return mixed(datasets, sizes, seed)
+    sizes = [float(sum(pairs_per_file[i] for i in group)) for group in groups]
+    return tf.data.Dataset.sample_from_datasets(
+        datasets, sizes, seed, stop_on_empty_dataset=False
+    )
 
 
 def _count(pairs, tokenizers, buckets, tokens_per_batch, sampling):

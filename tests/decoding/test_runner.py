@@ -39,7 +39,7 @@ class Toy(ToyModel, GenerationMixin):
         self.in_xla = []
 
     def generate(self, inputs, search, max_length, batch_size=None):
-        return self.run_search(inputs, search, max_length, batch_size, 7)
+        return self._runner(inputs, search, max_length, batch_size, 7)
 
     def step(self, token_ids, *arguments):
         self.rows.append(token_ids.shape[0])
@@ -87,9 +87,8 @@ def sentences_of_many_lengths():
 
 def search_rows(model, search, inputs, tables, rows, batch_size):
     inputs, tables = keras.tree.map_structure(lambda x: x[rows], (inputs, tables))
-    return SearchRunner(model)(
-        search.with_tables(tables), inputs, MAX_LENGTH, batch_size
-    )
+    find = SearchRunner(model)
+    return find(inputs, search.with_tables(tables), MAX_LENGTH, batch_size, 7)
 
 
 @pytest.mark.quick("GreedySearch(processors=(MaximumLe")
@@ -145,8 +144,9 @@ def test_a_beam_that_was_cut_stays_as_it_is(without_xla_for_cpus):
 
 
 def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly, without_xla_for_cpus):
-    model, search = never_ends(), GreedySearch([LIMIT])
-    find = functools.partial(SearchRunner(model), search, max_length=MAX_LENGTH)
+    model = never_ends()
+    settings = {"search": GreedySearch([LIMIT]), "max_length": MAX_LENGTH}
+    find = functools.partial(model.generate, **settings)
     # Beside the first sentence, the others follow each other in three places.
     lengths = [13, 6, 5, 3, 4, 7, 5, 2, 3, 1]
     ids, _ = find(sources(*lengths), batch_size=4)
@@ -310,7 +310,7 @@ def test_memory_and_cache_of_each_sentence_are_its_own(
     monkeypatch.setattr(cache, "MIN_ENTRIES", 8)
     assert model.first_cache_length(MAX_LENGTH, 3) == 8
     for batch_size in (5, 17):
-        ids, scores = SearchRunner(model)(search, inputs, MAX_LENGTH, batch_size)
+        ids, scores = SearchRunner(model)(inputs, search, MAX_LENGTH, batch_size, 17)
         np.testing.assert_array_equal(ids, expected.ids)
         np.testing.assert_allclose(scores, expected.scores, 1e-5)
 

@@ -33,7 +33,7 @@ def test_normalization_keeps_the_contract_of_layers():
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
 def test_outputs_and_gradients_are_those_of_keras(dtype):
-    ours = outputs_and_gradients(LayerNormalization(1e-3, dtype=dtype), INPUTS)
+    ours = outputs_and_gradients(LayerNormalization(epsilon=1e-3, dtype=dtype), INPUTS)
     theirs = keras.layers.LayerNormalization(epsilon=1e-3, dtype=dtype)
     tolerance = 1e-5 if dtype == "float32" else 2e-2
     for found, expected in zip(
@@ -43,7 +43,7 @@ def test_outputs_and_gradients_are_those_of_keras(dtype):
 
 
 def test_the_gradient_is_the_slope():
-    layer = LayerNormalization(1e-3)
+    layer = LayerNormalization(epsilon=1e-3)
     _, gradient, *_ = outputs_and_gradients(layer, INPUTS)
     gamma, beta = WEIGHTS
 
@@ -61,7 +61,9 @@ def test_the_gradient_is_the_slope():
 
 
 def test_equal_states_give_finite_gradients():
-    for found in outputs_and_gradients(LayerNormalization(), np.ones_like(INPUTS)):
+    for found in outputs_and_gradients(
+        LayerNormalization(epsilon=1e-6), np.ones_like(INPUTS)
+    ):
         assert np.all(np.isfinite(found))
 
 
@@ -70,7 +72,7 @@ def test_xla_is_given_no_product():
     # It would compute one with a vector again at every place that reads it.
     import tensorflow as tf
 
-    layer = LayerNormalization()
+    layer = LayerNormalization(epsilon=1e-6)
     layer.build(INPUTS.shape)
     weights = [weight.value for weight in layer.trainable_weights]
 
@@ -91,6 +93,6 @@ def test_xla_is_given_no_product():
 )
 def test_float64_is_computed_in_float64():
     inputs = RANDOM.normal(3, 2, (BATCH, LENGTH, HIDDEN_DIM))
-    ours = LayerNormalization(dtype="float64")
+    ours = LayerNormalization(epsilon=1e-6, dtype="float64")
     theirs = keras.layers.LayerNormalization(epsilon=1e-6, dtype="float64")
     np.testing.assert_allclose(ours(inputs), theirs(inputs), 0, 1e-12)

@@ -8,7 +8,6 @@ from keras_transformer.layers.cache import (
     growing_lengths,
     inherit_lineage,
     lengthen_cache,
-    own_lineage,
     read_position,
     visible_entries,
     write_position,
@@ -37,7 +36,9 @@ def test_a_longer_cache_keeps_its_entries_and_gets_zeros():
 def test_a_hypothesis_sees_what_it_wrote_and_what_its_ancestors_wrote(num_hypotheses):
     batch_size, max_length = 3, 7
     random = np.random.default_rng(11)
-    lineage = own_lineage(batch_size, num_hypotheses, max_length)
+    shape = (batch_size, num_hypotheses, max_length)
+    own_slots = ops.arange(num_hypotheses, dtype="int32")[:, None]
+    lineage = ops.broadcast_to(own_slots, shape)
     # The slots of each hypothesis' ancestors, itself the last.
     past = [[[] for _ in range(num_hypotheses)] for _ in range(batch_size)]
     for index in range(max_length):

@@ -148,9 +148,7 @@ def test_no_two_kernels_begin_with_the_same_numbers(initializer):
     encoder = Encoder(2, 2, 6, kernel_initializer=initializer)
     kernels = initial_kernels(encoder, (2, 5, 6))
     assert len({array.ravel()[0] for array in kernels}) == len(kernels) == 12
-    other = MultiHeadAttention(
-        2, 3, kernel_initializer=encoder.weight_options["kernel_initializer"]
-    )
+    other = MultiHeadAttention(2, 3, **encoder.weight_options.of("kernel"))
     kernels = initial_kernels(other, QUERY.shape, VALUE.shape)
     assert len({array.ravel()[0] for array in kernels}) == len(kernels) == 4
 

@@ -17,7 +17,6 @@ from keras_transformer.decoding import (
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.training import InverseSquareRootSchedule
 from keras_transformer.translator import Translator
 
 QUERIES = ["ein", "Mann", "."]
@@ -402,23 +401,7 @@ def test_a_missing_log_is_named(tmp_path):
         plots.training_curves(tmp_path / "missing.csv")
 
 
-@pytest.mark.parametrize("steps", [1, 7, 2003])
-def test_a_learning_rate_is_drawn_from_the_first_step_to_the_last(steps):
-    schedule = InverseSquareRootSchedule(hidden_dim=13, warmup_steps=11)
-    (line,) = plots.learning_rate(schedule, steps).axes[0].get_lines()
-    shown, rates = line.get_xydata().T
-    assert (shown[0], shown[-1]) == (0, steps - 1)
-    np.testing.assert_allclose(rates, schedule(shown), rtol=1e-6)
-
-
-def test_a_learning_rate_of_no_steps_is_refused():
-    with pytest.raises(
-        ValueError, match="must be a positive integer. Received: steps=0"
-    ):
-        plots.learning_rate(InverseSquareRootSchedule(13), steps=0)
-
-
-@pytest.mark.quick("positions", "learning_rate")
+@pytest.mark.quick("positions")
 @pytest.mark.parametrize(
     "draw",
     [
@@ -426,9 +409,8 @@ def test_a_learning_rate_of_no_steps_is_refused():
         lambda log, translator: plots.translation_attention(translator, "a dog"),
         lambda log, translator: plots.position_table(np.ones((3, 5))),
         lambda log, translator: plots.training_curves(log),
-        lambda log, translator: plots.learning_rate(InverseSquareRootSchedule(5), 7),
     ],
-    ids=["attention", "translation", "positions", "training", "learning_rate"],
+    ids=["attention", "translation", "positions", "training"],
 )
 def test_a_figure_can_be_written_and_touches_no_other(log, translator, draw, tmp_path):
     from matplotlib import pyplot, rcParams

@@ -12,10 +12,7 @@ from keras_transformer.layers.positions.relative import (
     LinearPositionBias,
     RotaryEmbedding,
 )
-from keras_transformer.layers.positions.scheme import (
-    attention_positions,
-    position_layer_of,
-)
+from keras_transformer.layers.positions.scheme import position_layer_of
 
 __all__ = [
     "AttentionPositions",
@@ -23,7 +20,6 @@ __all__ = [
     "LinearPositionBias",
     "RotaryEmbedding",
     "SinusoidalPositionalEncoding",
-    "attention_positions",
     "check_position_range",
     "given_positions",
     "input_positions",

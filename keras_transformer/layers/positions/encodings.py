@@ -160,14 +160,13 @@ def check_waves(max_wavelength: float, layout: str) -> None:
 def position_angles(positions, dim: int, max_wavelength: float):
     """The angle of each wave or rotation at each position, in radians modulo `2 pi`.
 
-    Every two of the `dim` columns have one frequency. The angles are float32, of shape
-    `(*positions.shape, ceil(dim / 2))`.
+    `positions` are int32. Every two of the `dim` columns have one frequency. The angles
+    are float32, of shape `(*positions.shape, ceil(dim / 2))`.
     """
     frequencies = max_wavelength ** -(np.arange(0, dim, 2) / dim)
     # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
     # integers overflow exactly where the angle is back at zero.
     steps = np.round(frequencies / (2 * math.pi) * 2**32).astype("uint32").view("int32")
-    positions = as_integers("positions", positions)
     counts = positions[..., None] * ops.convert_to_tensor(steps)
     return ops.cast(counts, "float32") * (2 * math.pi / 2**32)
 
@@ -227,12 +226,12 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
     def compute_output_spec(self, inputs, start_index=0, positions=None):
         # Keras does not trace `call` to build a functional model.
         if positions is None and inputs.shape[1] is not None:
-            check_position_range(self, inputs.shape[1], start_index)
+            check_position_range(self.max_length, inputs.shape[1], start_index)
         return super().compute_output_spec(inputs)
 
     def encoding(self, length, start_index=0, positions=None):
         if positions is None and isinstance(length, int):
-            check_position_range(self, length, start_index)
+            check_position_range(self.max_length, length, start_index)
         positions = input_positions(length, start_index, positions)
         # What a gather reads beyond the table differs between devices.
         rows = ops.take(self.table, ops.clip(positions, 0, self.max_length - 1), axis=0)
@@ -251,7 +250,8 @@ def input_positions(length, start_index=0, positions=None):
             long as the inputs.
     """
     if positions is None:
-        start_index = ops.expand_dims(as_integers("start_index", start_index), axis=-1)
+        if not isinstance(start_index, int):
+            start_index = as_integers("start_index", start_index)[..., None]
         return ops.arange(length, dtype="int32") + start_index
     if not isinstance(start_index, int) or start_index != 0:
         raise ValueError(
@@ -291,17 +291,17 @@ def as_integers(name, positions):
     return ops.cast(positions, "int32")
 
 
-def check_position_range(position_layer, length: int, start_index=0):
-    """Raises `ValueError` if the inputs are longer than a position layer allows.
+def check_position_range(max_length: int | None, length: int, start_index=0):
+    """Raises `ValueError` if inputs are longer than a layer or a model allows.
 
-    A `start_index` that is a tensor is not checked.
+    `max_length` is None if there is no limit. A `start_index` that is a tensor is not
+    checked.
     """
-    max_length = getattr(position_layer, "max_length", None)
     if max_length is None or not isinstance(start_index, int):
         return
     if start_index + length > max_length:
         raise ValueError(
-            f"Positions end at `max_length`={max_length}: shorten the inputs "
-            "or build the layer with a larger one. "
+            f"Positions end at `max_length`={max_length}: shorten the inputs or build "
+            "the layer of positions with a larger one. "
             f"Received: length={length}, start_index={start_index}."
         )

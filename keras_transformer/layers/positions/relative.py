@@ -96,6 +96,7 @@ class RotaryEmbedding(AttentionPositions):
     def rotate(self, states, positions):
         dim = states.shape[-1]
         _check_even(dim)
+        positions = as_integers("positions", positions)
         angles = position_angles(positions, dim, self.max_wavelength)
         if len(angles.shape) == 3:
             for _ in states.shape[1:-2]:

@@ -11,13 +11,14 @@ from keras_transformer.layers.positions.relative import (
 from keras_transformer.layers.saving import copy_layer
 
 
-def position_layer_of(position_scheme, dtype=None):
+def position_layer_of(position_scheme, dtype=None, in_attention: bool = False):
     """Creates the layer of a position scheme.
 
     Args:
         position_scheme: `"sinusoidal"`, `"rotary"`, `"linear_bias"`; a layer, which is
             copied, or its config; None for no positions.
         dtype: Dtype policy of the new layer.
+        in_attention: Whether it has to act inside attention.
 
     Returns:
         A new layer named "positions", not built, or None. `AttentionPositions`
@@ -26,28 +27,25 @@ def position_layer_of(position_scheme, dtype=None):
         with `start_index=`.
 
     Raises:
-        ValueError: If there is no scheme of that name.
+        ValueError: If there is no scheme of that name, or it does not act inside
+            attention although it has to.
     """
-    if not isinstance(position_scheme, str):
-        return copy_layer(position_scheme, "positions", dtype)
     schemes: dict[str, type[keras.layers.Layer]] = {
         "sinusoidal": SinusoidalPositionalEncoding,
         "rotary": RotaryEmbedding,
         "linear_bias": LinearPositionBias,
     }
-    if position_scheme not in schemes:
+    if not isinstance(position_scheme, str):
+        layer = copy_layer(position_scheme, "positions", dtype)
+    elif position_scheme in schemes:
+        layer = schemes[position_scheme](name="positions", dtype=dtype)
+    else:
         raise ValueError(
             f"`positions` must be one of {tuple(schemes)}, or a layer such as "
             "`LearnedPositionalEncoding(max_length=512)`. "
             f"Received: positions={position_scheme!r}."
         )
-    return schemes[position_scheme](name="positions", dtype=dtype)
-
-
-def attention_positions(position_scheme, dtype=None):
-    """As `position_layer_of`; `ValueError` unless the scheme acts inside attention."""
-    layer = position_layer_of(position_scheme, dtype)
-    if not isinstance(layer, AttentionPositions | None):
+    if in_attention and not isinstance(layer, AttentionPositions | None):
         raise ValueError(
             "`positions` must act inside attention, as `RotaryEmbedding()` and "
             "`LinearPositionBias()` do. Call an encoding on the inputs instead. "
