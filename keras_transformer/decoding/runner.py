@@ -10,7 +10,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.continuous_batching import search_continuously
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.model import CachedModel
-from keras_transformer.decoding.search import Hypotheses, check_search
+from keras_transformer.decoding.search import Hypotheses, Search, check_search
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.layers.cache import growing_lengths, lengthen_cache
