@@ -1,6 +1,7 @@
 """Adam with the settings of the paper and gradient accumulation."""
 
 import keras
+import ml_dtypes
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
@@ -48,8 +49,9 @@ class Adam(keras.optimizers.Adam):
 
     Raises:
         ValueError: If `gradient_accumulation_steps` is not a positive integer, for
-            options that Keras refuses, and in training on several replicas with
-            `ema_overwrite_frequency`.
+            options that Keras refuses, in training of weights in half precision in
+            which `epsilon` is 0 or a beta is 1, and in training on several replicas
+            with `ema_overwrite_frequency`.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -81,6 +83,21 @@ class Adam(keras.optimizers.Adam):
     def build(self, variables):
         if self.built:
             return
+        for dtype in {variable.dtype for variable in variables}:
+            limits = ml_dtypes.finfo(dtype)
+            largest_beta = max(self.beta_1, self.beta_2)
+            if (
+                self.epsilon < limits.smallest_normal
+                or limits.dtype.type(largest_beta) == 1
+            ):
+                raise ValueError(
+                    "The weights must be float32, or `epsilon` at least "
+                    f"{float(limits.smallest_normal):.2g} and every beta less than 1 "
+                    f"when rounded to {dtype}. Build the model with "
+                    f"dtype='mixed_{dtype}', whose weights are float32. Received: "
+                    f"epsilon={self.epsilon}, beta_1={self.beta_1}, "
+                    f"beta_2={self.beta_2}."
+                )
         super().build(variables)
         if self.batches_per_update > 1:
             self._sums = self.add_optimizer_variables(variables, "gradient_sum")
