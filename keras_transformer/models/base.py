@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.keras_private import asks_for_shapes
+from keras_transformer.keras_private import after_the_batch, asks_for_shapes
 from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.saving import modify
@@ -117,6 +117,14 @@ class SettingsModel(RematerializedMixin, keras.Model):
     def fit(self, *args, **kwargs):
         with _explained_ids():
             return super().fit(*args, **kwargs)
+
+    def train_step(self, *state_and_data):
+        with after_the_batch(state_and_data[-1]):
+            return super().train_step(*state_and_data)
+
+    def test_step(self, *state_and_data):
+        with after_the_batch(state_and_data[-1]):
+            return super().test_step(*state_and_data)
 
     def make_train_function(self, force=False):
         if any("dtype" in change for _, change in adaptation.changed_layers(self)):
