@@ -114,9 +114,23 @@ class SettingsModel(RematerializedMixin, keras.Model):
         if self.optimizer is not None and self.built:
             self.optimizer.build(self.trainable_variables)
 
-    def fit(self, *args, **kwargs):
+    def fit(self, *args, class_weight=None, **kwargs):
+        self._check_class_weight(class_weight)
         with _explained_ids():
-            return super().fit(*args, **kwargs)
+            return super().fit(*args, class_weight=class_weight, **kwargs)
+
+    def train_on_batch(self, *args, class_weight=None, **kwargs):
+        self._check_class_weight(class_weight)
+        return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
+
+    def _check_class_weight(self, class_weight):
+        # Keras would weigh a text by the place of its largest label.
+        if class_weight is not None and len(self.outputs[0].shape) > 2:
+            raise ValueError(
+                "`class_weight` must be None for labels of shape (batch, length). "
+                "Weigh tokens by a `sample_weight` of the same shape. "
+                f"Received: class_weight={class_weight}."
+            )
 
     def train_step(self, *state_and_data):
         with after_the_batch(state_and_data[-1]):

@@ -1,11 +1,12 @@
 """What all models have in common: complete configs, half precision and exports."""
 
+import functools
 import inspect
 
 import keras
 import numpy as np
 import pytest
-from model_cases import every_model
+from model_cases import IDS, every_model
 
 from keras_transformer.models import TextEncoder
 
@@ -80,3 +81,20 @@ def test_a_saved_model_gives_the_live_numbers(model_class, settings, inputs, tmp
     for rows in (slice(None), slice(1)):
         some = keras.tree.map_structure(lambda x, rows=rows: x[rows], inputs)
         np.testing.assert_allclose(served.serve(some), model(some), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("method", ["fit", "train_on_batch"])
+@every_model
+def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
+    model_class, settings, inputs, method
+):
+    model = model_class(**settings)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    train = functools.partial(getattr(model, method), inputs, class_weight={1: 0, 2: 0})
+    if len(model.outputs[0].shape) == 2:
+        result = train(np.array([1, 2]))
+        loss = result.history["loss"] if method == "fit" else result
+        assert np.squeeze(loss) == 0
+    else:
+        with pytest.raises(ValueError, match="Weigh tokens by a `sample_weight` of"):
+            train(IDS)
