@@ -11,7 +11,7 @@ from keras_transformer.checks import check_ids
 from keras_transformer.keras_private import after_the_batch, asks_for_shapes
 from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.saving import modify
+from keras_transformer.layers.saving import first_difference, modify
 from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
 from keras_transformer.models.exports import export
@@ -151,6 +151,21 @@ class SettingsModel(RematerializedMixin, keras.Model):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
+
+    def load_weights(self, filepath, *args, **kwargs):
+        try:
+            super().load_weights(filepath, *args, **kwargs)
+        except ValueError as error:
+            # Keras visits layers twice, and names the second failure: no variables.
+            path = os.fspath(filepath)
+            is_known = path.endswith((".keras", ".weights.h5"))
+            difference = first_difference(self, path) if is_known else None
+            if difference is None:
+                raise
+            raise ValueError(
+                "`filepath` must hold the weights of a model with the same settings. "
+                f"Received: filepath={str(filepath)!r}, with {difference}."
+            ) from error
 
     def enable_lora(
         self,

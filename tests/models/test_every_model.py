@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 
 import keras
 import numpy as np
@@ -98,3 +99,24 @@ def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
     else:
         with pytest.raises(ValueError, match="Weigh tokens by a `sample_weight` of"):
             train(IDS)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping nested container")  # Keras, of a block
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
+@every_model
+def test_weights_of_another_size_are_refused_with_both_shapes(
+    model_class, settings, inputs, name, tmp_path
+):
+    model = model_class(**settings)
+    save = model.save if name.endswith(".keras") else model.save_weights
+    save(tmp_path / name)
+    for change in ({"hidden_dim": 8}, {"intermediate_dim": 7}):
+        other = model_class(**{**settings, **change})
+        with pytest.raises(ValueError, match="same settings.*of the shape") as raised:
+            other.load_weights(tmp_path / name)
+        assert "\n" not in str(raised.value)
+        assert len(re.findall(r"\([0-9, ]+\)", str(raised.value))) == 2
+    deeper = model_class(**{**settings, "num_layers": 3})
+    with pytest.raises(ValueError, match="missing, where the model has"):
+        deeper.load_weights(tmp_path / name)
+    model.load_weights(tmp_path / name)
