@@ -352,8 +352,9 @@ class Transformer(GenerationMixin, SettingsModel):
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
         states = self.encoder(self.source_embedding(inputs))
-        memory, cache = self.decoder.start(states, num_hypotheses, max_length)
-        return (padding_mask(inputs, self.pad_id), memory), cache
+        mask = padding_mask(inputs, self.pad_id)
+        memory, cache = self.decoder.start(states, num_hypotheses, max_length, mask)
+        return (mask, memory), cache
 
     def step(self, token_ids, memory, cache, index, visible, logits_of=None):
         """Computes the logits of the next tokens; see `decoding.CachedModel`.
