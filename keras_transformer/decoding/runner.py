@@ -1,6 +1,7 @@
 """What `generate` does: many sentences through few compiled programs."""
 
 import functools
+import warnings
 
 import keras
 import numpy as np
@@ -153,9 +154,19 @@ class GenerationMixin(CachedModel):
             check_positive_integers(batch_size=batch_size)
         for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
             check_vocabulary(ids, vocabulary_size)
-        return self._runner(
+        found = self._runner(
             search, inputs, max_length, batch_size, self.asked_jit_compile
         )
+        rows = np.flatnonzero(found.scores[:, 0] == -np.inf)
+        if len(rows):
+            warnings.warn(
+                f"The processors contradict each other for {len(rows)} of "
+                f"{len(found.scores)} inputs, first for inputs[{rows[0]}]: they forbid "
+                "every token, and scores are minus infinity. "
+                f"Received: processors={search.processors}.",
+                stacklevel=3,
+            )
+        return found
 
     def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
         *shorter, _ = growing_lengths(max_length, num_hypotheses)
