@@ -105,6 +105,7 @@ class TransformerBlock(BlockSettings):
 
     def _build_attention(self, name, *shapes, positions=None):
         """An attention sub-layer and its residual connection."""
+        check_states(shapes[0])
         hidden_dim = shapes[0][-1]
         check_heads_divide(self.num_heads, hidden_dim)
         sizes = self.num_heads, hidden_dim // self.num_heads
@@ -474,6 +475,16 @@ class DecoderBlock(TransformerBlock):
         )
         states = self._cross_attention_residual.add(states, outputs)
         return self._feed_forward(states), cache
+
+
+def check_states(shape) -> None:
+    """Raises `ValueError` unless inputs have the shape of states."""
+    if len(shape) != 3:
+        raise ValueError(
+            "`inputs` must have the shape (batch, length, hidden_dim). Embed ids "
+            "first, by `TokenEmbedding`. "
+            f"Received: inputs of shape {tuple(shape)}."
+        )
 
 
 def check_heads_divide(num_heads: int, hidden_dim: int) -> None:

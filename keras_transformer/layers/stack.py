@@ -11,6 +11,7 @@ from keras_transformer.layers.block import (
     CausalBlock,
     DecoderBlock,
     EncoderBlock,
+    check_states,
     prompt_lengths,
     whole_prompt_mask,
 )
@@ -50,6 +51,7 @@ class TransformerStack(BlockSettings):
         self.max_positions: int | None = getattr(self.positions, "max_length", None)
 
     def _build_stack(self, block_class, inputs_shape, *other_shapes):
+        check_states(inputs_shape)
         settings, dtype = self._block_settings(), self.dtype_policy
         if self._merges_positions:
             settings["positions"] = None
