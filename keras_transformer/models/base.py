@@ -116,8 +116,16 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     def fit(self, *args, class_weight=None, **kwargs):
         self._check_class_weight(class_weight)
-        with _explained_ids():
+        with explained_ids():
             return super().fit(*args, class_weight=class_weight, **kwargs)
+
+    def evaluate(self, *args, **kwargs):
+        with explained_ids():
+            return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args, **kwargs):
+        with explained_ids():
+            return super().predict(*args, **kwargs)
 
     def train_on_batch(self, *args, class_weight=None, **kwargs):
         self._check_class_weight(class_weight)
@@ -146,10 +154,13 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "A quantised model cannot be trained: its integers have no gradient. "
                 "Train the model that it was made from, then quantise that."
             )
-        if target.BACKEND == "tensorflow" and self.built and not self.optimizer.built:
-            # TensorFlow traces a step that creates variables a second time.
-            with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
+        if target.BACKEND == "tensorflow" and self.built:
+            strategy = self.distribute_strategy
+            target.check_strategy(strategy, self.variables, self.jit_compile)
+            if not self.optimizer.built:
+                # TensorFlow traces a step that creates variables a second time.
+                with strategy.scope():
+                    self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
     def load_weights(self, filepath, *args, **kwargs):
@@ -247,11 +258,12 @@ class TokenModel(SettingsModel):
 
     def call(self, inputs, training=None, mask=None):
         check_called_with_ids(inputs, "ids")
-        return super().call(inputs, training=training, mask=mask)
+        with explained_ids():
+            return super().call(inputs, training=training, mask=mask)
 
 
 @contextlib.contextmanager
-def _explained_ids():
+def explained_ids():
     """Explains TensorFlow's error about an id that is not in an embedding table."""
     try:
         yield

@@ -27,6 +27,7 @@ from keras_transformer.models.base import (
     check_called_with_ids,
     check_special_ids,
     embedding_dim,
+    explained_ids,
 )
 from keras_transformer.models.presets import PRESETS
 
@@ -288,7 +289,8 @@ class Transformer(GenerationMixin, SettingsModel):
         for name in ("source_ids", "target_ids"):
             if isinstance(inputs, dict) and name in inputs:
                 check_called_with_ids(inputs[name], name)
-        return super().call(inputs, training=training, mask=mask)
+        with explained_ids():
+            return super().call(inputs, training=training, mask=mask)
 
     def attention_scores(self, source_ids, target_ids):
         """Returns the attention scores of every layer and head.

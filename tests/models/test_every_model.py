@@ -7,9 +7,9 @@ import re
 import keras
 import numpy as np
 import pytest
-from model_cases import IDS, every_model
+from model_cases import CASES, IDS, every_model
 
-from keras_transformer.models import TextEncoder
+from keras_transformer.models import TextEncoder, VisionTransformer
 
 OTHER = {
     "dropout": 0.3,
@@ -120,3 +120,32 @@ def test_weights_of_another_size_are_refused_with_both_shapes(
     with pytest.raises(ValueError, match="missing, where the model has"):
         deeper.load_weights(tmp_path / name)
     model.load_weights(tmp_path / name)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("method", ["__call__", "evaluate", "predict"])
+@every_model
+def test_ids_out_of_the_vocabulary_are_named(model_class, settings, inputs, method):
+    if model_class is VisionTransformer:
+        pytest.skip("It has no vocabulary.")
+    model = model_class(**settings)
+    model.compile("sgd", "mse", jit_compile=False)
+    labels = [np.zeros(model(inputs).shape)] if method == "evaluate" else []
+    inputs = keras.tree.map_structure(lambda ids: np.where(ids == 5, 1009, ids), inputs)
+    with pytest.raises(ValueError, match="vocabulary of 17 tokens. Received: 1009, in"):
+        getattr(model, method)(inputs, *labels)
+
+
+@pytest.mark.needs_tensorflow
+def test_a_model_built_outside_of_the_scope_of_its_strategy_is_refused():
+    import tensorflow as tf
+
+    model_class, settings, inputs, _ = CASES[1]
+    model = model_class(**settings)
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model.compile("sgd", "mse")
+        with pytest.raises(ValueError, match="must be built within the strategy's sco"):
+            model.fit(inputs, inputs, verbose=0)
+        model = model_class(**settings)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy())
+        model.fit(inputs, inputs, verbose=0)
