@@ -10,6 +10,7 @@ from keras_transformer.keras_private import (
     variable_index,
 )
 from keras_transformer.kernels import target
+from keras_transformer.kernels.graphs import without_gradients
 from keras_transformer.training.distribution import (
     num_replicas,
     num_replicas_of_strategy,
@@ -122,10 +123,11 @@ class Adam(keras.optimizers.Adam):
             grads = [dense_gradient(gradient) for gradient in grads]
         if self._sums_over_replicas:
             grads = sum_gradients(grads)
-        if self.batches_per_update == 1 or not grads:
-            super().apply(grads, trainable_variables)
-        else:
-            self._apply_mean(grads, trainable_variables)
+        with without_gradients():
+            if self.batches_per_update == 1 or not grads:
+                super().apply(grads, trainable_variables)
+            else:
+                self._apply_mean(grads, trainable_variables)
 
     @property
     def _sums_over_replicas(self):
