@@ -4,6 +4,8 @@ Each says what it needs and why no public interface gives it;
 `tests/test_keras_private.py` fails when Keras changes.
 """
 
+import contextlib
+
 import keras
 from keras.src.backend.common.masking import set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
@@ -46,6 +48,21 @@ def asks_for_shapes() -> bool:
     not whether it is entered.
     """
     return in_symbolic_scope()
+
+
+def after_the_batch(data):
+    """Returns a scope in which TensorFlow runs nothing before a batch has been read.
+
+    For a dataset of unknown length, Keras 3.15 runs one step too many, which fails as
+    it reads the batch. Until then it runs what needs no number of the batch: it counts
+    a step and, if shapes are fixed, rows. keras#23179 mends it.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    tensors = [tensor for tensor in tf.nest.flatten(data) if tensor is not None]
+    return tf.control_dependencies(tensors)
 
 
 def scope_with(values):

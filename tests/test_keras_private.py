@@ -13,6 +13,7 @@ import keras_transformer
 from keras_transformer import keras_private
 
 PACKAGE = Path(keras_transformer.__file__).parent
+RANDOM = np.random.default_rng(7)
 
 
 @pytest.fixture
@@ -59,6 +60,34 @@ def test_keras_asks_for_shapes_before_it_computes():
     layer(keras.KerasTensor((2, 3)))
     layer(ops.ones((2, 3)))
     assert asked == [True, False]
+
+
+def steps_and_losses(model, data):
+    """What `fit` and `evaluate` count: steps, and rows, by which losses are divided."""
+    model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=False)
+    losses = model.fit(data, epochs=2, shuffle=False, verbose=0).history["loss"]
+    return int(model.optimizer.iterations), [*losses, model.evaluate(data, verbose=0)]
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_an_unknown_length_of_the_data_adds_no_step():
+    import tensorflow as tf
+
+    sizes = {"num_layers": 1, "hidden_dim": 6, "num_heads": 2, "intermediate_dim": 7}
+    ours = keras_transformer.models.TextClassifier(11, 3, dropout=0, **sizes)
+    theirs = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
+    batches = RANDOM.integers(1, 11, (15, 5)), RANDOM.normal(size=(15, 3))
+    known = tf.data.Dataset.from_tensor_slices(batches).batch(3, drop_remainder=True)
+    unknown = known.filter(lambda *batch: True)
+    assert unknown.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    for model, is_right in ((ours, True), (theirs, False)):
+        steps, losses = steps_and_losses(model, known)
+        assert steps == 10
+        found, found_losses = steps_and_losses(model, unknown)
+        # If this fails for `theirs`, Keras needs no `after_the_batch` any more.
+        assert (found == steps) is is_right
+        assert (found_losses == pytest.approx(losses, 1e-5)) is is_right
 
 
 def test_a_scope_inherits_the_values_around_it(variables):

@@ -1,6 +1,7 @@
 """What `generate` does: many sentences through few compiled programs."""
 
 import functools
+import warnings
 
 import keras
 import numpy as np
@@ -115,7 +116,17 @@ class SearchRunner:
             arguments = keras.tree.map_structure(take, (inputs, tables))
             outputs = program.run(*arguments, np.int32(len(rows)))
             found.append([x[: len(rows)] for x in outputs])
-        return Hypotheses(*map(np.concatenate, zip(*found, strict=True)))
+        ids, scores = map(np.concatenate, zip(*found, strict=True))
+        empty = np.flatnonzero(scores[:, 0] == -np.inf)
+        if len(empty):
+            warnings.warn(
+                f"The processors contradict each other for {len(empty)} of "
+                f"{num_rows} inputs, first for inputs[{empty[0]}]: they forbid "
+                "every token, and scores are minus infinity. "
+                f"Received: processors={search.processors}.",
+                stacklevel=3,
+            )
+        return Hypotheses(ids, scores)
 
     def _make_program(self, search, max_length, rows_per_call, batch_size, jit_compile):
         """Compiles a search of `rows_per_call` sentences, `batch_size` at a time."""

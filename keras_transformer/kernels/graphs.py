@@ -1,5 +1,6 @@
 """Graphs that TensorFlow traces: their shapes, and gradients that end with them."""
 
+import contextlib
 import weakref
 
 from keras import ops
@@ -63,7 +64,27 @@ def with_gradient(function, *tensors):
         return reference()(operation, *upstream)
 
     registry[name]["type"] = call_gradient
-    weakref.finalize(gradient, registry.pop, name).atexit = False
+    weakref.finalize(gradient, registry.pop, name, None).atexit = False
     graph = outputs.graph
     graph.kept_gradients = [*getattr(graph, "kept_gradients", ()), gradient]
     return outputs
+
+
+@contextlib.contextmanager
+def without_gradients():
+    """Lets TensorFlow forget the gradients of what is traced inside; it needs none.
+
+    Keras's optimizers sum over the replicas, of a single one too, by an operation with
+    a gradient of its own, which would keep the graph of every training step alive; see
+    `with_gradient`.
+    """
+    if not _IS_TENSORFLOW:
+        yield
+        return
+    from tensorflow.python.framework.ops import gradient_registry
+
+    registry = gradient_registry._registry
+    before = set(registry)
+    yield
+    for name in set(registry) - before:
+        registry.pop(name, None)

@@ -13,6 +13,26 @@ def xla_would_compile_for_cpu() -> bool:
     return BACKEND == "tensorflow" and keras.distribution.list_devices() == ["cpu:0"]
 
 
+def check_strategy(strategy, variables, jit_compile: bool) -> None:
+    """Raises `ValueError` unless a `tf.distribute` strategy can train such a model."""
+    import tensorflow as tf
+
+    if jit_compile and strategy.num_replicas_in_sync > 1:
+        raise ValueError(
+            "`jit_compile` must be False under a strategy of several devices: XLA "
+            "compiles for one. Compile the model again. Received: jit_compile=True, "
+            f"with {strategy.num_replicas_in_sync} devices."
+        )
+    created = strategy.extended.variable_created_in_scope
+    with strategy.scope():
+        is_default = not tf.distribute.has_strategy()
+    if not is_default and not all(created(variable.value) for variable in variables):
+        raise ValueError(
+            "The model must be built within the strategy's scope, in which it is "
+            "trained. Make or load it after `with strategy.scope():`."
+        )
+
+
 def xla_compiles_for_cpu() -> bool:
     """Tells whether the code being traced is compiled by XLA for CPUs.
 

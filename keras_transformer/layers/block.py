@@ -11,7 +11,7 @@ from keras_transformer.layers.cache import (
     write_step,
 )
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.masks import combined_mask
+from keras_transformer.layers.masks import combined_mask, zero_masked
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.positions import input_positions, position_layer_of
 from keras_transformer.layers.residual import Residual
@@ -99,6 +99,7 @@ class TransformerBlock(BlockSettings):
     """Base class of blocks: sub-layers, each with a residual connection."""
 
     def _build_sublayers(self, inputs_shape, memory_shape=None):
+        check_states(inputs_shape)
         hidden_dim = inputs_shape[-1]
         check_heads_divide(self.num_heads, hidden_dim)
         heads = {
@@ -219,8 +220,10 @@ class EncoderBlock(TransformerBlock):
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        mask: Boolean tensor of shape `(batch, length)`, False at padding. Default:
-            the Keras mask of `inputs`.
+        mask: Boolean tensor of shape `(batch, length)`, False at padding, to which
+            nothing attends. Default: the Keras mask of `inputs`. Padding itself attends
+            to the rest with `mask`, and to nothing with a Keras mask: its outputs
+            differ, those of the rest do not.
         attention_mask: Boolean tensor of shape `(batch, length, length)`, which
             key each query may attend to, in addition to the other masks.
         use_causal_mask: Whether positions attend only to themselves and to positions
@@ -308,9 +311,12 @@ class CausalBlock(EncoderBlock):
             and values of the prompts; and an empty cache.
         """
         length = ops.shape(inputs)[1]
-        mask = combined_mask(length, length, key_mask=mask, use_causal_mask=True)
         queries = self._self_attention_residual.prepare(inputs)
         keys, values = self._self_attention.project(queries)
+        if mask is not None:
+            is_real = ops.expand_dims(mask, 1)
+            keys, values = zero_masked(keys, is_real), zero_masked(values, is_real)
+        mask = combined_mask(length, length, key_mask=mask, use_causal_mask=True)
         outputs, _ = self._self_attention.attend(queries, keys, values, mask)
         states = self._self_attention_residual.add(inputs, outputs)
         cache = empty_cache(keys, num_hypotheses, max_length)
@@ -325,8 +331,7 @@ class CausalBlock(EncoderBlock):
         batch, num_hypotheses, _ = ops.shape(inputs)
         max_length = cache["keys"].shape[2]
         if memory_mask is None:
-            prompt_length = ops.shape(memory["keys"])[2]
-            memory_mask = ops.ones((batch, prompt_length), "bool")
+            memory_mask = whole_prompt_mask(memory)
         rows = (batch, 1, num_hypotheses)
         prompt_mask = ops.broadcast_to(
             memory_mask[:, None, None, :], (*rows, ops.shape(memory_mask)[1])
@@ -421,19 +426,21 @@ class DecoderBlock(TransformerBlock):
         scores = (*self_scores, *cross_scores)
         return (states, *scores) if return_attention_scores else states
 
-    def start(self, memory, num_hypotheses: int, max_length: int):
+    def start(self, memory, num_hypotheses: int, max_length: int, memory_mask=None):
         """Prepares cached decoding: what `step` needs besides the new states.
 
         Args:
             memory: Float tensor of shape `(batch, source_length, memory_dim)`.
             num_hypotheses: Number of hypotheses decoded for each sentence.
             max_length: Number of target positions that the cache can hold.
+            memory_mask: The mask that `step` gets, if what it masks may be infinite or
+                NaN.
 
         Returns:
             The projected memory (keys and values of the cross-attention) and an
             empty cache (keys and values of the self-attention).
         """
-        keys, values = self._cross_attention.project(memory)
+        keys, values = self._cross_attention.project(zero_masked(memory, memory_mask))
         cache = empty_cache(keys, num_hypotheses, max_length)
         return {"keys": keys, "values": values}, cache
 
@@ -473,6 +480,16 @@ class DecoderBlock(TransformerBlock):
         return self._feed_forward(states), cache
 
 
+def check_states(shape) -> None:
+    """Raises `ValueError` unless inputs have the shape of states."""
+    if len(shape) != 3:
+        raise ValueError(
+            "`inputs` must have the shape (batch, length, hidden_dim). Embed ids "
+            "first, by `TokenEmbedding`. "
+            f"Received: inputs of shape {tuple(shape)}."
+        )
+
+
 def check_heads_divide(num_heads: int, hidden_dim: int) -> None:
     """Raises `ValueError` unless `num_heads` divides `hidden_dim`."""
     if hidden_dim % num_heads:
@@ -480,6 +497,12 @@ def check_heads_divide(num_heads: int, hidden_dim: int) -> None:
             "`num_heads` must divide the width of the inputs. "
             f"Received: num_heads={num_heads}, hidden_dim={hidden_dim}."
         )
+
+
+def whole_prompt_mask(memory):
+    """Returns a mask of prompts without padding, from their keys and values."""
+    batch, _, length, _ = ops.shape(memory["keys"])
+    return ops.ones((batch, length), "bool")
 
 
 def prompt_lengths(mask):

@@ -4,7 +4,7 @@ import functools
 
 from keras import ops
 
-from keras_transformer.checks import check_ids
+from keras_transformer.checks import check_ids, check_shape
 
 
 def padding_mask(ids, pad_id: int = 0):
@@ -61,6 +61,34 @@ def zero_masked(states, mask):
     The mask, `(batch, ..., length)` or None, broadcasts to the axes before the last.
     """
     return states if mask is None else ops.where(ops.expand_dims(mask, -1), states, 0)
+
+
+def check_masks(query_length, key_length, attention_mask=None, **masks) -> None:
+    """Raises `ValueError` unless masks have the lengths of queries and keys.
+
+    Lengths that are not known are None.
+    """
+    for name, mask in masks.items():
+        if mask is not None:
+            check_shape(name, mask.shape, "batch", "length")
+            length = query_length if name == "query_mask" else key_length
+            if None not in (length, mask.shape[1]) and mask.shape[1] != length:
+                raise ValueError(
+                    f"`{name}` must have the shape (batch, {length}), for {length} "
+                    f"positions. Received: {name} of shape {tuple(mask.shape)}."
+                )
+    if attention_mask is not None:
+        shape, lengths = tuple(attention_mask.shape), (query_length, key_length)
+        fits = (
+            found in (1, None, length) or length is None
+            for found, length in zip(shape[-2:], lengths, strict=False)
+        )
+        if not 2 <= len(shape) <= 4 or not all(fits):
+            raise ValueError(
+                "`attention_mask` must have the shape (batch, query_length, "
+                f"key_length), for lengths {lengths}. "
+                f"Received: attention_mask of shape {shape}."
+            )
 
 
 def combined_mask(

@@ -3,17 +3,18 @@
 import keras
 from keras import ops
 
-from keras_transformer.checks import (
-    check_fractions,
-    check_positive_integers,
-    check_shape,
-)
+from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.kernels.projections import dense, merge_heads, project_to_heads
 from keras_transformer.layers.attention import attend_by_products, scaled_products
-from keras_transformer.layers.masks import combine_masks, combined_mask, zero_masked
+from keras_transformer.layers.masks import (
+    check_masks,
+    combine_masks,
+    combined_mask,
+    zero_masked,
+)
 from keras_transformer.layers.positions import given_positions, position_layer_of
 from keras_transformer.layers.projection import Projection
 from keras_transformer.layers.saving import Positions, copy_layer, layer_config
@@ -27,8 +28,9 @@ class MultiHeadAttention(WeightOptionsLayer):
 
     Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
     difference: a query that may attend to nothing gets zeros on every path. Keras
-    masks of `query`, `value` and `key` are applied automatically. All heads share
-    one score function, and its weights if it has any.
+    masks of `query`, `value` and `key` are applied automatically. Add a residual by
+    `keras.layers.Add`, which keeps the mask, where `states + outputs` loses it. All
+    heads share one score function, and its weights if it has any.
 
     If scores are not requested, the scores of more than 1,024 positions are never
     materialised: memory grows with the length of the inputs rather than with its
@@ -172,11 +174,16 @@ class MultiHeadAttention(WeightOptionsLayer):
     ):
         key = value if key is None else key
         _check_shapes(query.shape, value.shape, key.shape)
+        check_masks(
+            query.shape[1],
+            key.shape[1],
+            attention_mask,
+            query_mask=query_mask,
+            value_mask=value_mask,
+            key_mask=key_mask,
+        )
         query_mask = combine_masks(query_mask)
         value_mask = combine_masks(value_mask, key_mask)
-        for name, mask in (("query_mask", query_mask), ("value_mask", value_mask)):
-            if mask is not None:
-                check_shape(name, mask.shape, "batch", "length")
         lengths = shape_of(query)[1], shape_of(key)[1]
         masks = query_mask, value_mask, attention_mask, use_causal_mask
         queries, keys, values = project_to_heads(

@@ -11,7 +11,12 @@ from keras_transformer.checks import (
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.projections import query_key_products
 from keras_transformer.layers.attention import attend_by_products, scaled_products
-from keras_transformer.layers.masks import combine_masks, combined_mask, zero_masked
+from keras_transformer.layers.masks import (
+    check_masks,
+    combine_masks,
+    combined_mask,
+    zero_masked,
+)
 from keras_transformer.layers.weights import WeightOptionsLayer
 
 
@@ -94,6 +99,14 @@ class Attention(WeightOptionsLayer):
         training=None,
     ):
         key = value if key is None else key
+        check_masks(
+            query.shape[1],
+            key.shape[1],
+            attention_mask,
+            query_mask=query_mask,
+            value_mask=value_mask,
+            key_mask=key_mask,
+        )
         query_mask = combine_masks(query_mask)
         value_mask = combine_masks(value_mask, key_mask)
         key, value = zero_masked(key, value_mask), zero_masked(value, value_mask)

@@ -12,7 +12,9 @@ from keras_transformer.layers.block import (
     DecoderBlock,
     EncoderBlock,
     TransformerBlock,
+    check_states,
     prompt_lengths,
+    whole_prompt_mask,
 )
 from keras_transformer.layers.positions import (
     AttentionPositions,
@@ -50,6 +52,7 @@ class TransformerStack(BlockSettings):
         self.max_positions: int | None = getattr(self.positions, "max_length", None)
 
     def _build_blocks(self, inputs_shape, *memory_shape):
+        check_states(inputs_shape)
         settings, dtype = self._block_settings(), self.dtype_policy
         if self._merges_positions:
             settings["positions"] = None
@@ -230,13 +233,14 @@ class Decoder(TransformerStack):
             training=training,
         )
 
-    def start(self, memory, num_hypotheses: int, max_length: int):
+    def start(self, memory, num_hypotheses: int, max_length: int, memory_mask=None):
         """Prepares cached decoding: a list of memories and one of caches.
 
         Each element is what `DecoderBlock.start` returns for one block.
         """
         check_position_range(self.max_positions, max_length)
-        started = [b.start(memory, num_hypotheses, max_length) for b in self.blocks]
+        settings = num_hypotheses, max_length, memory_mask
+        started = [block.start(memory, *settings) for block in self.blocks]
         memories, caches = zip(*started, strict=True)
         return list(memories), list(caches)
 
@@ -283,5 +287,7 @@ class CausalDecoder(Encoder):
 
     def step(self, inputs, memory, memory_mask, cache, index, visible):
         """Decodes one position through all blocks; see `CausalBlock.step`."""
+        if memory_mask is None:
+            memory_mask = whole_prompt_mask(memory[0])
         position = prompt_lengths(memory_mask) + index
         return self._step(position, inputs, memory, memory_mask, cache, index, visible)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.keras_private import asks_for_shapes
+from keras_transformer.keras_private import after_the_batch, asks_for_shapes
 from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.saving import modify
+from keras_transformer.layers.saving import first_difference, modify
 from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
 from keras_transformer.models.exports import export
@@ -114,9 +114,39 @@ class SettingsModel(RematerializedMixin, keras.Model):
         if self.optimizer is not None and self.built:
             self.optimizer.build(self.trainable_variables)
 
-    def fit(self, *args, **kwargs):
-        with _explained_ids():
-            return super().fit(*args, **kwargs)
+    def fit(self, *args, class_weight=None, **kwargs):
+        self._check_class_weight(class_weight)
+        with explained_ids():
+            return super().fit(*args, class_weight=class_weight, **kwargs)
+
+    def evaluate(self, *args, **kwargs):
+        with explained_ids():
+            return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args, **kwargs):
+        with explained_ids():
+            return super().predict(*args, **kwargs)
+
+    def train_on_batch(self, *args, class_weight=None, **kwargs):
+        self._check_class_weight(class_weight)
+        return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
+
+    def _check_class_weight(self, class_weight):
+        # Keras would weigh a text by the place of its largest label.
+        if class_weight is not None and len(self.outputs[0].shape) > 2:
+            raise ValueError(
+                "`class_weight` must be None for labels of shape (batch, length). "
+                "Weigh tokens by a `sample_weight` of the same shape. "
+                f"Received: class_weight={class_weight}."
+            )
+
+    def train_step(self, *state_and_data):
+        with after_the_batch(state_and_data[-1]):
+            return super().train_step(*state_and_data)
+
+    def test_step(self, *state_and_data):
+        with after_the_batch(state_and_data[-1]):
+            return super().test_step(*state_and_data)
 
     def make_train_function(self, force=False):
         if any("dtype" in change for _, change in adaptation.changed_layers(self)):
@@ -124,11 +154,29 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "A quantised model cannot be trained: its integers have no gradient. "
                 "Train the model that it was made from, then quantise that."
             )
-        if target.BACKEND == "tensorflow" and self.built and not self.optimizer.built:
-            # TensorFlow traces a step that creates variables a second time.
-            with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
+        if target.BACKEND == "tensorflow" and self.built:
+            strategy = self.distribute_strategy
+            target.check_strategy(strategy, self.variables, self.jit_compile)
+            if not self.optimizer.built:
+                # TensorFlow traces a step that creates variables a second time.
+                with strategy.scope():
+                    self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
+
+    def load_weights(self, filepath, *args, **kwargs):
+        try:
+            super().load_weights(filepath, *args, **kwargs)
+        except ValueError as error:
+            # Keras visits layers twice, and names the second failure: no variables.
+            path = os.fspath(filepath)
+            is_known = path.endswith((".keras", ".weights.h5"))
+            difference = first_difference(self, path) if is_known else None
+            if difference is None:
+                raise
+            raise ValueError(
+                "`filepath` must hold the weights of a model with the same settings. "
+                f"Received: filepath={str(filepath)!r}, with {difference}."
+            ) from error
 
     def enable_lora(
         self,
@@ -210,11 +258,12 @@ class TokenModel(SettingsModel):
 
     def call(self, inputs, training=None, mask=None):
         check_called_with_ids(inputs, "ids")
-        return super().call(inputs, training=training, mask=mask)
+        with explained_ids():
+            return super().call(inputs, training=training, mask=mask)
 
 
 @contextlib.contextmanager
-def _explained_ids():
+def explained_ids():
     """Explains TensorFlow's error about an id that is not in an embedding table."""
     try:
         yield

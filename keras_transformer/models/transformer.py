@@ -26,6 +26,7 @@ from keras_transformer.models.base import (
     check_called_with_ids,
     check_special_ids,
     embedding_dim,
+    explained_ids,
 )
 from keras_transformer.models.presets import PRESETS
 
@@ -293,7 +294,8 @@ class Transformer(GenerationMixin, SettingsModel):
         for name in ("source_ids", "target_ids"):
             if isinstance(inputs, dict) and name in inputs:
                 check_called_with_ids(inputs[name], name)
-        return super().call(inputs, training=training, mask=mask)
+        with explained_ids():
+            return super().call(inputs, training=training, mask=mask)
 
     def attention_scores(self, source_ids, target_ids):
         """Returns the attention scores of every layer and head.
@@ -357,8 +359,9 @@ class Transformer(GenerationMixin, SettingsModel):
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
         states = self.encoder(self.source_embedding(inputs))
-        memory, cache = self.decoder.start(states, num_hypotheses, max_length)
-        return (padding_mask(inputs, self.pad_id), memory), cache
+        mask = padding_mask(inputs, self.pad_id)
+        memory, cache = self.decoder.start(states, num_hypotheses, max_length, mask)
+        return (mask, memory), cache
 
     def step(self, token_ids, memory, cache, index, visible, logits_of=None):
         """Computes the logits of the next tokens; see `decoding.CachedModel`.

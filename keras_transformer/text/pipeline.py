@@ -51,8 +51,16 @@ def parallel_dataset(
     Memory does not grow with the corpus, because the files are streamed. They are read
     once beforehand, to find faults before training and to count an epoch's batches.
 
-    Each iteration over the dataset is the next epoch. An interrupted training
-    continues with the same batches from `initial_epoch` on.
+    Each iteration over the dataset is the next epoch, the first one `initial_epoch`. A
+    training that `keras.callbacks.BackupAndRestore` resumes gets the batches of an
+    uninterrupted one if a callback sets the epoch, as training under a strategy needs
+    too. An epoch that was interrupted begins again with its first batch:
+
+        follow = keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: dataset.epoch.assign(epoch)
+        )
+        backup = keras.callbacks.BackupAndRestore("backup")
+        model.fit(dataset, epochs=20, shuffle=False, callbacks=[backup, follow])
 
     Args:
         source_files: One path or several, plain or gzipped, one sentence a line.
@@ -81,8 +89,7 @@ def parallel_dataset(
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
         shape `(batch, length)`: source subwords and end token, start token and
         target subwords, target subwords and end token, and padding. Its attribute
-        `epoch`, an int64 `tf.Variable`, holds the number of the next epoch. Assign to
-        it to choose another, for instance in a callback's `on_epoch_begin`.
+        `epoch`, an int64 `tf.Variable`, holds the number of the next epoch.
 
     Raises:
         FileNotFoundError: If a file is missing.

@@ -38,7 +38,7 @@ def language_dataset(
     label once in an epoch. Padding fills up the last window and the last batch.
 
     Like `parallel_dataset`, it streams the files, reads them once beforehand, and
-    continues an interrupted training with the same batches.
+    numbers its epochs, so that an interrupted training continues with the same batches.
 
     Args:
         files: One path or several, plain or gzipped, one document a line.

@@ -1,6 +1,7 @@
 """Adam with the settings of the paper and gradient accumulation."""
 
 import keras
+import ml_dtypes
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
@@ -9,6 +10,7 @@ from keras_transformer.keras_private import (
     variable_index,
 )
 from keras_transformer.kernels import target
+from keras_transformer.kernels.graphs import without_gradients
 from keras_transformer.training.distribution import (
     num_replicas,
     num_replicas_of_strategy,
@@ -48,8 +50,9 @@ class Adam(keras.optimizers.Adam):
 
     Raises:
         ValueError: If `gradient_accumulation_steps` is not a positive integer, for
-            options that Keras refuses, and in training on several replicas with
-            `ema_overwrite_frequency`.
+            options that Keras refuses, in training of weights in half precision in
+            which `epsilon` is 0 or a beta is 1, and in training on several replicas
+            with `ema_overwrite_frequency`.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -81,6 +84,21 @@ class Adam(keras.optimizers.Adam):
     def build(self, variables):
         if self.built:
             return
+        for dtype in {variable.dtype for variable in variables}:
+            limits = ml_dtypes.finfo(dtype)
+            largest_beta = max(self.beta_1, self.beta_2)
+            if (
+                self.epsilon < limits.smallest_normal
+                or limits.dtype.type(largest_beta) == 1
+            ):
+                raise ValueError(
+                    "The weights must be float32, or `epsilon` at least "
+                    f"{float(limits.smallest_normal):.2g} and every beta less than 1 "
+                    f"when rounded to {dtype}. Build the model with "
+                    f"dtype='mixed_{dtype}', whose weights are float32. Received: "
+                    f"epsilon={self.epsilon}, beta_1={self.beta_1}, "
+                    f"beta_2={self.beta_2}."
+                )
         super().build(variables)
         if self.batches_per_update > 1:
             self._sums = self.add_optimizer_variables(variables, "gradient_sum")
@@ -105,10 +123,11 @@ class Adam(keras.optimizers.Adam):
             grads = [dense_gradient(gradient) for gradient in grads]
         if self._sums_over_replicas:
             grads = sum_gradients(grads)
-        if self.batches_per_update == 1 or not grads:
-            super().apply(grads, trainable_variables)
-        else:
-            self._apply_mean(grads, trainable_variables)
+        with without_gradients():
+            if self.batches_per_update == 1 or not grads:
+                super().apply(grads, trainable_variables)
+            else:
+                self._apply_mean(grads, trainable_variables)
 
     @property
     def _sums_over_replicas(self):

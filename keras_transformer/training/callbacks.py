@@ -66,7 +66,7 @@ class BleuCallback(keras.callbacks.Callback):
 
 
 class StopAtNaN(keras.callbacks.Callback):
-    """Raises an error at the first step whose loss is NaN or infinite.
+    """Raises an error at the first batch whose loss is NaN or infinite.
 
     Nothing of that epoch is saved: earlier checkpoints hold the last good weights.
     `keras.callbacks.TerminateOnNaN` ends the epoch as usual, and a checkpoint is saved.
@@ -81,7 +81,7 @@ class StopAtNaN(keras.callbacks.Callback):
         >>> data = tf.data.Dataset.from_tensors((np.ones((5, 3)), np.nan * np.ones(5)))
         >>> model.fit(data, shuffle=False, verbose=0, callbacks=[StopAtNaN()])
         Traceback (most recent call last):
-        FloatingPointError: The loss is nan at step 1, in epoch 1. ...
+        FloatingPointError: The loss is nan after batch 1 of epoch 1. ...
     """
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -92,8 +92,7 @@ class StopAtNaN(keras.callbacks.Callback):
         loss = float((logs or {}).get("loss", 0.0))
         if not math.isfinite(loss):
             raise FloatingPointError(
-                f"The loss is {loss} at step {int(self.model.optimizer.iterations)}, "
-                f"in epoch {self._epoch}. The checkpoints of earlier epochs hold "
-                "the last good weights. Lower the learning rate or raise the warm-up "
-                "steps, in a new training run."
+                f"The loss is {loss} after batch {batch + 1} of epoch {self._epoch}. "
+                "The checkpoints of earlier epochs hold the last good weights. Lower "
+                "the learning rate or raise the warm-up steps, in a new training run."
             )

@@ -167,6 +167,8 @@ class Checkpoints:
 class SaveCheckpoints(keras.callbacks.Callback):
     """Saves a checkpoint after every epoch.
 
+    A second `fit` that begins at epoch 0 counts on from the folder's last checkpoint.
+
     If one cannot be written, training continues with a warning: older checkpoints
     stay, and the next epoch saves again.
 
@@ -177,8 +179,17 @@ class SaveCheckpoints(keras.callbacks.Callback):
     def __init__(self, checkpoints: Checkpoints):
         super().__init__()
         self.checkpoints = checkpoints
+        self._epochs_before = 0
+
+    def on_train_begin(self, logs=None):
+        self._epochs_before = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 0 and (paths := self.checkpoints.paths()):
+            self._epochs_before = self.checkpoints.epoch_of(paths[-1])
 
     def on_epoch_end(self, epoch, logs=None):
+        epoch += self._epochs_before
         try:
             # Keras counts epochs from 0.
             metrics = {name: float(value) for name, value in (logs or {}).items()}

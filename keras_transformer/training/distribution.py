@@ -286,12 +286,13 @@ def sum_gradients(gradients):
 
 
 def update_if(condition, update, variables):
-    """Calls `update` if a condition holds, on every replica if there are several.
+    """Calls `update` if a condition holds, on every replica.
 
     This is `ops.cond(condition, update, lambda: None)`, with two exceptions. Inside of
-    `cond`, the replicas of a `MirroredStrategy` could not wait for each other, so there
-    the condition is evaluated outside of the replicas. On JAX a condition cannot assign
-    to variables, so `update` always runs, and is undone if the condition does not hold.
+    `cond`, the replicas of a `MirroredStrategy`, of a single one too, could not wait
+    for each other, so there the condition is evaluated outside of the replicas. On JAX
+    a condition cannot assign to variables, so `update` always runs, and is undone if
+    the condition does not hold.
 
     Args:
         condition: Boolean tensor of no dimensions, the same on every replica.
@@ -304,7 +305,7 @@ def update_if(condition, update, variables):
         for variable, old in zip(variables, before, strict=True):
             variable.assign(ops.where(condition, ops.convert_to_tensor(variable), old))
         return
-    if num_replicas() > 1:
+    if (replica := _replica_context()) is not None:
         import tensorflow as tf
 
         distribute = tf.__internal__.distribute
@@ -314,7 +315,7 @@ def update_if(condition, update, variables):
                 first = strategy.experimental_local_results(conditions)[0]
                 ops.cond(first, lambda: strategy.run(update), lambda: None)
 
-            _replica_context().merge_call(on_all_replicas, args=(condition,))
+            replica.merge_call(on_all_replicas, args=(condition,))
             return
     ops.cond(condition, update, lambda: None)
 

@@ -32,7 +32,11 @@ class _TokenMean(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenAccuracy(_TokenMean):
-    """Fraction of real tokens whose logit is the largest, or equals the largest.
+    """Fraction of real tokens whose logit is the largest.
+
+    Where several logits are the largest, which half precision often rounds to the same
+    number, each counts as a fraction: of two, one half. So accuracies of two precisions
+    can be compared.
 
     Args:
         pad_id: Label of padded positions, which are ignored.
@@ -56,8 +60,10 @@ class TokenAccuracy(_TokenMean):
     def values(self, y_true, y_pred):
         # Not `argmax`: the softmax of the loss computes the maximum already.
         label_logits = take_last(y_pred, ops.cast(y_true, "int32"))
-        is_largest = ops.equal(label_logits, ops.max(y_pred, axis=-1))
-        return ops.cast(is_largest, "float32")
+        largest = ops.max(y_pred, axis=-1, keepdims=True)
+        num_largest = ops.sum(ops.cast(ops.equal(y_pred, largest), "float32"), axis=-1)
+        is_largest = ops.equal(label_logits, largest[..., 0])
+        return ops.cast(is_largest, "float32") / ops.maximum(num_largest, 1)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -364,7 +364,7 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         np.array([1, 1, 6, 6]),
         ops.convert_to_tensor([[5, 1, 3], [5, 1, 4], [0, 0, 3]]),
     ):
-        search = BeamSearch(2, processors=[BannedIds([4]), ForcedPrefix(prefix)])
+        search = BeamSearch(2, processors=[BannedIds([2]), ForcedPrefix(prefix)])
         found, expected = model.generate(inputs, search, 5), search(other, inputs, 5)
         np.testing.assert_array_equal(found.ids, expected.ids)
         np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
@@ -404,3 +404,12 @@ def test_programs_of_other_variables_are_dropped():
         model.generate(sources(3), GreedySearch(), 5)
         assert model._runner._program.cache_info().currsize == 1
         assert model._runner._program.cache_info().misses == 1  # counted anew
+
+
+@pytest.mark.parametrize("search", [GreedySearch, functools.partial(BeamSearch, 2)])
+def test_processors_that_contradict_each_other_are_told(search):
+    model, inputs = Toy(vocabulary_size=7, max_length=4), np.ones((3, 2), "int32")
+    forced = ForcedPrefix([[1], [4, 3], [1, END]])
+    with pytest.warns(UserWarning, match=r"for 1 of 3 inputs, first for inputs\[1\]"):
+        found = model.generate(inputs, search(processors=[BannedIds([3]), forced]), 4)
+    assert np.isneginf(found.scores).ravel().tolist() == [False, True, False]

@@ -57,6 +57,8 @@ def use():
     gradients()
     model.predict(inputs, verbose=0)
     model.generate(ids, max_length=3)
+    model.compile(kt.training.Adam(), loss)
+    model.fit(inputs, ids, verbose=0)
 
 before = graphs()
 use()

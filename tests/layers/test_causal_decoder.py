@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 from keras import ops
@@ -106,16 +108,33 @@ def test_prompts_may_be_padded_on_any_side(positions, mask):
     np.testing.assert_allclose(outputs[:, 0], expected, 1e-4, 1e-5)
 
 
-def test_prompts_without_a_mask_are_read_whole():
-    block = CausalBlock(5, 11, positions="rotary")
+@pytest.mark.parametrize("make", [CausalBlock, functools.partial(CausalDecoder, 2)])
+def test_prompts_without_a_mask_are_read_whole(make):
+    block = make(5, 11, positions="rotary")
     block.build((None, None, 10))
     prompts = ops.convert_to_tensor(STATES[:1, :5])
-    _, memory, cache = block.start(prompts, None, 1, 1)
+    *_, memory, cache = block.start(prompts, None, 1, 1)
     new, visible = STATES[1:2, :1], np.ones((1, 1, 1, 1), bool)
     index = ops.zeros((1,), "int32")
     outputs, _ = block.step(new, memory, None, cache, index, visible)
     expected = block(np.concatenate([STATES[:1, :5], new], axis=1))[:, -1]
     np.testing.assert_allclose(outputs[:, 0], expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_cached_step_reads_no_padding_of_the_prompt(value):
+    decoder = CausalDecoder(2, 5, 11, positions="rotary")
+    decoder.build((None, None, 10))
+    mask, new = np.array([[True, True, True, False]]), STATES[1:2, :1]
+    visible, index = np.ones((1, 1, 1, 1), bool), ops.zeros((1,), "int32")
+    outputs = []
+    for padding in (0.0, value):
+        prompts = np.where(mask[..., None], STATES[:1, :4], np.float32(padding))
+        start = map(ops.convert_to_tensor, (prompts, mask))
+        memory, cache = decoder.start(*start, 1, 1)
+        outputs.append(decoder.step(new, memory, mask, cache, index, visible)[0])
+    assert np.all(np.isfinite(outputs[1]))
+    np.testing.assert_array_equal(outputs[1], outputs[0])
 
 
 def test_a_stack_without_layers_is_refused():

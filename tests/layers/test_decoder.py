@@ -216,6 +216,23 @@ def check_cached_steps(decoder, memory_mask, tolerance):
         np.testing.assert_allclose(outputs, expected, 0, tolerance)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_cached_step_reads_no_padding_of_the_memory(value):
+    decoder = Decoder(2, HEADS, INNER)
+    decoder.build(INPUTS.shape, MEMORY.shape)
+    visible, index = np.ones((BATCH, 1, 1, 1), bool), ops.zeros((BATCH,), "int32")
+    outputs = []
+    for padding in (0.0, value):
+        memory = np.where(MEMORY_MASK[..., None], MEMORY, np.float32(padding))
+        projected, cache = decoder.start(memory, 1, 1, MEMORY_MASK)
+        step = decoder.step(
+            INPUTS[:, :1], projected, MEMORY_MASK, cache, index, visible
+        )
+        outputs.append(step[0])
+    assert np.all(np.isfinite(outputs[1]))
+    np.testing.assert_array_equal(outputs[1], outputs[0])
+
+
 STEP_TOLERANCES = [("float32", 1e-4), ("float16", 0.02), ("bfloat16", 0.15)]
 
 

@@ -214,3 +214,12 @@ def test_a_stack_knows_how_many_positions_it_has():
     learned = LearnedPositionalEncoding(max_length=11)
     for positions, expected in ((learned, 11), ("rotary", None), (None, None)):
         assert Encoder(1, **SETTINGS, positions=positions).max_positions == expected
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [Encoder(1, 2, 11, positions="sinusoidal"), Encoder(1, 2, 11), EncoderBlock(2, 11)],
+)
+def test_ids_are_refused_with_a_pointer_to_embeddings(layer):
+    with pytest.raises(ValueError, match=r"Embed ids first.* inputs of shape \(2, 4\)"):
+        layer(np.array([[3, 1, 4, 0], [1, 5, 0, 0]]))

@@ -13,6 +13,7 @@ from keras_transformer.layers import (
     AttentionPooling,
     Decoder,
     DecoderBlock,
+    DotProductAttention,
     Encoder,
     EncoderBlock,
     FeedForward,
@@ -20,6 +21,7 @@ from keras_transformer.layers import (
     MultiHeadAttention,
     Residual,
     SinusoidalPositionalEncoding,
+    TokenEmbedding,
     padding_mask,
 )
 
@@ -234,6 +236,34 @@ def test_the_mask_of_ids_is_the_mask_of_their_embedding():
     probe = ReadMask()
     probe(keras.layers.Embedding(13, WIDTH, mask_zero=True)(TARGET_IDS))
     np.testing.assert_array_equal(probe.mask, padding_mask(TARGET_IDS))
+
+
+def test_a_residual_by_a_layer_keeps_the_mask_and_arithmetic_does_not():
+    attention, probe = MultiHeadAttention(2, 3), ReadMask()
+    states = TokenEmbedding(11, 6)(np.array([[3, 1, 0]]))
+    probe(keras.layers.Add()([states, attention(states, states)]))
+    assert to_numpy(probe.mask).tolist() == [[True, True, False]]
+    probe(states + attention(states, states))
+    assert probe.mask is None  # if this fails, docs/keras.md need not warn of it
+
+
+@pytest.mark.parametrize("layer", [MultiHeadAttention(2, 3), DotProductAttention()])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("query_mask", (2, 7)),
+        ("value_mask", (2, 5)),
+        ("key_mask", (2, 5)),
+        ("attention_mask", (2, 7, 5)),
+        ("attention_mask", (2,)),
+    ],
+)
+def test_masks_of_another_length_are_refused_by_their_name(layer, name, shape):
+    query, value, mask = ops.ones((2, 5, 6)), ops.ones((2, 7, 6)), ops.ones(shape, bool)
+    with pytest.raises(ValueError, match=f"`{name}` must have the shape .* of shape"):
+        layer(query, value, **{name: mask})
+    with pytest.raises(ValueError, match=f"`{name}` must have the shape .* of shape"):
+        layer(query, value, return_attention_scores=True, **{name: mask})
 
 
 @pytest.mark.parametrize("layer", [AttentionPooling(2), Encoder(1, 2, 11)])

@@ -1,13 +1,15 @@
 """What all models have in common: complete configs, half precision and exports."""
 
+import functools
 import inspect
+import re
 
 import keras
 import numpy as np
 import pytest
-from model_cases import every_model
+from model_cases import CASES, IDS, every_model
 
-from keras_transformer.models import TextEncoder
+from keras_transformer.models import TextEncoder, VisionTransformer
 
 OTHER = {
     "dropout": 0.3,
@@ -80,3 +82,70 @@ def test_a_saved_model_gives_the_live_numbers(model_class, settings, inputs, tmp
     for rows in (slice(None), slice(1)):
         some = keras.tree.map_structure(lambda x, rows=rows: x[rows], inputs)
         np.testing.assert_allclose(served.serve(some), model(some), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("method", ["fit", "train_on_batch"])
+@every_model
+def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
+    model_class, settings, inputs, method
+):
+    model = model_class(**settings)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    train = functools.partial(getattr(model, method), inputs, class_weight={1: 0, 2: 0})
+    if len(model.outputs[0].shape) == 2:
+        result = train(np.array([1, 2]))
+        loss = result.history["loss"] if method == "fit" else result
+        assert np.squeeze(loss) == 0
+    else:
+        with pytest.raises(ValueError, match="Weigh tokens by a `sample_weight` of"):
+            train(IDS)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping nested container")  # Keras, of a block
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
+@every_model
+def test_weights_of_another_size_are_refused_with_both_shapes(
+    model_class, settings, inputs, name, tmp_path
+):
+    model = model_class(**settings)
+    save = model.save if name.endswith(".keras") else model.save_weights
+    save(tmp_path / name)
+    for change in ({"hidden_dim": 8}, {"intermediate_dim": 7}):
+        other = model_class(**{**settings, **change})
+        with pytest.raises(ValueError, match="same settings.*of the shape") as raised:
+            other.load_weights(tmp_path / name)
+        assert "\n" not in str(raised.value)
+        assert len(re.findall(r"\([0-9, ]+\)", str(raised.value))) == 2
+    deeper = model_class(**{**settings, "num_layers": 3})
+    with pytest.raises(ValueError, match="missing, where the model has"):
+        deeper.load_weights(tmp_path / name)
+    model.load_weights(tmp_path / name)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("method", ["__call__", "evaluate", "predict"])
+@every_model
+def test_ids_out_of_the_vocabulary_are_named(model_class, settings, inputs, method):
+    if model_class is VisionTransformer:
+        pytest.skip("It has no vocabulary.")
+    model = model_class(**settings)
+    model.compile("sgd", "mse", jit_compile=False)
+    labels = [np.zeros(model(inputs).shape)] if method == "evaluate" else []
+    inputs = keras.tree.map_structure(lambda ids: np.where(ids == 5, 1009, ids), inputs)
+    with pytest.raises(ValueError, match="vocabulary of 17 tokens. Received: 1009, in"):
+        getattr(model, method)(inputs, *labels)
+
+
+@pytest.mark.needs_tensorflow
+def test_a_model_built_outside_of_the_scope_of_its_strategy_is_refused():
+    import tensorflow as tf
+
+    model_class, settings, inputs, _ = CASES[1]
+    model = model_class(**settings)
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model.compile("sgd", "mse")
+        with pytest.raises(ValueError, match="must be built within the strategy's sco"):
+            model.fit(inputs, inputs, verbose=0)
+        model = model_class(**settings)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy())
+        model.fit(inputs, inputs, verbose=0)

@@ -1,4 +1,5 @@
 import collections
+import contextlib
 import gzip
 
 import keras
@@ -130,6 +131,37 @@ def test_the_epoch_may_be_set(make):
     next(iter(dataset))  # as Keras does under a distribution strategy
     dataset.epoch.assign(1)
     assert flat(as_numpy(dataset)) == epochs[1]
+
+
+def test_a_training_resumed_by_keras_gets_the_batches_of_an_uninterrupted_one(
+    make, tmp_path
+):
+    def train(interrupted_in=None):
+        """Returns the labels of the batches, in the order in which a model saw them."""
+        dataset, seen = make(seed=11), []
+
+        class Model(keras.Model):
+            def train_step(self, data):
+                seen.append(data[1].numpy().tolist())
+                return {"loss": tf.zeros(())}
+
+        def begin(epoch, logs):
+            dataset.epoch.assign(epoch)
+            if epoch == interrupted_in:
+                raise KeyboardInterrupt
+
+        model = Model()
+        model.built = True
+        model.compile("sgd", run_eagerly=True)
+        backup = keras.callbacks.BackupAndRestore(tmp_path)
+        follow = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
+        with contextlib.suppress(KeyboardInterrupt):
+            callbacks = [backup, follow]
+            model.fit(dataset, epochs=4, callbacks=callbacks, verbose=0, shuffle=False)
+        return seen
+
+    whole = train()
+    assert train(interrupted_in=2) + train() == whole
 
 
 def test_nothing_tunes_the_reading_and_keeps_an_epoch_from_ending(make):

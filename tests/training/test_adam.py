@@ -106,6 +106,32 @@ def test_an_update_needs_a_batch(steps):
         Adam(gradient_accumulation_steps=steps)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "options", "learns"),
+    [
+        ("float16", {}, False),  # epsilon would be 0, and the weights NaN
+        ("float16", {"epsilon": 1e-7}, False),
+        ("float16", {"epsilon": 1e-4}, True),
+        ("bfloat16", {"beta_2": 0.999}, False),  # it would be 1, and nothing move
+        ("bfloat16", {}, True),
+        ("mixed_float16", {"beta_2": 0.999}, True),
+    ],
+)
+def test_weights_in_half_precision_are_trained_or_refused(dtype, options, learns):
+    layers = [keras.Input((7,)), keras.layers.Dense(2, dtype=dtype)]
+    model = keras.Sequential(layers)
+    model.compile(Adam(0.03, **options), "mse")
+    fit = functools.partial(model.fit, INPUTS, TARGETS, epochs=7, verbose=0)
+    if learns:
+        losses = fit().history["loss"]
+        assert losses[-1] < 0.9 * losses[0]
+    else:
+        with pytest.raises(
+            ValueError, match=f"rounded to {dtype}. Build.*mixed_{dtype}"
+        ):
+            fit()
+
+
 # The options of `keras.optimizers.Adam`, which the base class applies.
 
 OPTIONS = {

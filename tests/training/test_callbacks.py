@@ -6,6 +6,7 @@ import pytest
 
 from keras_transformer.evaluation import cased_bleu, chrf
 from keras_transformer.training import (
+    Adam,
     BleuCallback,
     Checkpoints,
     SaveCheckpoints,
@@ -102,7 +103,7 @@ def test_a_loss_that_is_no_number_ends_the_training_with_good_weights(tmp_path, 
     callbacks = [SaveCheckpoints(checkpoints), StopAtNaN()]
     inputs, settings = np.ones((15, 3)), {"shuffle": False, "verbose": 0}
     model.fit(inputs[:5], targets[:5], callbacks=callbacks, **settings)
-    with pytest.raises(FloatingPointError, match=r"step 3, in epoch 2\. The checkp"):
+    with pytest.raises(FloatingPointError, match=r"batch 2 of epoch 2\. The check"):
         model.fit(
             inputs,
             targets,
@@ -115,3 +116,18 @@ def test_a_loss_that_is_no_number_ends_the_training_with_good_weights(tmp_path, 
     assert [checkpoints.epoch_of(path) for path in checkpoints.paths()] == [1]
     for weight in checkpoints.load(checkpoints.latest()).get_weights():
         assert np.all(np.isfinite(weight))
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("steps", [1, 5])
+def test_under_a_strategy_a_loss_that_is_no_number_is_found_too(steps):
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile(Adam(gradient_accumulation_steps=steps), "mse")
+    targets = np.ones((9, 2))
+    targets[3:6] = np.nan  # the second batch of three
+    settings = {"batch_size": 3, "shuffle": False, "verbose": 0}
+    with pytest.raises(FloatingPointError, match="nan after batch 2 of epoch 1"):
+        model.fit(np.ones((9, 3)), targets, callbacks=[StopAtNaN()], **settings)

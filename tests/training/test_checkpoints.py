@@ -303,6 +303,17 @@ def test_a_model_file_without_random_states_loads_too(tmp_path):
         np.testing.assert_array_equal(found.numpy(), expected.numpy())
 
 
+def test_a_second_fit_counts_on_and_its_checkpoints_are_the_newest(tmp_path):
+    model = small_model()
+    model.compile("sgd", "mse")
+    for callback in (SaveCheckpoints(Checkpoints(tmp_path, keep=3)),) * 2:
+        data = np.ones((7, 3)), np.ones((7, 5))
+        model.fit(*data, epochs=2, verbose=0, callbacks=[callback])
+    checkpoints = Checkpoints(tmp_path)
+    assert [checkpoints.epoch_of(path) for path in checkpoints.paths()] == [2, 3, 4]
+    assert value_of(checkpoints.latest()) == model.get_weights()[0][0, 0]
+
+
 # Damage
 
 

@@ -229,6 +229,32 @@ def test_batches_for_one_replica_stay_as_they_are():
     assert split_evenly(dataset, 1) is dataset
 
 
+XLA_ON_TWO = """
+import numpy as np
+import tensorflow as tf
+from keras_transformer.models import LanguageModel
+
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    model = LanguageModel(
+        13, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11
+    )
+    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
+ids = np.ones((4, 5), "int32")
+model.fit(ids, ids, verbose=0)
+"""
+
+
+def test_xla_on_several_devices_is_refused():
+    done = run_program(XLA_ON_TWO)
+    assert done.returncode == 1
+    message = "ValueError: `jit_compile` must be False under a strategy of several dev"
+    assert message in done.stderr
+
+
 # Sums
 
 TWO_REPLICAS = """

@@ -75,6 +75,26 @@ def test_sample_weights_weigh_tokens_and_sentences(metric_class, shape):
     np.testing.assert_allclose(metric.result(), expected, 1e-4)
 
 
+def test_accuracies_of_two_precisions_are_comparable():
+    random = np.random.default_rng(3)
+    logits = random.normal(size=(7, 997, 101)).astype("float32") + 30  # steps of 1/8
+    labels = (logits + random.gumbel(size=logits.shape)).argmax(axis=-1)
+    accuracies = []
+    for dtype in ("float32", "bfloat16"):
+        metric = TokenAccuracy(pad_id=-1)
+        metric.update_state(labels, keras.ops.cast(logits, dtype))
+        accuracies.append(float(metric.result()))
+    # Of the largest logits in bfloat16, half are tied.
+    np.testing.assert_allclose(accuracies[1], accuracies[0], atol=0.01)
+
+
+def test_tied_logits_share_one_right_token():
+    metric = TokenAccuracy()
+    logits = [[[0.0, 5, 5, 5], [0, 5, 5, 1], [0, 5, 5, 1]]]
+    metric.update_state(np.array([[1, 2, 3]]), np.array(logits))
+    np.testing.assert_allclose(metric.result(), (1 / 3 + 1 / 2 + 0) / 3, 1e-6)
+
+
 def test_perplexity_is_the_exponential_of_the_unsmoothed_loss():
     labels, logits = draw_batch(seed=3)
     metric = Perplexity()
