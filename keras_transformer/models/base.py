@@ -41,7 +41,6 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     asked_jit_compile: bool | str = "auto"  # Keras's `jit_compile` is what it became
 
-    # No `**kwargs`: Keras would ignore those that it does not know.
     def __init__(
         self,
         inputs,
@@ -51,7 +50,13 @@ class SettingsModel(RematerializedMixin, keras.Model):
         weight_options: WeightOptions,
         name: str | None = None,
         trainable: bool | None = None,
+        **unknown,
     ):
+        if unknown:  # Keras would ignore them
+            raise TypeError(
+                f"`{type(self).__name__}` has no argument `{next(iter(unknown))}`. "
+                f"Received: {', '.join(f'{k}={v!r}' for k, v in unknown.items())}."
+            )
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         # `compile` reads from it whether to scale the loss.
         self.dtype_policy = dtype

@@ -39,6 +39,13 @@ def arguments_of(model_class):
     return names - {"encoder", "dtype", "trainable", "kwargs", "settings", "pooling"}
 
 
+@every_model
+def test_a_misspelt_argument_is_named_with_the_model(model_class, settings, inputs):
+    message = f"`{model_class.__name__}` has no argument `num_head`. .* num_head=3"
+    with pytest.raises(TypeError, match=message):
+        model_class(**settings, num_head=3)
+
+
 @pytest.mark.quick(
     "False-MaskedLanguageModel", "False-TextClassifier", "False-VisionTransformer"
 )
