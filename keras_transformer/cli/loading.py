@@ -35,6 +35,9 @@ def load_tensorflow(devices: bool = True) -> None:
         import tensorflow_text  # noqa: F401
 
         tf.get_logger().setLevel("ERROR")
+        # Tracebacks keep all frames, by which `errors` tells whose error it is.
+        keras.config.disable_traceback_filtering()
+        tf.debugging.disable_traceback_filtering()
         if devices:
             keras.random.uniform(())
 

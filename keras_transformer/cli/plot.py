@@ -12,6 +12,7 @@ from keras_transformer.cli.options import (
     Model,
     changed_search,
 )
+from keras_transformer.storage import replace_file, write_text
 
 _PAGE = ".html"
 Output = Annotated[
@@ -95,7 +96,7 @@ def attention(
         seen += found
         names += [name] * len(found)
     page = plots.attention_html(*seen, names=names if against else ())
-    output.write_text(page, "ascii")
+    write_text(output, page)
 
 
 @plot.command()
@@ -118,7 +119,7 @@ def training(
     from keras_transformer.plots import training_curves
 
     log = run / "log.csv" if run.is_dir() else run
-    training_curves(log).savefig(output, dpi=150)
+    _save(training_curves(log), output)
 
 
 def check_picture(path: Path, page: bool = False) -> None:
@@ -145,6 +146,11 @@ def write_attention(path: Path, *translation) -> None:
 
     if path.suffix.lower() == _PAGE:
         seen = plots.translate_with_attention(*translation)
-        path.write_text(plots.attention_html(seen), "ascii")
+        write_text(path, plots.attention_html(seen))
     else:
-        plots.translation_attention(*translation).savefig(path, dpi=150)
+        _save(plots.translation_attention(*translation), path)
+
+
+def _save(figure, path):
+    with replace_file(path) as unfinished:
+        figure.savefig(unfinished, dpi=150)

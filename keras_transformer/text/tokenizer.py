@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.storage import replace_file
-from keras_transformer.text.files import Paths
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer_training import train_model
+from keras_transformer.text_files import Paths
 
 
 class SubwordTokenizer(tf.Module):
