@@ -67,7 +67,8 @@ def export(
     from keras_transformer.serving import next_version
 
     path = translator.export(next_version(folder), search, max_length, jit_compile)
-    typer.echo(f"The SavedModel is in {path}.")
+    dtype = translator.model.dtype_policy.name
+    typer.echo(f"The SavedModel is in {path}, and computes in {dtype}.")
 
 
 def convert(

@@ -115,7 +115,7 @@ class Run:
         from keras_transformer.translator.saving import load_model
 
         if checkpoint is not None:
-            return self.translator_of(load_model(Path(checkpoint)))
+            return self.translator_of(load_model(Path(checkpoint))).in_dtype()
         paths = self.checkpoints().paths()  # raises an error if this is no run
         if not self.translator_path.is_dir():
             command = f"keras-transformer average {self.folder}"

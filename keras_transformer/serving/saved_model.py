@@ -25,6 +25,7 @@ def export_translator(
     search: Search,
     max_length: int | None = None,
     jit_compile: bool = False,
+    dtype: str | None = None,
 ) -> Path:
     """Writes a translator as a SavedModel.
 
@@ -47,6 +48,7 @@ def export_translator(
             "`search` must have a seed to be exported, such as seed=0. "
             f"Received: search={search!r}."
         )
+    translator = translator.in_dtype(dtype)
     served = ServedTranslator(translator, search, max_length, jit_compile)
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
@@ -123,6 +125,7 @@ class ServedTranslator(tf.Module):
             "max_target_length": self._max_target_length,
             "search": search,
             "jit_compile": self._jit_compile,
+            "dtype": self._translator.model.dtype_policy.name,
         }
 
     def signatures(self) -> dict:

@@ -22,6 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
+from keras_transformer import kernels
 from keras_transformer.kernels.projections import dense
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
@@ -466,6 +467,21 @@ def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     scores = [one.score for one in found]
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(outputs["score"], scores, rtol=1e-2)
+
+
+def test_an_export_computes_in_what_the_processor_has(tmp_path, monkeypatch):
+    translator = make_translator(dtype="mixed_bfloat16", max_source_length=16)
+    search, texts = kt.decoding.GreedySearch(), SOURCES[:5]
+    monkeypatch.setattr(
+        kernels.target, "has_instructions_for", lambda x: x == "float32"
+    )
+    with pytest.warns(UserWarning, match="decodes in float32"):
+        path = translator.export(tmp_path / "1", search, max_length=2)
+    serve = tf.saved_model.load(path).signatures["serving_default"]
+    exact = translator.in_dtype("float32")
+    found = serve(text=tf.constant(texts))["score"]
+    expected = exact.translate_n_best(texts, search, max_length=2)
+    np.testing.assert_allclose(found, [best.score for (best,) in expected], 1e-5)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from serving.tiny_translator import SOURCES, TARGETS, make_translator
 
 import keras_transformer as kt
+from keras_transformer.kernels import target
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 GREEDY = kt.decoding.GreedySearch()
@@ -86,13 +87,26 @@ def test_thousands_of_texts_come_back_in_their_order(translator):
 @pytest.mark.quick("mixed_bfloat16")
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_a_half_precise_model_translates_what_was_learnt(translator, dtype):
-    model = kt.models.Transformer.from_config(
-        {**translator.model.get_config(), "dtype": dtype}
-    )
-    model.set_weights(translator.model.get_weights())
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    half = kt.Translator(model, *tokenizers, translator.max_source_length)
-    assert half.translate(SOURCES) == TARGETS
+    assert translator.in_dtype(dtype).translate(SOURCES) == TARGETS
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_gives_way_where_the_processor_has_none(
+    translator, dtype, tmp_path, monkeypatch
+):
+    half = translator.in_dtype(dtype)
+    half.save(tmp_path / "one")
+    kt.translator.ensemble([half]).save(tmp_path / "ensemble")
+    monkeypatch.setattr(target, "has_instructions_for", lambda x: x == "float32")
+    for name in ("one", "ensemble"):
+        chosen = kt.Translator.load(tmp_path / name, dtype=dtype)
+        assert chosen.model.dtype_policy.name == dtype
+        with pytest.warns(UserWarning, match=f"in {dtype}, decodes in float32: this"):
+            loaded = kt.Translator.load(tmp_path / name)
+        assert loaded.translate(TEXTS, GREEDY) == translator.translate(TEXTS, GREEDY)
+        assert loaded.model.compute_dtype == "float32"
+    preset = kt.Translator.from_preset(tmp_path / "one", dtype=dtype)
+    assert preset.model.dtype_policy.name == dtype
 
 
 def test_nothing_is_translated_to_nothing(translator):
