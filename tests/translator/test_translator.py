@@ -62,6 +62,24 @@ def test_a_text_has_one_translation_whatever_it_is_together_with(
     assert translations == [expected[text] for text in texts]
 
 
+@pytest.mark.quick("mixed_bfloat16")
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_a_text_has_one_translation_whatever_was_translated_before(
+    translator, dtype, monkeypatch
+):
+    # By itself, XLA compiles calls of many texts, and rounds differently.
+    monkeypatch.setattr("keras_transformer.decoding.runner.MIN_HYPOTHESES_FOR_XLA", 64)
+    one, search = translator.in_dtype(dtype), kt.decoding.BeamSearch(3)
+    alone = [best for text in TEXTS for (best,) in one.translate_n_best([text], search)]
+    beside = one.translate_n_best(TEXTS * 7, search)[-len(TEXTS) :]
+    after = [best for text in TEXTS for (best,) in one.translate_n_best([text], search)]
+    assert alone == after
+    for best, (other,) in zip(alone, beside, strict=True):
+        assert best.text == other.text
+        tolerance = 1e-5 if dtype == "float32" else 0
+        assert best.score == pytest.approx(other.score, tolerance, tolerance)
+
+
 @pytest.mark.slow
 @settings(max_examples=7)
 @given(
