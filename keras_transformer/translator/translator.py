@@ -67,7 +67,8 @@ class Translator:
         target_tokenizer: Tokenizer of the language to translate to; by default the
             same one.
         max_source_length: The most subwords of a text that are read, end token
-            included; longer texts are cut.
+            included, or the number of the model's positions if that is less; longer
+            texts are cut.
         search: The search that is used unless a call names another. It is saved with
             the translator.
 
@@ -104,7 +105,8 @@ class Translator:
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
-        self.max_source_length = max_source_length
+        limit = model.max_positions or max_source_length
+        self.max_source_length = min(max_source_length, limit)
         self.search = search
         self._scorer: Scorer | None = None
 
@@ -470,7 +472,8 @@ class Translator:
     def decode(self, ids, search: Search):
         """Returns the texts that a search found, with TensorFlow ops only.
 
-        A text ends before an end token of the search.
+        A text ends before an end token of the search. Control characters, such as a
+        line feed, become spaces.
 
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
@@ -481,7 +484,9 @@ class Translator:
         """
         for end_id in search.end_ids or ():
             ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
-        return self.target_tokenizer.detokenize(ids)
+        texts = self.target_tokenizer.detokenize(ids)
+        # A tokenizer with bytes can write line feeds, and a text has one line.
+        return tf.strings.regex_replace(texts, r"[\p{Cc}\p{Zl}\p{Zp}]", " ")
 
     def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
         """Returns how the sources of this translator are batched."""

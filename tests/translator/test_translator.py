@@ -154,6 +154,17 @@ def test_the_n_best_begin_with_the_translation(translator):
     assert translator.translate_n_best([" "], search) == [[("", 0.0, False)] * 3]
 
 
+def test_white_space_and_marks_of_line_breaks_change_no_translation(translator):
+    def ids_of(texts):
+        return translator.encode(texts)[0].numpy()
+
+    blanks = [x for x in map(chr, range(0x3001)) if x.isspace()]
+    assert not ids_of(blanks).any()
+    variants = [form for x in blanks for form in (f"a dog{x}", f"{x}a dog", f"a{x}dog")]
+    variants += [f"a do{mark}g" for mark in "\u00ad\u2060\ufeff"]
+    assert (ids_of(variants) == ids_of(["a dog"])).all()
+
+
 class RecordingTransformer(kt.models.Transformer):
     def generate(self, source_ids, *settings):
         self.__dict__.setdefault("batches", []).append(source_ids)
@@ -250,6 +261,16 @@ def test_translations_are_no_longer_than_the_positions_of_the_model():
     assert len(limited.translate(SOURCES[:1], GREEDY)) == 1
     assert len(limited.score(SOURCES[:1], ["Hund " * 30])) == 1
     assert make_translator().batching_policy().target_length(20) == 40
+
+
+def test_texts_longer_than_the_positions_of_the_model_are_cut():
+    limited = make_translator(positions=kt.layers.LearnedPositionalEncoding(7))
+    long, short = "dog man " * 9, "a dog"
+    with pytest.warns(UserWarning, match="max_source_length=7 subwords and were cut"):
+        assert len(limited.translate([short, long], GREEDY)) == 2
+    for texts in ([short], [long, short]):
+        scores = limited.score(texts, texts[::-1])
+        assert all(np.isfinite(x.log_probability) for x in scores)
 
 
 def test_a_global_seed_takes_no_tokenizer_away(saved):
