@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import load_translator, run_folder
+from keras_transformer.cli.loading import check_models, load_translator, run_folder
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
@@ -21,6 +21,7 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    say_where,
 )
 from keras_transformer.cli.translate import progress_bar, translated
 from keras_transformer.storage import replace_file
@@ -117,6 +118,7 @@ def evaluate(
     second_file = None
     if against and run_folder(against).is_file():  # a checkpoint has a folder
         second_file = Path(against)
+    check_models(model, *([against] if against else []))
     total = text.check(output, second_file)
     translator = load_translator(model)
     other = load_translator(against) if against and not second_file else None
@@ -134,6 +136,8 @@ def evaluate(
         first = _translate(text, total, translator, search, batch_size, max_length)
         file.write_text("".join(f"{line}\n" for line in first), "utf-8")
     seconds = time.monotonic() - start
+    if output:
+        say_where("The translations are", output)
     second = [*read_lines(second_file)] if second_file else None
     if other:
         search = changed_search(other.search, *controls)

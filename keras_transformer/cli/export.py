@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.loading import check_models, load_translator
 from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
@@ -157,6 +157,7 @@ def ensemble(
     """
     if output.exists():
         raise FileExistsError(f"{output} exists already. Name a new folder.")
+    check_models(*models)
     translators = [load_translator(model) for model in models]
     from keras_transformer.translator import ensemble as make_ensemble
 

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.loading import load_tensorflow, load_translator
+from keras_transformer.cli.loading import check_models, load_tensorflow, load_translator
 from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
     Model,
     changed_search,
+    say_where,
 )
 from keras_transformer.storage import replace_file, write_text
 
@@ -69,6 +70,7 @@ def attention(
     """
     check_picture(output, page=True)
     models = [model] if against is None else [model, against]
+    check_models(*models)
     compares = against is not None or num_hypotheses > 1
     if compares and output.suffix.lower() != _PAGE:
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
@@ -87,6 +89,7 @@ def attention(
         searches.append(search)
     if not compares:
         write_attention(output, translators[0], text, searches[0])
+        say_where("The attention is", output)
         return
     from keras_transformer import plots
 
@@ -97,6 +100,7 @@ def attention(
         names += [name] * len(found)
     page = plots.attention_html(*seen, names=names if against else ())
     write_text(output, page)
+    say_where("The attention is", output)
 
 
 @plot.command()
@@ -115,11 +119,14 @@ def training(
     Example: `keras-transformer plot training runs/en-de -o curves.png`
     """
     check_picture(output)
+    log = run / "log.csv" if run.is_dir() else run
+    if not log.is_file():
+        raise FileNotFoundError(f"{log} does not exist. Name a run that has begun.")
     load_tensorflow()
     from keras_transformer.plots import training_curves
 
-    log = run / "log.csv" if run.is_dir() else run
     _save(training_curves(log), output)
+    say_where("The curves are", output)
 
 
 def check_picture(path: Path, page: bool = False) -> None:

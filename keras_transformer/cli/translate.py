@@ -11,7 +11,7 @@ import typer
 from rich import progress
 from rich.console import Console
 
-from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.loading import check_models, load_translator
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
@@ -23,6 +23,7 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    say_where,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
 from keras_transformer.storage import replace_file
@@ -93,6 +94,7 @@ def translate(
         )
     if attention is not None:
         check_picture(attention, page=True)
+    check_models(model)
     # Counting the lines finds a faulty one before anything is loaded or written.
     total = None if text is None else sum(1 for _ in read_lines(text))
     translator = load_translator(model)
@@ -131,6 +133,8 @@ def translate(
                 suffix = f"-{number}" if number > 1 else ""
                 picture = attention.with_stem(attention.stem + suffix)
                 write_attention(picture, translator, line, search, max_length)
+    if output is not None:
+        say_where("The translations are", output)
 
 
 @contextlib.contextmanager

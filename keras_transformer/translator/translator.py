@@ -110,6 +110,18 @@ class Translator:
         self.search = search
         self._scorer: Scorer | None = None
 
+    def __repr__(self):
+        sizes = [
+            tokenizer.vocabulary_size
+            for tokenizer in (self.source_tokenizer, self.target_tokenizer)
+        ]
+        return (
+            f"<Translator: {type(self.model).__name__} of "
+            f"{self.model.count_params():,} weights in {self.model.dtype_policy.name}, "
+            f"from {sizes[0]} to {sizes[1]} subwords, max_source_length="
+            f"{self.max_source_length}, search={self.search!r}>"
+        )
+
     def translate(
         self,
         texts: Sequence[str],

@@ -17,7 +17,7 @@ import tensorflow as tf
 from small_corpus import sentences, write_corpus, write_lines, write_recipe
 from typer.testing import CliRunner
 
-from keras_transformer import Translator, datasets
+from keras_transformer import Translator, __version__, datasets
 from keras_transformer.cli import app, main
 from keras_transformer.cli.errors import _in_one_line
 from keras_transformer.decoding import (
@@ -169,6 +169,7 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     output = tmp_path / "output"
     result = shell("translate", run, tmp_path / "text.gz", "--output", output)
     assert (result.exit_code, result.stdout) == (0, "")
+    assert in_one_line(result) == f"The translations are in {output}."
     assert output.read_text() == shell("translate", run, stdin=lines).stdout
 
 
@@ -516,9 +517,9 @@ def test_a_run_of_another_model_is_reported(recipe, text, run):
     ("arguments", "message"),
     [
         (["train", "nothing", "--run", "run"], "nothing is not a recipe. Name a YAML"),
-        (["translate", "nothing"], "nothing holds no translator"),
+        (["translate", "nothing"], "nothing does not exist. Name a run, a saved"),
         (["evaluate", "nothing"], "nothing holds no run"),
-        (["export", "nothing", "served"], "nothing holds no translator"),
+        (["export", "nothing", "served"], "nothing does not exist. Name a run"),
         (["average", "nothing"], "nothing holds no run"),
     ],
 )
@@ -703,11 +704,17 @@ def test_help_explains_every_option(command):
     ("arguments", "message"),
     [
         ("train --help", "--epochs"),
-        ("translate run a", "a:1 is not UTF-8"),
-        ("evaluate run --source-file b --reference c", "b:2 has no counterpart"),
+        ("--version", f"keras-transformer {__version__}\n"),
+        ("translate b a", "a:1 is not UTF-8"),
+        ("translate run b", "run does not exist"),
+        ("evaluate b --source-file b --reference c", "b:2 has no counterpart"),
+        ("evaluate b --against d --source-file b --reference b", "d does not exist"),
+        ("ensemble b d -o e", "d does not exist"),
+        ("plot attention b ba --against d -o e.html", "d does not exist"),
+        ("plot training d -o e.png", "d does not exist"),
     ],
 )
-def test_help_and_faulty_files_come_without_loading_tensorflow(
+def test_help_and_what_is_wrong_with_arguments_come_without_loading_tensorflow(
     tmp_path, arguments, message
 ):
     for name, text in {"a": b"b\xe4\n", "b": b"ba\nko\n", "c": b"ba\n"}.items():

@@ -47,6 +47,13 @@ def full_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+def test_a_translator_says_what_it_is(translator):
+    half = repr(translator.in_dtype("mixed_float16"))
+    assert repr(translator) == half.replace("mixed_float16", "float32")
+    for part in ("Transformer of ", "41 to 43 subwords", "=20, search=BeamSearch("):
+        assert part in half
+
+
 def test_what_was_learnt_is_translated(translator):
     assert translator.translate(SOURCES) == TARGETS
 
