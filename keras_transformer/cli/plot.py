@@ -70,10 +70,10 @@ def attention(
     """
     check_picture(output, page=True)
     models = [model] if against is None else [model, against]
-    check_models(*models)
     compares = against is not None or num_hypotheses > 1
     if compares and output.suffix.lower() != _PAGE:
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
+    check_models(*models)
     translators = [load_translator(each) for each in models]
     searches = []
     for each in translators:
