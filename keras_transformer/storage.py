@@ -20,9 +20,14 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
 
     The block gets the path to write to, which has the same name. The folder is created
     if missing. If the block raises an error, or the process is killed, the file stays
-    as it was. `write_text` shows its use.
+    as it was. `write_text` shows its use. What is no file, such as a pipe or
+    /dev/stdout, is written to directly; of a symbolic link, what it points to.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    path = path.resolve()
     with replace_files(path.parent) as unfinished:
         yield unfinished / path.name
 

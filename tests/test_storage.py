@@ -74,6 +74,20 @@ def test_nothing_changes_before_the_end_and_nothing_else_remains(writer, folder)
     assert not unfinished.exists()
 
 
+def test_what_is_no_file_is_written_to_and_a_link_stays(folder):
+    (folder / "link.txt").symlink_to("a.txt")
+    storage.write_text(folder / "link.txt", NEW)
+    assert (folder / "link.txt").is_symlink()
+    assert (folder / "a.txt").read_text("utf-8") == NEW
+    reader, writer = os.pipe()
+    for path in (f"/dev/fd/{writer}", os.devnull):
+        storage.write_text(path, NEW)
+    assert os.read(reader, 99).decode() == NEW
+    assert Path(os.devnull).is_char_device()
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+
+
 @every_writer
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

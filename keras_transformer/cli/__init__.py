@@ -9,7 +9,7 @@ from keras_transformer.cli.demo import demo
 from keras_transformer.cli.errors import OneLineErrors
 from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import convert, ensemble, export
-from keras_transformer.cli.options import Debug
+from keras_transformer.cli.options import Debug, Version
 from keras_transformer.cli.plot import plot
 from keras_transformer.cli.train import average, train
 from keras_transformer.cli.translate import translate
@@ -39,7 +39,7 @@ app.add_typer(plot, name="plot")
 
 
 @app.callback()
-def shell(debug: Debug = False):
+def shell(debug: Debug = False, version: Version = False):
     """Train Transformers on parallel text, and translate with them."""
 
 

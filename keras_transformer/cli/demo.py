@@ -9,6 +9,7 @@ from rich.table import Table
 
 from keras_transformer.cli.options import Settings
 from keras_transformer.cli.train import parse_settings, train_recipe
+from keras_transformer.storage import write_text
 
 _NUM_SHOWN = 10
 
@@ -45,11 +46,10 @@ def demo(
     languages = recipe.data.source, recipe.data.target
     typer.echo(f"Writing phrases in two languages to {data}.")
     splits = locale_phrases(*languages)
-    data.mkdir(parents=True, exist_ok=True)
     for name, text in splits._asdict().items():
         for language, lines in zip(languages, text, strict=True):
             path = data / f"{name}.{language}"
-            path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            write_text(path, "".join(f"{line}\n" for line in lines))
     translator = train_recipe(recipe, run).translator()
     _show(splits.test, translator.translate(splits.test.source))
     from keras_transformer.serving import next_version

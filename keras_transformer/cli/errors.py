@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+import traceback
 import warnings
 
 import typer
@@ -55,7 +56,11 @@ def _in_one_line(error):
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror}.{_REMEDIES.get(error.errno, '')}"
-    return " ".join(str(error).split())
+    message = " ".join(str(error).split())
+    *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+    if innermost.f_globals.get("__name__", "").startswith("keras_transformer."):
+        return message
+    return f"{message} (To see where this arose: keras-transformer --debug ...)"
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):

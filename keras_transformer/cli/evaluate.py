@@ -1,14 +1,14 @@
 """`keras-transformer evaluate`."""
 
-import contextlib
 import heapq
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import load_translator, run_folder
+from keras_transformer.cli.loading import check_models, load_translator, run_folder
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
@@ -21,8 +21,11 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    say_where,
 )
 from keras_transformer.cli.translate import progress_bar, translated
+from keras_transformer.storage import replace_file
+from keras_transformer.text_files import read_lines
 
 
 def evaluate(
@@ -112,14 +115,13 @@ def evaluate(
         text = EvaluatedText([source_file], [[path] for path in reference])
     else:
         text = text_of_recipe(model, recipe, split or "test", data)
-    translator, other, second_file = load_translator(model), None, None
+    second_file = None
     if against and run_folder(against).is_file():  # a checkpoint has a folder
         second_file = Path(against)
-    elif against:
-        other = load_translator(against)
-    from keras_transformer.text import read_lines
-
+    check_models(model, *([against] if against else []))
     total = text.check(output, second_file)
+    translator = load_translator(model)
+    other = load_translator(against) if against and not second_file else None
     controls = (
         beam_width,
         length_penalty,
@@ -130,11 +132,12 @@ def evaluate(
     )
     search = changed_search(translator.search, *controls)
     start = time.monotonic()
-    with output.open("wb") if output else contextlib.nullcontext() as file:
-        first = _translate(
-            text, total, translator, search, batch_size, max_length, file
-        )
+    with replace_file(output or os.devnull) as file:
+        first = _translate(text, total, translator, search, batch_size, max_length)
+        file.write_text("".join(f"{line}\n" for line in first), "utf-8")
     seconds = time.monotonic() - start
+    if output:
+        say_where("The translations are", output)
     second = [*read_lines(second_file)] if second_file else None
     if other:
         search = changed_search(other.search, *controls)
@@ -148,10 +151,8 @@ def evaluate(
         _print_differences(first, second, text, examples)
 
 
-def _translate(text, total, translator, search, batch_size, max_length, file=None):
-    """Returns the translations of all sources, and writes them to an open file."""
-    from keras_transformer.text import read_lines
-
+def _translate(text, total, translator, search, batch_size, max_length):
+    """Returns the translations of all sources."""
     translations = []
     with progress_bar() as bar:
         task = bar.add_task("Translating", total=total)
@@ -159,8 +160,6 @@ def _translate(text, total, translator, search, batch_size, max_length, file=Non
             settings = path, search, batch_size, max_length
             for _, one in translated(translator, read_lines(path), *settings):
                 translations.append(one)
-                if file is not None:
-                    file.write(f"{one}\n".encode())
                 bar.advance(task)
     return translations
 

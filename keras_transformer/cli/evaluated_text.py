@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.cli.loading import run_folder
+from keras_transformer.text_files import check_parallel_files, read_lines
 
 
 class EvaluatedText(NamedTuple):
@@ -45,8 +46,6 @@ class EvaluatedText(NamedTuple):
         `output` is a file to write, which must not be one that is read. `translations`
         is a file with a line for each sentence, which may be empty.
         """
-        from keras_transformer.text import check_parallel_files
-
         sides = [*self.references, *([self.tokenized] if self.tokenized else [])]
         given = [translations] if translations else []
         for path in itertools.chain(self.sources, *sides, given):
@@ -88,6 +87,4 @@ def text_of_recipe(
 
 def lines_of(paths: list[Path]) -> list[str]:
     """Returns the lines of files, one after the other."""
-    from keras_transformer.text import read_lines
-
     return [*itertools.chain.from_iterable(map(read_lines, paths))]

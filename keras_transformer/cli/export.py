@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.loading import check_models, load_translator
 from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
@@ -67,7 +67,8 @@ def export(
     from keras_transformer.serving import next_version
 
     path = translator.export(next_version(folder), search, max_length, jit_compile)
-    typer.echo(f"The SavedModel is in {path}.")
+    dtype = translator.model.dtype_policy.name
+    typer.echo(f"The SavedModel is in {path}, and computes in {dtype}.")
 
 
 def convert(
@@ -156,6 +157,7 @@ def ensemble(
     """
     if output.exists():
         raise FileExistsError(f"{output} exists already. Name a new folder.")
+    check_models(*models)
     translators = [load_translator(model) for model in models]
     from keras_transformer.translator import ensemble as make_ensemble
 

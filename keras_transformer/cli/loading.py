@@ -35,12 +35,29 @@ def load_tensorflow(devices: bool = True) -> None:
         import tensorflow_text  # noqa: F401
 
         tf.get_logger().setLevel("ERROR")
+        # Tracebacks keep all frames, by which `errors` tells whose error it is.
+        keras.config.disable_traceback_filtering()
+        tf.debugging.disable_traceback_filtering()
         if devices:
             keras.random.uniform(())
 
 
+def check_models(*models: str) -> None:
+    """Raises `FileNotFoundError` unless something is where each `MODEL` is said to be.
+
+    Commands that load several call it first.
+    """
+    for model in models:
+        if "://" not in model and not Path(model).exists():
+            raise FileNotFoundError(
+                f"{model} does not exist. Name a run, a saved translator, or "
+                "hf://user/model."
+            )
+
+
 def load_translator(model: str, source_language=None, target_language=None):
     """Returns the `Translator` that the argument `MODEL` of a command names."""
+    check_models(model)
     load_tensorflow()
     from keras_transformer.translator import Translator
     from keras_transformer.translator.saving import MARKS_OF_PRESETS

@@ -5,6 +5,24 @@ from typing import Annotated
 
 import typer
 
+from keras_transformer.version import __version__
+
+
+def _print_version(is_asked: bool):
+    if is_asked:
+        typer.echo(f"keras-transformer {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version",
+        help="Show the version and exit.",
+        callback=_print_version,
+        is_eager=True,
+    ),
+]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the full traceback of an error.")
 ]
@@ -90,6 +108,11 @@ RepetitionPenalty = Annotated[
         min=1,
     ),
 ]
+
+
+def say_where(what: str, path: Path) -> None:
+    """Says on standard error where a result is."""
+    typer.echo(f"{what} in {path}.", err=True)
 
 
 def changed_search(

@@ -5,13 +5,15 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli.loading import load_tensorflow, load_translator
+from keras_transformer.cli.loading import check_models, load_tensorflow, load_translator
 from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
     Model,
     changed_search,
+    say_where,
 )
+from keras_transformer.storage import replace_file, write_text
 
 _PAGE = ".html"
 Output = Annotated[
@@ -71,6 +73,7 @@ def attention(
     compares = against is not None or num_hypotheses > 1
     if compares and output.suffix.lower() != _PAGE:
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
+    check_models(*models)
     translators = [load_translator(each) for each in models]
     searches = []
     for each in translators:
@@ -86,6 +89,7 @@ def attention(
         searches.append(search)
     if not compares:
         write_attention(output, translators[0], text, searches[0])
+        say_where("The attention is", output)
         return
     from keras_transformer import plots
 
@@ -95,7 +99,8 @@ def attention(
         seen += found
         names += [name] * len(found)
     page = plots.attention_html(*seen, names=names if against else ())
-    output.write_text(page, "ascii")
+    write_text(output, page)
+    say_where("The attention is", output)
 
 
 @plot.command()
@@ -114,11 +119,14 @@ def training(
     Example: `keras-transformer plot training runs/en-de -o curves.png`
     """
     check_picture(output)
+    log = run / "log.csv" if run.is_dir() else run
+    if not log.is_file():
+        raise FileNotFoundError(f"{log} does not exist. Name a run that has begun.")
     load_tensorflow()
     from keras_transformer.plots import training_curves
 
-    log = run / "log.csv" if run.is_dir() else run
-    training_curves(log).savefig(output, dpi=150)
+    _save(training_curves(log), output)
+    say_where("The curves are", output)
 
 
 def check_picture(path: Path, page: bool = False) -> None:
@@ -145,6 +153,11 @@ def write_attention(path: Path, *translation) -> None:
 
     if path.suffix.lower() == _PAGE:
         seen = plots.translate_with_attention(*translation)
-        path.write_text(plots.attention_html(seen), "ascii")
+        write_text(path, plots.attention_html(seen))
     else:
-        plots.translation_attention(*translation).savefig(path, dpi=150)
+        _save(plots.translation_attention(*translation), path)
+
+
+def _save(figure, path):
+    with replace_file(path) as unfinished:
+        figure.savefig(unfinished, dpi=150)

@@ -11,7 +11,7 @@ import typer
 from rich import progress
 from rich.console import Console
 
-from keras_transformer.cli.loading import load_translator
+from keras_transformer.cli.loading import check_models, load_translator
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
@@ -23,8 +23,11 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    say_where,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
+from keras_transformer.storage import replace_file
+from keras_transformer.text_files import decode_lines, read_lines
 
 LINES_PER_CHUNK = 8192
 
@@ -91,6 +94,9 @@ def translate(
         )
     if attention is not None:
         check_picture(attention, page=True)
+    check_models(model)
+    # Counting the lines finds a faulty one before anything is loaded or written.
+    total = None if text is None else sum(1 for _ in read_lines(text))
     translator = load_translator(model)
     if attention is not None:
         from keras_transformer.translator import check_one_transformer
@@ -107,20 +113,15 @@ def translate(
         no_repeat_ngram_size,
         repetition_penalty,
     )
-    from keras_transformer.text.files import decode_lines, read_lines
-
     name = text or "standard input"
     lines = read_lines(text) if text else decode_lines(sys.stdin.buffer, name)
-    # Counting the lines finds a faulty one before anything is written.
-    total = None if text is None else sum(1 for _ in read_lines(text))
     line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
     chunk_size = 1 if line_by_line else LINES_PER_CHUNK
     # On one terminal, the bar and the translations would overwrite each other.
     bar = progress_bar(shown=output is not None or not sys.stdout.isatty())
     # `translated` reports a line that was cut by its number, a picture by no number.
-    warnings.simplefilter("ignore", UserWarning)
-    standard_output = contextlib.nullcontext(sys.stdout.buffer)
-    with bar, standard_output if output is None else output.open("wb") as file:
+    warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
+    with bar, _opened(output) as file:
         task = bar.add_task("Translating", total=total)
         settings = search, batch_size, max_length, chunk_size
         found = translated(translator, lines, name, *settings)
@@ -132,6 +133,18 @@ def translate(
                 suffix = f"-{number}" if number > 1 else ""
                 picture = attention.with_stem(attention.stem + suffix)
                 write_attention(picture, translator, line, search, max_length)
+    if output is not None:
+        say_where("The translations are", output)
+
+
+@contextlib.contextmanager
+def _opened(output):
+    """Opens standard output, or a file that appears once the block has ended."""
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    with replace_file(output) as unfinished, unfinished.open("wb") as file:
+        yield file
 
 
 def translated(

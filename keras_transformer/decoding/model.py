@@ -74,7 +74,7 @@ class CachedModel:
         """Returns how many positions the cache holds at first.
 
         A step reads the whole cache, so most steps are faster with a short one. If it
-        is shorter than `max_length`, `lengthen` is called once it is full.
+        is shorter than `max_length`, `lengthen` is called each time it is full.
         """
         return max_length
 

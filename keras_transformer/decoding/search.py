@@ -22,6 +22,8 @@ from keras_transformer.layers.saving import ConfigObject
 # With at most this many entries, of all sentences together, a shorter cache saves
 # nothing.
 MAX_ENTRIES_OF_ONE_LENGTH = 2048
+# A full cache becomes so many times as long. Each length is a loop to trace.
+CACHE_GROWTH = 4
 # For fewer sentences, preparing a step costs more than it saves.
 MIN_SENTENCES_TO_PREPARE = 8
 
@@ -145,19 +147,21 @@ class Search(ConfigObject):
         is_small = is_small and num_sentences < MIN_SENTENCES_TO_PREPARE
         step = model.step if is_small else model.prepared_step()
 
+        def advance_to_the_end(state, length):
+            state = self.advance(model, step, state, length)
+            if length == max_length:
+                return state.hypotheses
+            longer = min(CACHE_GROWTH * length, max_length)
+
+            def go_on():
+                cache = model.lengthen(state.cache, longer)
+                return advance_to_the_end(state._replace(cache=cache), longer)
+
+            is_unfinished = ops.any(self.is_active(state.index, state.hypotheses))
+            return ops.cond(is_unfinished, go_on, lambda: state.hypotheses)
+
         state = self.begin(model, inputs, max_length, length)
-        state = self.advance(model, step, state, length)
-        if length == max_length:
-            return self.best(state.hypotheses)
-
-        def advance_with_whole_cache():
-            longer = state._replace(cache=model.lengthen(state.cache, max_length))
-            return self.advance(model, step, longer, max_length).hypotheses
-
-        is_unfinished = ops.any(self.is_active(state.index, state.hypotheses))
-        return self.best(
-            ops.cond(is_unfinished, advance_with_whole_cache, lambda: state.hypotheses)
-        )
+        return self.best(advance_to_the_end(state, length))
 
     def begin(
         self, model: CachedModel, inputs, max_length: int, cache_length: int

@@ -1,8 +1,30 @@
 """Which backend, compiler, device and runtime the code runs on."""
 
+from pathlib import Path
+
 import keras
 
 BACKEND = keras.backend.backend()  # "tensorflow", "jax" or "torch"
+CPU_INFO = Path("/proc/cpuinfo")
+# Flags in it, of x86 and of ARM, any of which stands for products in a dtype.
+CPU_FLAGS = {
+    "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}
+
+
+def has_instructions_for(dtype: str) -> bool:
+    """Tells whether the device has instructions for products in a dtype.
+
+    Accelerators have. A processor without them computes in float32 and converts, which
+    is slower than float32. Linux lists what a processor has; others count as having
+    none for half precision.
+    """
+    is_on_cpu = all(x.startswith("cpu") for x in keras.distribution.list_devices())
+    if dtype not in CPU_FLAGS or not is_on_cpu:
+        return True
+    found = CPU_INFO.read_text().split() if CPU_INFO.is_file() else []
+    return not CPU_FLAGS[dtype].isdisjoint(found)
 
 
 def xla_would_compile_for_cpu() -> bool:

@@ -93,7 +93,7 @@ class Run:
             if settings.beam_width == 1:
                 return GreedySearch()
             return BeamSearch(settings.beam_width, settings.length_penalty)
-        pretrained = read_search(self.pretrained_path)
+        pretrained, _ = read_search(self.pretrained_path)
         default = DecodingSettings(average=settings.average)
         if settings == default:
             return pretrained
@@ -115,7 +115,7 @@ class Run:
         from keras_transformer.translator.saving import load_model
 
         if checkpoint is not None:
-            return self.translator_of(load_model(Path(checkpoint)))
+            return self.translator_of(load_model(Path(checkpoint))).in_dtype()
         paths = self.checkpoints().paths()  # raises an error if this is no run
         if not self.translator_path.is_dir():
             command = f"keras-transformer average {self.folder}"
@@ -131,9 +131,12 @@ class Run:
     def translator_of(self, model: Transformer) -> "Translator":
         """Returns a translator with the run's tokenizers and search."""
         from keras_transformer.translator import Translator
+        from keras_transformer.translator.saving import SETTINGS, read_search
 
         # A source longer than the training text translates better whole than cut.
         longest = 2 * self.recipe.training.max_length
+        if (self.pretrained_path / SETTINGS).is_file():
+            longest = max(longest, read_search(self.pretrained_path)[1])
         return Translator(model, *self.tokenizers(), longest, self.search())
 
     def has_trained(self) -> bool:

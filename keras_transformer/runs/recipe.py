@@ -185,7 +185,7 @@ class ModelSettings(Settings):
     """Seed of dropout. Default: it depends on `training.seed`."""
     pretrained: str | None = None
     """A translator to continue from, with its weights, tokenizers and search: a run, or
-    what `Translator.from_preset` reads."""
+    what `Translator.from_preset` reads. A path is relative to the recipe."""
     frozen: Names = ()
     """Layers of the pretrained model that are not trained, such as `encoder` or
     `decoder/block_0`."""
@@ -357,6 +357,7 @@ class Recipe(Settings):
                 section[key] = dict(inner)  # YAML's aliases share one dictionary
                 section = section[key]
             section[last] = value
+        _resolve_pretrained(values, Path())
         try:
             return cls(**values)
         except ValidationError as error:
@@ -424,6 +425,7 @@ def _find(name, folder=Path()):
 def _read_extended(path, extending=()):
     """Returns the values of a file, and of what it extends where it has none."""
     values = read_yaml(path)
+    _resolve_pretrained(values, path.parent)
     if "extends" not in values:
         return values
     name = values.pop("extends")
@@ -439,6 +441,14 @@ def _read_extended(path, extending=()):
     if base.resolve() in extending:
         raise ValueError(f"{path}: `extends` must not lead back to {base}.")
     return _merged(_read_extended(base, extending), values)
+
+
+def _resolve_pretrained(values, folder):
+    """Makes the path of `model.pretrained`, which is relative to a folder, absolute."""
+    model = values.get("model")
+    where = model.get("pretrained") if isinstance(model, dict) else None
+    if isinstance(where, str) and "://" not in where:
+        values["model"] = {**model, "pretrained": str((folder / where).resolve())}
 
 
 def _merged(values, overrides):

@@ -25,6 +25,7 @@ def export_translator(
     search: Search,
     max_length: int | None = None,
     jit_compile: bool = False,
+    dtype: str | None = None,
 ) -> Path:
     """Writes a translator as a SavedModel.
 
@@ -35,6 +36,7 @@ def export_translator(
     """
     path = check_exportable(path, search)
     check_serves_any_text(search)
+    translator = translator.in_dtype(dtype)
     served = ServedTranslator(translator, search, max_length, jit_compile)
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
@@ -134,6 +136,7 @@ class ServedTranslator(tf.Module):
             "max_target_length": self._max_target_length,
             "search": search,
             "jit_compile": self._jit_compile,
+            "dtype": self._translator.model.dtype_policy.name,
         }
 
     def signatures(self) -> dict:

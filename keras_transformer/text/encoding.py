@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import SubwordTokenizer, batch_of_texts
+from keras_transformer.text.tokenizer import SubwordTokenizer, batch_of_texts, plain
 
 # SentencePiece's subwords have at most 16 characters of at most 4 bytes.
 _MAX_BYTES_PER_SUBWORD = 64
-WHITE_SPACE = r"[\s\v\p{Z}]*"
+WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\p{Z}]*"  # that of `str.isspace`
 
 
 def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
@@ -26,7 +26,7 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
         Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
         a boolean tensor of shape `(batch,)`: which texts were cut.
     """
-    texts, num_bytes = batch_of_texts(texts), _MAX_BYTES_PER_SUBWORD * max_length
+    texts, num_bytes = plain(batch_of_texts(texts)), _MAX_BYTES_PER_SUBWORD * max_length
     is_long = tf.strings.length(texts) > num_bytes
     stripped = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}|{WHITE_SPACE}$", "")
     texts = tf.where(is_long, stripped, texts)

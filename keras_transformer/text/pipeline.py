@@ -15,14 +15,14 @@ from keras_transformer.text.buckets import (
 )
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.files import (
+from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
+from keras_transformer.text_files import (
     Paths,
     as_paths,
     check_gzip,
     read_pairs,
     text_lines,
 )
-from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 
 _PAIRS_PER_CHUNK = 1024  # tokenized together
 _SHUFFLE_BUFFER_PAIRS = 1 << 16

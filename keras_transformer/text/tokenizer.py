@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.storage import replace_file
-from keras_transformer.text.files import Paths
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer_training import train_model
+from keras_transformer.text_files import Paths
 
 
 class SubwordTokenizer(tf.Module):
@@ -159,7 +159,7 @@ class SubwordTokenizer(tf.Module):
 
     def _encode(self, texts, alpha=None):
         """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
-        return self._model.tokenize(texts, alpha=alpha)
+        return self._model.tokenize(plain(texts), alpha=alpha)
 
     def _decode(self, ids):
         return self._model.detokenize(ids)
@@ -257,6 +257,16 @@ def batch_of_texts(texts):
             f"Received: {_kind(texts, tensor)}."
         )
     return tensor
+
+
+def plain(texts):
+    """Returns a string tensor without what SentencePiece would take for characters.
+
+    White space that it does not know becomes a space. Marks of where a line may be
+    broken, such as the soft hyphen, are left out.
+    """
+    texts = tf.strings.regex_replace(texts, r"[\v\x1c-\x1f\x{85}]", " ")
+    return tf.strings.regex_replace(texts, r"[\x{AD}\x{2060}\x{FEFF}]", "")
 
 
 def _batch_of_ids(ids, pad_id):

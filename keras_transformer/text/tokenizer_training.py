@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import sentencepiece
 
-from keras_transformer.text.files import Paths, as_paths, read_lines
+from keras_transformer.text_files import Paths, as_paths, read_lines
 
 # SentencePiece keeps a uniform sample of this many lines in memory.
 _MAX_SAMPLED_LINES = 2_000_000

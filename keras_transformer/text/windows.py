@@ -8,14 +8,14 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.text.buckets import pad_rows
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.files import (
+from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
+from keras_transformer.text_files import (
     Paths,
     as_paths,
     check_gzip,
     read_lines,
     text_lines,
 )
-from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 
 _DOCUMENTS_PER_CHUNK = 256  # tokenized together
 _SHUFFLE_BUFFER_TOKENS = 1 << 22

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_transformer.layers.embeddings import TokenEmbedding
-from keras_transformer.text.files import read_lines
+from keras_transformer.text_files import read_lines
 
 
 def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndarray:

@@ -75,9 +75,10 @@ def read_translator(folder: str | os.PathLike) -> dict:
 
 
 def read_search(folder: str | os.PathLike):
-    """Reads the search of a saved translator."""
+    """Reads the search of a saved translator, and its `max_source_length`."""
     settings = json.loads((Path(folder) / SETTINGS).read_text(encoding="utf-8"))
-    return keras.saving.deserialize_keras_object(settings["search"])
+    search = keras.saving.deserialize_keras_object(settings["search"])
+    return search, settings["max_source_length"]
 
 
 def load_model(path: Path) -> keras.Model:

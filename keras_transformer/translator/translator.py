@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
 from keras_transformer.decoding.search import check_search
+from keras_transformer.kernels import target
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode
@@ -27,12 +28,16 @@ from keras_transformer.translator.scoring import Scorer, TargetScore
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
 
-# The module and the function that write each format, and the option that it has. They
-# import the translator, so they are imported when they are called.
+# The module and the function that write each format, and its options. They import the
+# translator, so they are imported when they are called.
 _EXPORTERS = {
-    "saved_model": ("serving.saved_model", "export_translator", "jit_compile"),
-    "ctranslate2": ("interop.ctranslate2", "export_ctranslate2", "quantization"),
-    "hugging_face": ("interop.hugging_face.export", "export_hugging_face", None),
+    "saved_model": (
+        "serving.saved_model",
+        "export_translator",
+        ("jit_compile", "dtype"),
+    ),
+    "ctranslate2": ("interop.ctranslate2", "export_ctranslate2", ("quantization",)),
+    "hugging_face": ("interop.hugging_face.export", "export_hugging_face", ()),
 }
 
 
@@ -62,7 +67,8 @@ class Translator:
         target_tokenizer: Tokenizer of the language to translate to; by default the
             same one.
         max_source_length: The most subwords of a text that are read, end token
-            included; longer texts are cut.
+            included, or the number of the model's positions if that is less; longer
+            texts are cut.
         search: The search that is used unless a call names another. It is saved with
             the translator.
 
@@ -99,9 +105,22 @@ class Translator:
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
-        self.max_source_length = max_source_length
+        limit = model.max_positions or max_source_length
+        self.max_source_length = min(max_source_length, limit)
         self.search = search
         self._scorer: Scorer | None = None
+
+    def __repr__(self):
+        sizes = [
+            tokenizer.vocabulary_size
+            for tokenizer in (self.source_tokenizer, self.target_tokenizer)
+        ]
+        return (
+            f"<Translator: {type(self.model).__name__} of "
+            f"{self.model.count_params():,} weights in {self.model.dtype_policy.name}, "
+            f"from {sizes[0]} to {sizes[1]} subwords, max_source_length="
+            f"{self.max_source_length}, search={self.search!r}>"
+        )
 
     def translate(
         self,
@@ -265,9 +284,40 @@ class Translator:
         """
         save_translator(self, folder)
 
+    def in_dtype(self, dtype: str | None = None) -> "Translator":
+        """Returns a translator whose model computes in another dtype.
+
+        Args:
+            dtype: A dtype policy, such as `"float32"`. Default: that of the model, but
+                float32 where the processor has no instructions for half precision,
+                which a warning tells.
+        """
+        model, policy = self.model, self.model.dtype_policy
+        if dtype is None and not target.has_instructions_for(policy.compute_dtype):
+            dtype = "float32"
+            warnings.warn(
+                f"The model, trained in {policy.name}, decodes in float32: this "
+                f"processor has no instructions for {policy.compute_dtype}. `dtype` of "
+                "`Translator.load` and `export` chooses.",
+                stacklevel=3,
+            )
+        if dtype in (None, policy.name):
+            return self
+        if isinstance(model, Ensemble):
+            return self._with(Ensemble([_in_dtype(x, dtype) for x in model.models]))
+        return self._with(_in_dtype(model, dtype))
+
+    def _with(self, model):
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        return type(self)(model, *tokenizers, self.max_source_length, self.search)
+
     @classmethod
-    def load(cls, folder: str | os.PathLike) -> "Translator":
+    def load(cls, folder: str | os.PathLike, dtype: str | None = None) -> "Translator":
         """Reads a translator that `save` wrote.
+
+        Args:
+            folder: The folder.
+            dtype: As in `in_dtype`.
 
         Raises:
             FileNotFoundError: If the folder holds no translator, or a file is missing.
@@ -275,9 +325,10 @@ class Translator:
         """
         arguments = read_translator(folder)
         try:
-            return cls(**arguments)
+            translator = cls(**arguments)
         except ValueError as error:
             raise ValueError(f"{folder} cannot be loaded. {error}") from None
+        return translator.in_dtype(dtype)
 
     @classmethod
     def from_preset(
@@ -299,7 +350,7 @@ class Translator:
             target_language: Language to translate to, for models that know several,
                 such as `"deu_Latn"`; by default what the checkpoint's settings say.
             **kwargs: Arguments of the `Transformer` that do not change its weights,
-                such as `dropout=0.3`.
+                such as `dropout=0.3`. Without `dtype`, as in `in_dtype`.
 
         Returns:
             A translator with the search of the checkpoint, such as its beam.
@@ -322,9 +373,10 @@ class Translator:
         languages = source_language, target_language
         arguments = presets.read_translator(where, *languages, **kwargs)
         try:
-            return cls(**arguments)
+            translator = cls(**arguments)
         except ValueError as error:
             raise ValueError(f"{where} cannot be loaded. {error}") from None
+        return translator if "dtype" in kwargs else translator.in_dtype()
 
     def export(
         self,
@@ -334,6 +386,7 @@ class Translator:
         jit_compile: bool = False,
         format: str = "saved_model",
         quantization: str | None = None,
+        dtype: str | None = None,
     ) -> Path:
         """Writes the translator for another system.
 
@@ -356,6 +409,8 @@ class Translator:
             format: A name in the table above.
             quantization: For `"ctranslate2"`: the type of the weights, such as `"int8"`
                 or `"float16"`. None: float32.
+            dtype: For `"saved_model"`: as in `in_dtype`. Default: what suits this
+                machine.
 
         Returns:
             The path.
@@ -375,17 +430,17 @@ class Translator:
             )
         module, function, known = _EXPORTERS[format]
         options = {"jit_compile": jit_compile, "quantization": quantization}
+        options["dtype"] = dtype
         options = {name: value for name, value in options.items() if value}
         for name, value in options.items():
-            if name != known:
+            if name not in known:
                 raise ValueError(
                     f"`{name}` must be left out for format={format!r}, which has no "
                     f"such option. Received: {name}={value!r}."
                 )
         merged = self
         if (model := self.model.merge_lora()) is not self.model:
-            tokenizers = self.source_tokenizer, self.target_tokenizer
-            merged = Translator(model, *tokenizers, self.max_source_length, self.search)
+            merged = self._with(model)
         exporter = importlib.import_module(f"keras_transformer.{module}")
         arguments = merged, path, search or self.search, max_length
         return getattr(exporter, function)(*arguments, **options)
@@ -429,7 +484,8 @@ class Translator:
     def decode(self, ids, search: Search):
         """Returns the texts that a search found, with TensorFlow ops only.
 
-        A text ends before an end token of the search.
+        A text ends before an end token of the search. Control characters, such as a
+        line feed, become spaces.
 
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
@@ -440,7 +496,9 @@ class Translator:
         """
         for end_id in search.end_ids or ():
             ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
-        return self.target_tokenizer.detokenize(ids)
+        texts = self.target_tokenizer.detokenize(ids)
+        # A tokenizer with bytes can write line feeds, and a text has one line.
+        return tf.strings.regex_replace(texts, r"[\p{Cc}\p{Zl}\p{Zp}]", " ")
 
     def batching_policy(self, max_length: int | None = None) -> BatchingPolicy:
         """Returns how the sources of this translator are batched."""
@@ -546,6 +604,13 @@ def _check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
                     f"`model` must have the {name} of its tokenizers, {expected}. "
                     f"Received: {name}={received}."
                 )
+
+
+def _in_dtype(model, dtype):
+    """Returns a Transformer of the same weights that computes in a dtype."""
+    other = type(model).from_config({**model.get_config(), "dtype": dtype})
+    other.set_weights(model.get_weights())
+    return other
 
 
 def check_one_transformer(translator: Translator, what: str) -> None:

@@ -97,7 +97,7 @@ def test_the_attention_of_a_sentence_is_drawn(translator, tmp_path, name):
     path = tmp_path / name
     result = shell("plot", "attention", translator, "a dog", "-o", path)
     assert result.exit_code == 0, result.stderr
-    assert result.output == ""
+    assert result.output == f"The attention is in {path}.\n"
     start = path.read_text("utf-8")[:20]
     assert start.startswith("<?xml" if path.suffix == ".svg" else "<!doctype html>")
 

@@ -23,7 +23,7 @@ def test_a_picture_is_drawn(run, monkeypatch, log):
     monkeypatch.chdir(run.parent)
     result = plot("training", log, "-o", "out.png")
     assert result.exit_code == 0, result.stderr
-    assert result.output == ""
+    assert result.output == "The curves are in out.png.\n"
     with Image.open("out.png") as picture:
         assert picture.format == "PNG"
         assert min(picture.size) > 300
@@ -41,7 +41,8 @@ def test_a_file_that_is_not_a_picture_is_refused(run):
 def test_a_run_without_a_log_is_reported_in_one_line(tmp_path):
     result = plot("training", tmp_path, "-o", tmp_path / "out.png")
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {tmp_path}/log.csv: No such file or directory.\n"
+    wanted = f"Error: {tmp_path}/log.csv does not exist. Name a run that has begun.\n"
+    assert result.stderr == wanted
 
 
 @pytest.mark.parametrize("name", ["attention", "training"])

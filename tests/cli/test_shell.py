@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import tensorflow as tf
 from small_corpus import sentences, write_corpus, write_lines, write_recipe
 from typer.testing import CliRunner
 
-from keras_transformer import Translator, datasets
+from keras_transformer import Translator, __version__, datasets
 from keras_transformer.cli import app, main
 from keras_transformer.cli.errors import _in_one_line
 from keras_transformer.decoding import (
@@ -168,6 +169,7 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     output = tmp_path / "output"
     result = shell("translate", run, tmp_path / "text.gz", "--output", output)
     assert (result.exit_code, result.stdout) == (0, "")
+    assert in_one_line(result) == f"The translations are in {output}."
     assert output.read_text() == shell("translate", run, stdin=lines).stdout
 
 
@@ -515,9 +517,9 @@ def test_a_run_of_another_model_is_reported(recipe, text, run):
     ("arguments", "message"),
     [
         (["train", "nothing", "--run", "run"], "nothing is not a recipe. Name a YAML"),
-        (["translate", "nothing"], "nothing holds no translator"),
+        (["translate", "nothing"], "nothing does not exist. Name a run, a saved"),
         (["evaluate", "nothing"], "nothing holds no run"),
-        (["export", "nothing", "served"], "nothing holds no translator"),
+        (["export", "nothing", "served"], "nothing does not exist. Name a run"),
         (["average", "nothing"], "nothing holds no run"),
     ],
 )
@@ -585,6 +587,34 @@ def test_a_length_penalty_needs_a_beam(run):
     assert not result.stdout
 
 
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["translate", "RUN", "TEXT", "-o"], "out.txt"),
+        (["translate", "RUN", "TEXT", "--attention"], "out.html"),
+        (["evaluate", "RUN", "-o"], "out.txt"),
+        (["plot", "attention", "RUN", "ba", "-o"], "out.svg"),
+        (["plot", "attention", "RUN", "ba", "--against", "RUN", "-o"], "out.html"),
+        (["plot", "training", "RUN", "-o"], "out.png"),
+    ],
+)
+def test_a_command_that_fails_leaves_the_file_that_was_there(
+    run, text, tmp_path, arguments, name
+):
+    (tmp_path / name).write_text("precious")
+    names = {"RUN": run, "TEXT": text / "val.aa"}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, limits[1]))  # as on a full disk
+    try:
+        result = shell(*(names.get(x, x) for x in arguments), tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.exit_code == 1
+    assert "File too large" in in_one_line(result)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
+
+
 def test_a_pipe_is_refused_where_text_is_read_twice(run, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     result = shell("translate", run, tmp_path / "pipe")
@@ -623,6 +653,18 @@ def test_a_text_is_not_overwritten_by_its_translation(run, tmp_path):
     assert (tmp_path / "text").read_text() == "ba\n"
 
 
+def test_an_error_from_inside_of_keras_comes_with_a_word_of_debug(
+    recipe, text, tmp_path
+):
+    train = ("train", recipe, "--data", text, "--run", tmp_path / "run", "--set")
+    hint = "(To see where this arose: keras-transformer --debug ...)"
+    for setting, is_of_keras in [
+        ("model.activation=rellu", True),
+        ("model.hidden_dim=9", False),
+    ]:
+        assert in_one_line(shell(*train, setting)).endswith(hint) == is_of_keras
+
+
 def test_debug_shows_where_an_error_arose(tmp_path):
     result = shell("--debug", "train", tmp_path, "--run", tmp_path)
     assert isinstance(result.exception, FileNotFoundError)
@@ -658,14 +700,33 @@ def test_help_explains_every_option(command):
     assert "Usage" in result.stdout
 
 
-def test_help_comes_without_loading_tensorflow():
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train --help", "--epochs"),
+        ("--version", f"keras-transformer {__version__}\n"),
+        ("translate b a", "a:1 is not UTF-8"),
+        ("translate run b", "run does not exist"),
+        ("evaluate b --source-file b --reference c", "b:2 has no counterpart"),
+        ("evaluate b --against d --source-file b --reference b", "d does not exist"),
+        ("ensemble b d -o e", "d does not exist"),
+        ("plot attention b ba --against d -o e.html", "d does not exist"),
+        ("plot training d -o e.png", "d does not exist"),
+    ],
+)
+def test_help_and_what_is_wrong_with_arguments_come_without_loading_tensorflow(
+    tmp_path, arguments, message
+):
+    for name, text in {"a": b"b\xe4\n", "b": b"ba\nko\n", "c": b"ba\n"}.items():
+        (tmp_path / name).write_bytes(text)
     code = (
-        "import sys; sys.argv[0] = 'keras-transformer';"
+        "import atexit, os, sys; sys.argv[0] = 'keras-transformer';"
+        f"os.chdir({str(tmp_path)!r});"
+        "atexit.register(lambda: print({'keras', 'tensorflow'} & {*sys.modules}));"
         "from keras_transformer.cli import app;"
-        "app(['train', '--help'], standalone_mode=False);"
-        "sys.exit('keras' in sys.modules or 'tensorflow' in sys.modules)"
+        f"app({arguments.split()})"
     )
     with process("-c", code) as shown:
         stdout, stderr = shown.communicate()
-    assert shown.returncode == 0, stderr
-    assert "--epochs" in stdout
+    assert message in stdout + stderr
+    assert stdout.endswith("set()\n")

@@ -84,10 +84,16 @@ class Watched(ToyModel):
 
 
 @pytest.mark.parametrize(
-    ("max_length", "seen"), [(7, [5] * 5 + [7] * 2), (4, [2, 2, 4, 4]), (2, [2, 2])]
+    ("growth", "max_length", "seen"),
+    [
+        ((2, 5), 7, [5] * 5 + [7] * 2),
+        ((2, 5), 4, [2, 2, 4, 4]),
+        ((2, 5), 2, [2, 2]),
+        ((2,), 11, [2] * 2 + [8] * 6 + [11] * 3),
+    ],
 )
-def test_a_step_reads_no_more_than_the_cache_holds(max_length, seen):
-    model = Watched(vocabulary_size=7, max_length=7, end_bias=-99.0, growth=(2, 5))
+def test_a_step_reads_no_more_than_the_cache_holds(growth, max_length, seen):
+    model = Watched(vocabulary_size=7, max_length=11, end_bias=-99.0, growth=growth)
     GreedySearch()(model, SOURCES, max_length)
     if keras.backend.backend() == "jax":  # traces a step once for each length
         seen = sorted(set(seen))

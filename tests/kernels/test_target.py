@@ -30,6 +30,28 @@ def test_a_trace_knows_whether_xla_compiles_it_for_the_cpu(jit_compile):
     assert len(found) >= 2
 
 
+@pytest.mark.parametrize(
+    ("flags", "dtypes"),
+    [
+        ("flags : fpu avx512_bf16 avx512f", {"bfloat16"}),
+        ("flags : amx_bf16 avx512_fp16", {"bfloat16", "float16"}),
+        ("Features : asimdhp bf16", {"bfloat16", "float16"}),
+        ("flags : fpu avx512f", set()),
+        (None, set()),  # not Linux
+    ],
+)
+def test_a_processor_tells_what_it_computes_in(flags, dtypes, tmp_path, monkeypatch):
+    if keras.distribution.list_devices() != ["cpu:0"]:
+        pytest.skip("An accelerator computes in everything.")
+    path = tmp_path / "cpuinfo"
+    if flags:
+        path.write_text(flags)
+    monkeypatch.setattr(target, "CPU_INFO", path)
+    known = {"float32", "float64", *target.CPU_FLAGS}
+    found = {dtype for dtype in known if target.has_instructions_for(dtype)}
+    assert found == {"float32", "float64"} | dtypes
+
+
 def test_a_model_compiled_with_xla_knows_it_in_its_trace():
     found = []
 

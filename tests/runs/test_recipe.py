@@ -1,3 +1,4 @@
+import os
 import typing
 
 import pydantic
@@ -75,6 +76,23 @@ def test_a_recipe_may_extend_one_that_comes_with_the_package(tmp_path, monkeypat
     recipe = Recipe.load(path)
     monkeypatch.chdir(path.parent)
     assert recipe == Recipe.load("demo", {"training.epochs": 7})
+
+
+def test_a_pretrained_translator_is_found_beside_the_recipe(
+    small_text, tmp_path, monkeypatch
+):
+    path = tmp_path / "recipes" / "tuned.yaml"
+    path.parent.mkdir()
+    path.write_text(
+        f"extends: {small_text}/small.yaml\nmodel: {{pretrained: ../old}}\n"
+    )
+    for folder in (tmp_path, path.parent):
+        monkeypatch.chdir(folder)
+        recipe = Recipe.load(os.path.relpath(path))
+        assert recipe.model.pretrained == str(tmp_path / "old")
+    for named, found in (("new", str(path.parent / "new")), ("hf://a/b", "hf://a/b")):
+        recipe = Recipe.load(path, {"model.pretrained": named})
+        assert recipe.model.pretrained == found
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,18 @@ def test_an_interrupted_training_needs_no_pretrained_translator(copy, load, tmp_
     assert len(run.log.rows()) == 2
 
 
+def test_a_pretrained_translator_reads_sources_as_long_as_before(
+    trained, load, tmp_path
+):
+    translator = trained.translator()
+    for longest, expected in ((77, 77), (11, 2 * 16)):
+        translator.max_source_length = longest
+        translator.save(tmp_path / f"of-{longest}")
+        run = Run(tmp_path / f"run-{longest}")
+        begin(load(**{"model.pretrained": str(tmp_path / f"of-{longest}")}), run, 0, {})
+        assert run.translator_of(translator.model).max_source_length == expected
+
+
 def test_the_search_is_that_of_the_translator_unless_one_is_named(
     trained, load, tmp_path
 ):

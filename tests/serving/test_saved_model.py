@@ -22,6 +22,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_transformer as kt
+from keras_transformer import kernels
 from keras_transformer.kernels.projections import dense
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
@@ -466,6 +467,44 @@ def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     scores = [one.score for one in found]
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(outputs["score"], scores, rtol=1e-2)
+
+
+def test_a_translation_is_one_line_and_no_longer_than_the_positions(tmp_path):
+    tokenizer = kt.text.SubwordTokenizer.train(SOURCES, 290, byte_fallback=True)
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    positions = kt.layers.LearnedPositionalEncoding(11)
+    model = kt.models.Transformer(290, positions=positions, **sizes)
+    translator = kt.Translator(model, tokenizer, max_source_length=16)
+    pieces = tokenizer.pieces(range(290))
+    line_ends = [pieces.index(f"<0x{x:02X}>") for x in "\n\u2028".encode()]
+    forced = [kt.decoding.ForcedPrefix([*line_ends, *tokenizer(["dog"])[0].numpy()])]
+    search = kt.decoding.BeamSearch(2, num_hypotheses=2, processors=forced)
+    texts = ["a dog", "a man rides a bike"]
+    path = translator.export(tmp_path / "1", search)
+    serve = tf.saved_model.load(path).signatures["translate_n_best"]
+    served = serve(text=tf.constant(texts))
+    assert np.isfinite(served["scores"]).all()
+    found = translator.translate_n_best(texts, search)
+    found = [[one.text for one in best_first] for best_first in found]
+    assert decoded(served["translations"].numpy()) == found
+    for text in (*found[0], *found[1]):
+        assert "dog" in text
+        assert len(text.splitlines()) == 1
+
+
+def test_an_export_computes_in_what_the_processor_has(tmp_path, monkeypatch):
+    translator = make_translator(dtype="mixed_bfloat16", max_source_length=16)
+    search, texts = kt.decoding.GreedySearch(), SOURCES[:5]
+    monkeypatch.setattr(
+        kernels.target, "has_instructions_for", lambda x: x == "float32"
+    )
+    with pytest.warns(UserWarning, match="decodes in float32"):
+        path = translator.export(tmp_path / "1", search, max_length=2)
+    serve = tf.saved_model.load(path).signatures["serving_default"]
+    exact = translator.in_dtype("float32")
+    found = serve(text=tf.constant(texts))["score"]
+    expected = exact.translate_n_best(texts, search, max_length=2)
+    np.testing.assert_allclose(found, [best.score for (best,) in expected], 1e-5)
 
 
 @pytest.mark.slow

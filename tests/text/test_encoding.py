@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.text import SubwordTokenizer, encode
+from keras_transformer.text.encoding import WHITE_SPACE
 
 LINES = ["a man rides a bike", "a dog rides a man", "a bike"]
 TOKENIZER = SubwordTokenizer.train(LINES, vocabulary_size=25)
@@ -45,6 +46,12 @@ def test_short_texts_are_encoded_whole(text, max_length):
     expected = TOKENIZER([text.encode()]).to_list()[0]
     assert ids.numpy().tolist() == [[*expected[: max_length - 1], TOKENIZER.end_id]]
     assert is_cut.numpy() == (len(expected) >= max_length)
+
+
+def test_white_space_is_what_python_takes_for_it():
+    characters = [x for x in map(chr, range(0x10000)) if not "\ud800" <= x <= "\udfff"]
+    is_blank = tf.strings.regex_full_match(characters, WHITE_SPACE).numpy()
+    assert is_blank.tolist() == [x.isspace() for x in characters]
 
 
 @pytest.mark.parametrize("blank", [" ", "\u3000", "\n", "\v"])

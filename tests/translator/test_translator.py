@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from serving.tiny_translator import SOURCES, TARGETS, make_translator
 
 import keras_transformer as kt
+from keras_transformer.kernels import target
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 GREEDY = kt.decoding.GreedySearch()
@@ -46,6 +47,13 @@ def full_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+def test_a_translator_says_what_it_is(translator):
+    half = repr(translator.in_dtype("mixed_float16"))
+    assert repr(translator) == half.replace("mixed_float16", "float32")
+    for part in ("Transformer of ", "41 to 43 subwords", "=20, search=BeamSearch("):
+        assert part in half
+
+
 def test_what_was_learnt_is_translated(translator):
     assert translator.translate(SOURCES) == TARGETS
 
@@ -59,6 +67,24 @@ def test_a_text_has_one_translation_whatever_it_is_together_with(
     texts = random.sample(TEXTS, len(TEXTS))
     translations = translator.translate(texts, GREEDY, batch_size)
     assert translations == [expected[text] for text in texts]
+
+
+@pytest.mark.quick("mixed_bfloat16")
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_a_text_has_one_translation_whatever_was_translated_before(
+    translator, dtype, monkeypatch
+):
+    # By itself, XLA compiles calls of many texts, and rounds differently.
+    monkeypatch.setattr("keras_transformer.decoding.runner.MIN_HYPOTHESES_FOR_XLA", 64)
+    one, search = translator.in_dtype(dtype), kt.decoding.BeamSearch(3)
+    alone = [best for text in TEXTS for (best,) in one.translate_n_best([text], search)]
+    beside = one.translate_n_best(TEXTS * 7, search)[-len(TEXTS) :]
+    after = [best for text in TEXTS for (best,) in one.translate_n_best([text], search)]
+    assert alone == after
+    for best, (other,) in zip(alone, beside, strict=True):
+        assert best.text == other.text
+        tolerance = 1e-5 if dtype == "float32" else 0
+        assert best.score == pytest.approx(other.score, tolerance, tolerance)
 
 
 @pytest.mark.slow
@@ -86,13 +112,26 @@ def test_thousands_of_texts_come_back_in_their_order(translator):
 @pytest.mark.quick("mixed_bfloat16")
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_a_half_precise_model_translates_what_was_learnt(translator, dtype):
-    model = kt.models.Transformer.from_config(
-        {**translator.model.get_config(), "dtype": dtype}
-    )
-    model.set_weights(translator.model.get_weights())
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    half = kt.Translator(model, *tokenizers, translator.max_source_length)
-    assert half.translate(SOURCES) == TARGETS
+    assert translator.in_dtype(dtype).translate(SOURCES) == TARGETS
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_gives_way_where_the_processor_has_none(
+    translator, dtype, tmp_path, monkeypatch
+):
+    half = translator.in_dtype(dtype)
+    half.save(tmp_path / "one")
+    kt.translator.ensemble([half]).save(tmp_path / "ensemble")
+    monkeypatch.setattr(target, "has_instructions_for", lambda x: x == "float32")
+    for name in ("one", "ensemble"):
+        chosen = kt.Translator.load(tmp_path / name, dtype=dtype)
+        assert chosen.model.dtype_policy.name == dtype
+        with pytest.warns(UserWarning, match=f"in {dtype}, decodes in float32: this"):
+            loaded = kt.Translator.load(tmp_path / name)
+        assert loaded.translate(TEXTS, GREEDY) == translator.translate(TEXTS, GREEDY)
+        assert loaded.model.compute_dtype == "float32"
+    preset = kt.Translator.from_preset(tmp_path / "one", dtype=dtype)
+    assert preset.model.dtype_policy.name == dtype
 
 
 def test_nothing_is_translated_to_nothing(translator):
@@ -120,6 +159,17 @@ def test_the_n_best_begin_with_the_translation(translator):
     assert (np.diff(scores) <= 0).all()
     assert (scores[:, 0] < 0).all()
     assert translator.translate_n_best([" "], search) == [[("", 0.0, False)] * 3]
+
+
+def test_white_space_and_marks_of_line_breaks_change_no_translation(translator):
+    def ids_of(texts):
+        return translator.encode(texts)[0].numpy()
+
+    blanks = [x for x in map(chr, range(0x3001)) if x.isspace()]
+    assert not ids_of(blanks).any()
+    variants = [form for x in blanks for form in (f"a dog{x}", f"{x}a dog", f"a{x}dog")]
+    variants += [f"a do{mark}g" for mark in "\u00ad\u2060\ufeff"]
+    assert (ids_of(variants) == ids_of(["a dog"])).all()
 
 
 class RecordingTransformer(kt.models.Transformer):
@@ -218,6 +268,16 @@ def test_translations_are_no_longer_than_the_positions_of_the_model():
     assert len(limited.translate(SOURCES[:1], GREEDY)) == 1
     assert len(limited.score(SOURCES[:1], ["Hund " * 30])) == 1
     assert make_translator().batching_policy().target_length(20) == 40
+
+
+def test_texts_longer_than_the_positions_of_the_model_are_cut():
+    limited = make_translator(positions=kt.layers.LearnedPositionalEncoding(7))
+    long, short = "dog man " * 9, "a dog"
+    with pytest.warns(UserWarning, match="max_source_length=7 subwords and were cut"):
+        assert len(limited.translate([short, long], GREEDY)) == 2
+    for texts in ([short], [long, short]):
+        scores = limited.score(texts, texts[::-1])
+        assert all(np.isfinite(x.log_probability) for x in scores)
 
 
 def test_a_global_seed_takes_no_tokenizer_away(saved):

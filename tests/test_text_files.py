@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.text import check_parallel_files, read_lines
-from keras_transformer.text.files import check_gzip, text_lines
+from keras_transformer.text_files import check_gzip, text_lines
 
 GOOD = b"Ein Hund.\nEine Katze.\nEin Pferd.\n"
 ZIPPED = gzip.compress(GOOD, mtime=0)  # the time of day would change the names of tests

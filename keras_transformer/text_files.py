@@ -7,9 +7,10 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import tensorflow as tf
+if TYPE_CHECKING:  # the shell checks files before it loads TensorFlow
+    import tensorflow as tf
 
 BYTE_ORDER_MARK = "\ufeff"
 _BLOCK = 1 << 16  # bytes that are read or unpacked at a time
@@ -128,14 +129,18 @@ def _is_plain_gzip(path):
     return True
 
 
-def text_lines(files: Paths) -> tf.data.Dataset:
+def text_lines(files: Paths) -> "tf.data.Dataset":
     """Returns the lines of all files, one after the other, as a dataset of strings."""
+    import tensorflow as tf
+
     return functools.reduce(
         tf.data.Dataset.concatenate, map(_lines_of, as_paths(files))
     )
 
 
 def _lines_of(path):
+    import tensorflow as tf
+
     is_zipped = is_gzipped(path)
     lines = tf.data.TextLineDataset(str(path), "GZIP" if is_zipped else None)
     mark = BYTE_ORDER_MARK.encode()
