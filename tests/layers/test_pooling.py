@@ -60,6 +60,12 @@ def test_pooling_is_the_attention_of_one_query(mask, num_heads):
     np.testing.assert_array_equal(layer(INPUTS, mask=mask), outputs)
 
 
+def test_one_query_pools_unless_more_are_named():
+    layer = AttentionPooling()
+    layer.build(INPUTS.shape)
+    assert layer.query.shape == (1, WIDTH)
+
+
 def test_before_training_it_is_the_mean_of_the_real_positions():
     outputs = AttentionPooling()(INPUTS, mask=MASK)
     expected = [x[real].mean(axis=0) for x, real in zip(INPUTS, MASK, strict=True)]
