@@ -105,7 +105,7 @@ $(READY): $(USER_READY) pyproject.toml
 .venv-originals/.ready: Makefile
 	@echo "Setting up .venv-originals with PyTorch and transformers, once:"
 	@$(PYTHON) -m venv --clear .venv-originals
-	@$(call PIP,.venv-originals,'torch>=2.9' 'transformers>=5.0' 'sentencepiece>=0.2.2' 'protobuf>=5')
+	@$(call PIP,.venv-originals,'torch>=2.9' 'transformers>=5.0' 'sentencepiece>=0.2.3' 'protobuf>=5')
 	@touch $@
 
 # Without TensorFlow, so that importing it by mistake fails.
@@ -113,5 +113,5 @@ $(READY): $(USER_READY) pyproject.toml
 	@echo "Setting up .venv-$*, without TensorFlow, once:"
 	@$(PYTHON) -m venv --clear .venv-$*
 	@$(call PIP,.venv-$*,$* 'keras>=3.12.4' 'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' \
-	    'sentencepiece>=0.2.2' 'scikit-learn>=1.5')
+	    'sentencepiece>=0.2.3' 'scikit-learn>=1.5')
 	@touch $@
