@@ -1,6 +1,7 @@
 """A recipe: the settings of a training run, as typed models that are read from YAML."""
 
 import difflib
+import operator
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,14 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 _MAY_CHANGE: dict[str, Any] = {"may_change": True}
 _Type = TypeVar("_Type")
 
+# They are None in a recipe that does not name them; see `defaults.settings_for`.
+FOLLOWING = (
+    "tokenizer.vocabulary_size",
+    *(f"model.{name}" for name in ("preset", "normalize_first", "dropout")),
+    *(f"training.{name}" for name in ("epochs", "passes_per_epoch")),
+    *(f"training.{name}" for name in ("tokens_per_batch", "learning_rate")),
+    *(f"training.{name}" for name in ("warmup_steps", "cooldown_epochs")),
+)
 Changeable = Annotated[_Type, Field(json_schema_extra=_MAY_CHANGE)]
 """A setting that may change when a run is resumed."""
 Names = Annotated[
@@ -132,18 +141,25 @@ class DataSettings(Settings):
 class TokenizerSettings(Settings):
     """How text is split into subwords; see `text.SubwordTokenizer.train`."""
 
-    vocabulary_size: Annotated[int, Field(ge=5)] = 8000
-    """Number of subwords, for each language unless shared."""
+    vocabulary_size: Annotated[int, Field(ge=5)] | None = None
+    """Number of subwords, for each language unless shared. It follows from the text:
+    some 500 for 300 short pairs, 10,000 for the 29,000 of Multi30k, 32,000 for
+    millions, and never more than the text can fill."""
     model_type: Literal["bpe", "unigram"] = "bpe"
-    """How subwords are learnt."""
+    """How subwords are learnt: byte-pair encoding, or a unigram model, which can be
+    sampled more freely."""
     shared: bool = True
-    """Whether both languages share one vocabulary and embeddings."""
-    split_digits: bool = False
-    """Whether every digit is a separate subword."""
+    """Whether both languages share one vocabulary and embeddings. False for languages
+    that have no words or letters in common."""
+    split_digits: bool = True
+    """Whether every digit is a separate subword, so that numbers are copied digit by
+    digit. False keeps frequent numbers, such as years, as one subword."""
     character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of the text's characters that get an id."""
+    """Fraction of the text's characters that get an id. Use 0.9995 for scripts with
+    thousands of characters."""
     byte_fallback: bool = False
-    """Whether other characters are bytes rather than unknown."""
+    """Whether other characters are bytes rather than unknown, for names and symbols
+    that the training text lacks. The bytes take 256 subwords."""
     sampling: Fraction = 0.0
     """Strength of BPE-dropout or subword regularization in training. The draws cannot
     be repeated: a resumed training then sees other subwords than an uninterrupted one.
@@ -159,8 +175,9 @@ class ModelSettings(Settings):
     the translator, or be left out; `dropout` and its like may differ.
     """
 
-    preset: Literal["tiny", "base", "big"] = "base"
-    """A published size, see `models.Transformer.from_preset`."""
+    preset: Literal["tiny", "base", "big"] | None = None
+    """A published size, see `models.Transformer.from_preset`. It follows from the text:
+    `tiny` up to some 200,000 pairs, `base` above."""
     num_layers: Count | None = None
     """Layers of the encoder, and as many of the decoder."""
     hidden_dim: Count | None = None
@@ -170,9 +187,11 @@ class ModelSettings(Settings):
     intermediate_dim: Count | None = None
     """Inner width of the feed-forward networks."""
     dropout: Fraction | None = None
-    """Fraction dropped in training."""
+    """Fraction dropped in training. It follows from the text: DROPOUT_RULE. Raise it if
+    the validation loss rises while the training loss falls."""
     normalize_first: bool | None = None
-    """Whether sublayers normalize their inputs, not their outputs."""
+    """Whether sublayers normalize their inputs, not their outputs as in the paper.
+    Default: true, which trains at higher learning rates."""
     activation: str | None = None
     """Inner activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = None
@@ -202,18 +221,31 @@ class ModelSettings(Settings):
 class TrainingSettings(Settings):
     """How the model is trained."""
 
-    epochs: Changeable[Count] = 30
-    """Passes over the training text."""
-    tokens_per_batch: Count = 4096
-    """Tokens of a batch on each side, padding included."""
+    epochs: Changeable[Count | None] = None
+    """Number of epochs, each of which ends with a validation and a checkpoint. It
+    follows from the text: some 15, with as many steps as the text needs, from 1,200 for
+    300 pairs and 8,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if
+    the validation loss still falls at the end."""
+    passes_per_epoch: Count | None = None
+    """Times that an epoch reads the training text. Default: 1 if `epochs` is named;
+    else it follows from the text, since an epoch of a small text would be short."""
+    tokens_per_batch: Count | None = None
+    """Tokens of a batch on each side, padding included. It follows from the text: from
+    TOKENS_RULE for small texts to 16,384 for millions. Lower it if memory is too
+    small."""
     max_length: Annotated[int, Field(ge=2)] = 64
-    """Maximum subwords with the end token; longer pairs are left out."""
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    """Peak of the learning rate, reached after `warmup_steps`."""
-    warmup_steps: Count = 4000
-    """Steps of linear warm-up; then the rate falls as 1 / sqrt(step)."""
-    cooldown_epochs: Changeable[Annotated[int, Field(ge=0)]] = 0
-    """Last epochs, over which the learning rate is scaled down to 0."""
+    """Maximum subwords with the end token; longer pairs are left out. Raise it for long
+    sentences or documents."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """Peak of the learning rate, reached after `warmup_steps`. It follows from the
+    width of the model: 4e-3 for `tiny`, 1e-3 for `base`, 5e-4 for `big`; for a
+    pretrained model 5e-5, or 1e-3 with `lora_rank`. Lower it if the loss jumps."""
+    warmup_steps: Count | None = None
+    """Steps of linear warm-up; then the rate falls as 1 / sqrt(step). It follows from
+    the length of the training: a twelfth of its steps, at most 4,000."""
+    cooldown_epochs: Changeable[Annotated[int, Field(ge=0)] | None] = None
+    """Last epochs, over which the learning rate is scaled down to 0. It follows from
+    `epochs`: a third of them."""
     optimizer: Literal["adam", "muon"] = "adam"
     """`muon` is `keras.optimizers.Muon` for matrices, and Adam at half the learning
     rate for embeddings, biases and normalization."""
@@ -256,10 +288,12 @@ class TrainingSettings(Settings):
 class DecodingSettings(Settings):
     """How the trained model translates."""
 
-    beam_width: Changeable[Count] = 4
-    """Hypotheses that beam search keeps; 1 is greedy search."""
-    length_penalty: Changeable[Annotated[float, Field(ge=0)]] = 0.6
-    """Exponent of the length penalty; larger favours longer translations."""
+    beam_width: Changeable[Count | None] = None
+    """Hypotheses that beam search keeps; 1 is greedy search, which is faster. Default:
+    4, or that of the pretrained translator."""
+    length_penalty: Changeable[Annotated[float, Field(ge=0)] | None] = None
+    """Exponent of the length penalty; larger favours longer translations. Default: 0.6,
+    or that of the pretrained translator."""
     average: Changeable[Count] = 5
     """Number of last checkpoints whose weights are averaged."""
 
@@ -308,14 +342,15 @@ class Recipe(Settings):
                 "`model.pretrained`: weights that are not trained would stay random. "
                 f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
             )
-        if training.tokens_per_batch < training.max_length:
+        tokens = training.tokens_per_batch
+        if tokens is not None and tokens < training.max_length:
             raise ValueError(
                 "`training.tokens_per_batch` must be at least `training.max_length`. "
                 f"Received: tokens_per_batch={training.tokens_per_batch}, "
                 f"max_length={training.max_length}."
             )
         every, epochs = training.bleu_every, training.epochs
-        is_measured = every is not None and every <= epochs
+        is_measured = every is not None and every <= (epochs or every)
         if training.best in ("val_bleu", "val_chrf") and not is_measured:
             raise ValueError(
                 "`training.best` must be measured: set `training.bleu_every` to at "
@@ -362,16 +397,36 @@ class Recipe(Settings):
         except ValidationError as error:
             raise ValueError(f"{path}: {_first_fault(error)}") from None
 
+    def get(self, name: str) -> Any:
+        """Returns the setting of a dotted name, such as `"training.epochs"`."""
+        return operator.attrgetter(name)(self)
+
+    def completed(self, settings: dict[str, Any]) -> "Recipe":
+        """Returns a recipe with more settings, by their dotted names.
+
+        Raises:
+            ValueError: If settings contradict each other.
+        """
+        values = self.model_dump(exclude_unset=True)
+        for name, value in settings.items():
+            section, last = name.split(".")
+            values.setdefault(section, {})[last] = value
+        try:
+            return type(self)(**values)
+        except ValidationError as error:
+            raise ValueError(_first_fault(error)) from None
+
     def differences(self, other: "Recipe") -> list[str]:
         """Returns the differences that keep `other` from resuming a run of this recipe.
 
-        Each is a line such as "training.seed was 1 and is 2".
+        Each is a line such as "training.seed was 1 and is 2". What follows from the
+        text, and `other` does not name, is no difference.
         """
         pairs = zip(_fixed(self), _fixed(other), strict=True)
         return [
             f"{name} was {before} and is {after}"
             for (name, before), (_, after) in pairs
-            if before != after
+            if before != after and not (name in FOLLOWING and after is None)
         ]
 
 
@@ -423,7 +478,9 @@ def _find(name, folder=Path()):
 
 def _read_extended(path, extending=()):
     """Returns the values of a file, and of what it extends where it has none."""
-    values = read_yaml(path)
+    # A section whose settings are all comments is null in YAML.
+    read = read_yaml(path)
+    values = {name: value for name, value in read.items() if value is not None}
     if "extends" not in values:
         return values
     name = values.pop("extends")

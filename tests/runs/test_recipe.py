@@ -228,7 +228,7 @@ def test_editors_get_a_schema_of_every_setting():
             assert setting["description"], name
         assert not section["additionalProperties"]
         assert "required" not in section  # of a recipe that extends another
-    assert training["epochs"]["minimum"] == 1
+    assert training["max_length"]["minimum"] == 2
     assert "extends" in schema["properties"]
 
 

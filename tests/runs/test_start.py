@@ -115,8 +115,10 @@ def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
         ("tokenizer.vocabulary_size", 31),
         ("tokenizer.shared", False),
         ("tokenizer.split_digits", True),
+        ("tokenizer.model_type", "bpe"),  # a default, but written down
         ("model.num_layers", 3),
         ("model.preset", "big"),
+        ("model.preset", "base"),
         ("model.activation", "gelu"),
     ],
 )
