@@ -4,8 +4,9 @@
 
 The pages are docs/*.md, the README and other Markdown of the repository, the tutorials
 with what they print and draw, the settings of recipes, and the reference. Links that
-lead to files of the repository become links to pages. What has no page is linked in the repository if
-SOURCE_URL, such as https://github.com/owner/name/blob/main, says where that is.
+lead to files of the repository become links to pages. What has no page is linked in the
+repository if SOURCE_URL, such as https://github.com/owner/name/blob/main, says where
+that is.
 """
 
 import argparse

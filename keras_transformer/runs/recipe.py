@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from keras_transformer.storage import names_in
+from keras_transformer.tables import TableColumn
 
 SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
@@ -71,19 +72,33 @@ class Settings(BaseModel):
     )
 
 
+def _may_be_one_name(schema: dict[str, Any]) -> None:
+    for key in ("required", "type"):
+        schema.pop(key, None)
+
+
 class TextFiles(Settings):
     """Parallel text: each side in one file or several.
 
-    `{source}` and `{target}` in a file name stand for the two languages.
+    `{source}` and `{target}` in a file name stand for the two languages. A file name in
+    the place of both sides is a CSV or TSV file of two columns.
     """
 
+    model_config = ConfigDict(json_schema_extra=_may_be_one_name)
     source: Names
-    """Files to translate from."""
+    """Files to translate from, plain or gzipped: a sentence a line, or a column of a
+    CSV or TSV file."""
     target: Names
     """As many files; line by line, the nth translates the nth of `source`."""
     tokenized: Changeable[Names] = ()
     """`target` as papers compute BLEU on it: lower-cased, split by the Moses
     tokenizer."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_sides(cls, value):
+        is_table = isinstance(value, (str, list))
+        return {"source": value, "target": value} if is_table else value
 
 
 class DataSettings(Settings):
@@ -94,11 +109,15 @@ class DataSettings(Settings):
     target: str
     """Language to translate into, such as `de`."""
     train: TextFiles
-    """Text to train on."""
+    """Text to train on: `source` and `target`, or the name of a CSV or TSV file."""
     validation: TextFiles
     """Text for the validation loss, and to choose settings by."""
     test: Changeable[TextFiles | None] = None
     """Text to evaluate a finished model on."""
+    columns: Names = ()
+    """Names of the two columns of CSV and TSV files, which their first line must hold.
+    Default: `en` and `de`, if these are the languages, or `source` and `target`; if the
+    first line holds neither, it is text, and the columns are the first two."""
     folder: Changeable[str] = "."
     """Folder that file names are relative to."""
     origin: Changeable[str] = ""
@@ -117,7 +136,15 @@ class DataSettings(Settings):
             )
         names = [name.replace("{source}", self.source) for name in names]
         names = [name.replace("{target}", self.target) for name in names]
-        return [Path(self.folder, name) for name in names]
+        return [
+            TableColumn.of(
+                Path(self.folder, name),
+                side=int(side != "source"),
+                names=self.columns,
+                languages=(self.source, self.target),
+            )
+            for name in names
+        ]
 
     def check_files(self, split: str) -> None:
         """Raises `FileNotFoundError` if a file of a split is missing on any side."""
@@ -336,6 +363,11 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _check_together(self):
         model, training = self.model, self.training
+        if len(self.data.columns) not in (0, 2):
+            raise ValueError(
+                "`data.columns` must name two columns. "
+                f"Received: columns={list(self.data.columns)}."
+            )
         if (model.frozen or model.lora_rank) and not model.pretrained:
             raise ValueError(
                 "`model.frozen` and `model.lora_rank` must be left out without "

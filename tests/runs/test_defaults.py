@@ -205,3 +205,21 @@ def test_a_training_says_whether_it_has_learned(phrases, tmp_path, capsys, learn
     fit(plan(phrases(300)(**settings), Run(tmp_path / "run")))
     said = "This training has not learned" in capsys.readouterr().out
     assert said != learns
+
+
+@pytest.mark.quick("csv")
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_a_table_trains_as_two_files_do(bare, text, tmp_path, kind):
+    settings = {f"model.{name}": value for name, value in SETTINGS["model"].items()}
+    settings |= {"training.epochs": 1, "data.folder": str(text)}
+    of_lines = fit(plan(bare(**settings), Run(tmp_path / "lines")))
+    separator = {"csv": ",", "tsv": "\t"}[kind]
+    for name in ("train", "val"):
+        sides = [(text / f"{name}.{x}").read_text().splitlines() for x in ("bb", "aa")]
+        rows = [("bb", "aa"), *zip(*sides, strict=True)]
+        write_lines(tmp_path / f"{name}.{kind}", map(separator.join, rows))
+    settings["data.folder"] = str(tmp_path)
+    settings |= {"data.train": f"train.{kind}", "data.validation": f"val.{kind}"}
+    of_table = fit(plan(bare(**settings), Run(tmp_path / "table")))
+    (row,), (expected,) = of_table.log.rows(), of_lines.log.rows()
+    assert {**row, "seconds": ""} == {**expected, "seconds": ""}

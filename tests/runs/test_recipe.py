@@ -98,6 +98,14 @@ def test_a_side_may_be_in_several_files(path):
     assert names == ["one.aa", "two"]
 
 
+def test_both_sides_may_be_in_one_table(path):
+    recipe = Recipe.load(path, {"data.train": "{source}.csv"})
+    assert recipe.data.train.source == recipe.data.train.target == ("{source}.csv",)
+    assert [str(p) for p in recipe.data.paths("train", "target")] == ["aa.csv"]
+    with pytest.raises(ValueError, match="`data.columns` must name two columns"):
+        Recipe.load(path, {"data.columns": ["aa"]})
+
+
 @pytest.mark.parametrize(
     ("split", "side"), [("test", "target"), ("train", "tokenized")]
 )
