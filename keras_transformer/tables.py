@@ -79,7 +79,7 @@ class TableColumn(type(Path())):  # type: ignore[misc]
                 number += 1
         except csv.Error as error:
             raise ValueError(
-                f"{self}:{number} cannot be read: {error}. Write each pair in one line, "
+                f"{self}:{number} cannot be read: {error}. Write a pair in one line, "
                 "with quotes as RFC 4180 has them."
             ) from None
 

@@ -80,7 +80,6 @@ def settings_for(recipe: Recipe, text: TextSize) -> dict[str, Any]:
         preset = model.preset or ("base" if text.words > _WORDS_OF_BASE else "tiny")
         rules["model.preset"] = preset
         rules["model.dropout"] = PRESETS[preset]["dropout"]
-        rules["model.normalize_first"] = True
         width = model.hidden_dim or PRESETS[preset]["hidden_dim"]
         rate, num_steps = 4e-3 * min(1.0, 128 / width), 10 * math.sqrt(text.words)
         num_steps = min(max(num_steps, 1200), 100_000)

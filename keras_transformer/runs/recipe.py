@@ -37,7 +37,7 @@ _Type = TypeVar("_Type")
 # They are None in a recipe that does not name them; see `defaults.settings_for`.
 FOLLOWING = (
     "tokenizer.vocabulary_size",
-    *(f"model.{name}" for name in ("preset", "normalize_first", "dropout")),
+    *(f"model.{name}" for name in ("preset", "dropout")),
     *(f"training.{name}" for name in ("epochs", "passes_per_epoch")),
     *(f"training.{name}" for name in ("tokens_per_batch", "learning_rate")),
     *(f"training.{name}" for name in ("warmup_steps", "cooldown_epochs")),
@@ -216,9 +216,9 @@ class ModelSettings(Settings):
     dropout: Fraction | None = None
     """Fraction dropped in training. It follows from the text: DROPOUT_RULE. Raise it if
     the validation loss rises while the training loss falls."""
-    normalize_first: bool | None = None
-    """Whether sublayers normalize their inputs, not their outputs as in the paper.
-    Default: true, which trains at higher learning rates."""
+    normalize_first: bool = True
+    """Whether sublayers normalize their inputs, which trains at higher learning rates.
+    False for their outputs, as in the paper."""
     activation: str | None = None
     """Inner activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = None

@@ -159,6 +159,7 @@ def _settings_to_agree(tokenizer: TokenizerSettings, model: ModelSettings):
         exclude={"sampling"}, exclude_unset=True, exclude_none=True
     )
     arguments = model.overrides()
+    arguments = {k: v for k, v in arguments.items() if k in model.model_fields_set}
     if model.preset is not None:
         arguments = PRESETS[model.preset] | arguments
     if "activation" in arguments:  # by the name that a model's settings have

@@ -24,7 +24,6 @@ SIZES = [  # of few words and of many, of one alphabet and of another
 NAMED = {
     "tokenizer.vocabulary_size": 307,
     "model.preset": "big",
-    "model.normalize_first": False,
     "model.dropout": 0.0,
     "training.epochs": 11,
     "training.passes_per_epoch": 3,
@@ -169,7 +168,8 @@ def test_a_run_prints_its_numbers_and_keeps_them(bare, text, tmp_path, capsys):
     for name in NAMED:
         value = kept.get(name)
         assert value is not None
-        assert re.search(rf"^{name} +{value:,}" if value != "tiny" else value, printed)
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        assert re.search(rf"^{name} +{shown}  ", printed, re.MULTILINE), name
     assert re.search(r"learning_rate: \d", printed.split("Epoch 1/1")[1])
 
     # What is not named is as it was when the run goes on, whatever the rule.
