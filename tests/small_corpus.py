@@ -30,6 +30,7 @@ SETTINGS = {
         "epochs": 2,
         "tokens_per_batch": 128,
         "max_length": 16,
+        "optimizer": "adam",
         "learning_rate": 1e-3,
         "warmup_steps": 4000,
         "cooldown_epochs": 0,

@@ -81,11 +81,15 @@ def settings_for(recipe: Recipe, text: TextSize) -> dict[str, Any]:
         rules["model.preset"] = preset
         rules["model.dropout"] = PRESETS[preset]["dropout"]
         width = model.hidden_dim or PRESETS[preset]["hidden_dim"]
-        rate, num_steps = 4e-3 * min(1.0, 128 / width), 10 * math.sqrt(text.words)
+        optimizer = "muon" if preset == "tiny" else "adam"
+        peak = 6e-3 if (training.optimizer or optimizer) == "muon" else 4e-3
+        rate, num_steps = peak * min(1.0, 128 / width), 10 * math.sqrt(text.words)
         num_steps = min(max(num_steps, 1200), 100_000)
     else:
+        optimizer = "adam"
         rate = 5e-5 if model.lora_rank is None else 1e-3
         num_steps = min(max(math.sqrt(text.words), 120), 10_000)
+    rules["training.optimizer"] = optimizer
     rules["training.learning_rate"] = rate
     batch = 256 * round(8 * math.sqrt(text.words / 1e6))
     batch = max(min(max(batch, 1024), 16_384), training.max_length)

@@ -39,7 +39,8 @@ FOLLOWING = (
     "tokenizer.vocabulary_size",
     *(f"model.{name}" for name in ("preset", "dropout")),
     *(f"training.{name}" for name in ("epochs", "passes_per_epoch")),
-    *(f"training.{name}" for name in ("tokens_per_batch", "learning_rate")),
+    *(f"training.{name}" for name in ("tokens_per_batch", "optimizer")),
+    "training.learning_rate",
     *(f"training.{name}" for name in ("warmup_steps", "cooldown_epochs")),
 )
 Changeable = Annotated[_Type, Field(json_schema_extra=_MAY_CHANGE)]
@@ -265,17 +266,20 @@ class TrainingSettings(Settings):
     sentences or documents."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Peak of the learning rate, reached after `warmup_steps`. It follows from the
-    width of the model: 4e-3 for `tiny`, 1e-3 for `base`, 5e-4 for `big`; for a
-    pretrained model 5e-5, or 1e-3 with `lora_rank`. Lower it if the loss jumps."""
+    optimizer and the width of the model: 6e-3 for `tiny` with `muon` and 4e-3 with
+    `adam`, 1e-3 for `base`, 5e-4 for `big`; for a pretrained model 5e-5, or 1e-3 with
+    `lora_rank`. Lower it if the loss jumps."""
     warmup_steps: Count | None = None
     """Steps of linear warm-up; then the rate falls as 1 / sqrt(step). It follows from
     the length of the training: a twelfth of its steps, at most 4,000."""
     cooldown_epochs: Changeable[Annotated[int, Field(ge=0)] | None] = None
     """Last epochs, over which the learning rate is scaled down to 0. It follows from
     `epochs`: a third of them."""
-    optimizer: Literal["adam", "muon"] = "adam"
+    optimizer: Literal["adam", "muon"] | None = None
     """`muon` is `keras.optimizers.Muon` for matrices, and Adam at half the learning
-    rate for embeddings, biases and normalization."""
+    rate for embeddings, biases and normalization. It follows from the preset: `muon`
+    for `tiny`, which learns more from little text; `adam`, the paper's, for others and
+    for a pretrained model."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """What a step subtracts of each weight, as a multiple of the learning rate; with
     `muon` only of matrices."""

@@ -31,6 +31,7 @@ NAMED = {
     "training.epochs": 11,
     "training.passes_per_epoch": 3,
     "training.tokens_per_batch": 1009,
+    "training.optimizer": "adam",
     "training.learning_rate": 1e-5,
     "training.warmup_steps": 7,
     "training.cooldown_epochs": 0,
@@ -52,7 +53,7 @@ def test_every_setting_has_a_number_that_trains(bare, size):
     assert recipe.tokenizer.vocabulary_size >= size.characters
     training = recipe.training
     assert training.max_length <= training.tokens_per_batch <= 16_384
-    assert 1e-4 <= training.learning_rate <= 4e-3
+    assert 1e-4 <= training.learning_rate <= 6e-3
     assert 0 <= training.cooldown_epochs < training.epochs <= 1000
     # Half of the steps, at least, are beyond the warm-up.
     tokens = 12 * size.pairs * training.epochs * training.passes_per_epoch
@@ -90,7 +91,7 @@ def test_other_settings_follow_from_those_that_are_named(bare):
 
     assert found("training.cooldown_epochs", **{"training.epochs": 9}) == 3
     assert found("training.passes_per_epoch", **{"training.epochs": 9}) == 1
-    wide = {"model.hidden_dim": 512}
+    wide = {"model.hidden_dim": 512, "training.optimizer": "adam"}
     assert found("training.learning_rate", **wide) == 1e-3
     assert found("training.learning_rate", **{"model.preset": "base"}) == 1e-3
     assert found("training.tokens_per_batch", **{"training.max_length": 4099}) >= 4099
