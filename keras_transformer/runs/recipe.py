@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from keras_transformer.storage import names_in
-from keras_transformer.tables import TableColumn
+from keras_transformer.tables import TableColumn, delimiter_of
 
 SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
@@ -98,8 +98,14 @@ class TextFiles(Settings):
     @model_validator(mode="before")
     @classmethod
     def _both_sides(cls, value):
-        is_table = isinstance(value, (str, list))
-        return {"source": value, "target": value} if is_table else value
+        if not isinstance(value, str):
+            return value
+        if delimiter_of(Path(value)) is None:
+            raise ValueError(
+                "A text must be one .csv or .tsv file, or `source` and `target`. "
+                f"Received: {value!r}."
+            )
+        return {"source": value, "target": value}
 
 
 class DataSettings(Settings):

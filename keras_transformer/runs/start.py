@@ -92,8 +92,8 @@ def begin(
         except VocabularySizeError as error:
             if not adjusts_vocabulary:
                 raise
-            how["vocabulary_size"] = error.nearest
-            tokenizer = SubwordTokenizer.train(files, **how)
+            nearest = {"vocabulary_size": error.nearest}
+            tokenizer = SubwordTokenizer.train(files, **how | nearest)
         tokenizer.save(run.tokenizers_path / f"{name}.model")
         sizes.append(tokenizer.vocabulary_size)
     if sizes and max(sizes) != recipe.tokenizer.vocabulary_size:

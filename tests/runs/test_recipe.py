@@ -102,6 +102,8 @@ def test_both_sides_may_be_in_one_table(path):
     recipe = Recipe.load(path, {"data.train": "{source}.csv"})
     assert recipe.data.train.source == recipe.data.train.target == ("{source}.csv",)
     assert [str(p) for p in recipe.data.paths("train", "target")] == ["aa.csv"]
+    with pytest.raises(ValueError, match="must be one .csv or .tsv .*Rec.*: 'train'"):
+        Recipe.load(path, {"data.train": "train"})
     with pytest.raises(ValueError, match="`data.columns` must name two columns"):
         Recipe.load(path, {"data.columns": ["aa"]})
 
