@@ -84,11 +84,11 @@ def settings_for(recipe: Recipe, text: TextSize) -> dict[str, Any]:
         optimizer = "muon" if preset == "tiny" else "adam"
         peak = 6e-3 if (training.optimizer or optimizer) == "muon" else 4e-3
         rate, num_steps = peak * min(1.0, 128 / width), 10 * math.sqrt(text.words)
-        num_steps = min(max(num_steps, 1200), 100_000)
+        num_steps = min(max(num_steps, 600), 100_000)
     else:
         optimizer = "adam"
         rate = 5e-5 if model.lora_rank is None else 1e-3
-        num_steps = min(max(math.sqrt(text.words), 120), 10_000)
+        num_steps = min(max(math.sqrt(text.words), 60), 10_000)
     rules["training.optimizer"] = optimizer
     rules["training.learning_rate"] = rate
     batch = 256 * round(8 * math.sqrt(text.words / 1e6))
@@ -105,7 +105,7 @@ def settings_for(recipe: Recipe, text: TextSize) -> dict[str, Any]:
     rules["training.epochs"] = epochs
     rules["training.cooldown_epochs"] = epochs // 3
     num_steps *= epochs * at_once / passes  # of the epochs that are named
-    rules["training.warmup_steps"] = _rounded(min(max(num_steps / 12, 1), 4000))
+    rules["training.warmup_steps"] = _rounded(min(max(num_steps / 8, 1), 4000))
     return {name: value for name, value in rules.items() if recipe.get(name) is None}
 
 

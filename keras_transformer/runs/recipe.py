@@ -257,7 +257,7 @@ class TrainingSettings(Settings):
 
     epochs: Changeable[Count | None] = None
     """Number of epochs, each of which ends with a validation and a checkpoint. It
-    follows from the text: some 15, with as many steps as the text needs, from 1,200 for
+    follows from the text: some 15, with as many steps as the text needs, from 600 for
     300 pairs and 8,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if
     the validation loss still falls at the end."""
     passes_per_epoch: Count | None = None
@@ -277,7 +277,7 @@ class TrainingSettings(Settings):
     `lora_rank`. Lower it if the loss jumps."""
     warmup_steps: Count | None = None
     """Steps of linear warm-up; then the rate falls as 1 / sqrt(step). It follows from
-    the length of the training: a twelfth of its steps, at most 4,000."""
+    the length of the training: an eighth of its steps, at most 4,000."""
     cooldown_epochs: Changeable[Annotated[int, Field(ge=0)] | None] = None
     """Last epochs, over which the learning rate is scaled down to 0. It follows from
     `epochs`: a third of them."""
