@@ -355,6 +355,13 @@ def test_others_make_another_run(path, name, value, line):
     assert Recipe.load(path).differences(Recipe.load(path, {name: value})) == [line]
 
 
+def test_what_follows_from_the_text_may_be_left_out_when_a_run_goes_on(path):
+    recipe = Recipe.load(path)
+    less = Recipe.load(path, {"training.tokens_per_batch": None})
+    assert recipe.differences(less) == []
+    assert less.differences(recipe) == ["training.tokens_per_batch was None and is 128"]
+
+
 def test_settings_cannot_be_changed_in_place(path):
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         Recipe.load(path).training.epochs = 3

@@ -108,7 +108,7 @@ def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
 # From a pretrained translator
 
 
-@pytest.mark.quick("tokenizer.vocabulary_size-31")
+@pytest.mark.quick("tokenizer.vocabulary_size-31", "tokenizer.model_type-bpe")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
