@@ -213,9 +213,9 @@ class ModelSettings(Settings):
     """A published size, see `models.Transformer.from_preset`. It follows from the text:
     `tiny` up to some 200,000 pairs, `base` above."""
     num_layers: Count | None = None
-    """Layers of the encoder, and as many of the decoder."""
+    """Layers of the encoder, and as many of the decoder. Fewer are faster."""
     hidden_dim: Count | None = None
-    """Width of the states."""
+    """Width of the states. Wider models need more text."""
     num_heads: Count | None = None
     """Heads of each attention."""
     intermediate_dim: Count | None = None
@@ -230,7 +230,8 @@ class ModelSettings(Settings):
     activation: str | None = None
     """Inner activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = None
-    """How positions are told apart."""
+    """How positions are told apart. `rotary` works at up to twice the length of the
+    training text, `linear_bias` at four times."""
     attention_dropout: Fraction | None = None
     """Fraction of the attention scores dropped in training."""
     activation_dropout: Fraction | None = None
@@ -290,16 +291,18 @@ class TrainingSettings(Settings):
     """What a step subtracts of each weight, as a multiple of the learning rate; with
     `muon` only of matrices."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Probability that each target spreads over the vocabulary."""
+    """Probability that each target spreads over the vocabulary; 0 for none."""
     seed: Seed = 1
     """Seed of the weights, dropout and the order of the sentences."""
     jit_compile: Changeable[bool | None] = None
     """Whether XLA compiles the training step, once for every length of sentences, if
     there is one device. Default: if the device is a GPU."""
     steps_per_execution: Changeable[Count] = 1
-    """Steps that TensorFlow takes at a time."""
+    """Steps that TensorFlow takes at a time. More save time where a step is short, as
+    on a fast GPU."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Dtype policy of the model; `mixed_float16` on one device only."""
+    """Dtype policy of the model. `mixed_bfloat16` is faster on GPUs and on CPUs with
+    instructions for it; `mixed_float16` trains on one device only."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"
@@ -364,7 +367,7 @@ class Recipe(Settings):
     tokenizer: TokenizerSettings = TokenizerSettings()
     """How subwords are learnt."""
     model: ModelSettings = ModelSettings()
-    """A preset, and what overrides it."""
+    """A preset, and what overrides it. What is left out has the preset's value."""
     training: TrainingSettings = TrainingSettings()
     """How the model is trained."""
     decoding: DecodingSettings = DecodingSettings()
