@@ -259,8 +259,8 @@ class TrainingSettings(Settings):
 
     epochs: Changeable[Count | None] = None
     """Number of epochs, each of which ends with a validation and a checkpoint. It
-    follows from the text: some 15, with as many steps as the text needs, from 600 for
-    300 pairs and 8,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if
+    follows from the text: some 15, with as many steps as the text needs, from 800 for
+    300 pairs and 9,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if
     the validation loss still falls at the end."""
     passes_per_epoch: Count | None = None
     """Times that an epoch reads the training text. Default: 1 if `epochs` is named;
