@@ -3,9 +3,10 @@
     python docs/pages.py FOLDER
 
 The pages are docs/*.md, the README and other Markdown of the repository, the tutorials
-with what they print and draw, and the reference. Links that lead to files of the
-repository become links to pages. What has no page is linked in the repository if
-SOURCE_URL, such as https://github.com/owner/name/blob/main, says where that is.
+with what they print and draw, the settings of recipes, and the reference. Links that
+lead to files of the repository become links to pages. What has no page is linked in the
+repository if SOURCE_URL, such as https://github.com/owner/name/blob/main, says where
+that is.
 FOLDER.yml is mkdocs.yml with the navigation of the reference filled in.
 """
 
@@ -18,12 +19,15 @@ from pathlib import Path
 import tutorial_notebooks as notebooks
 from reference import PARTS, class_page, classes_of, link_names, part_page
 
+from keras_transformer.runs.reference import as_markdown
+
 ROOT = Path(__file__).parents[1]
 SOURCE_URL = os.environ.get("SOURCE_URL", "")
 # Folders of the site for what pages show, or offer to download.
 FILES = {".png": "pictures", ".html": "pictures", ".ipynb": "notebooks"}
 GITHUB = "https://github.com/"
 COLAB = "https://colab.research.google.com/github/"
+SETTINGS = "keras_transformer/runs/recipe.py"
 LINK = r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)"
 
 
@@ -36,6 +40,7 @@ def page_sources() -> dict[str, str]:
         "saved_models.md": "saved_models/README.md",
         "changelog.md": "CHANGELOG.md",
         "contributing.md": "CONTRIBUTING.md",
+        "settings.md": SETTINGS,
     }
     docs = ROOT / "docs"
     for path in sorted(docs.rglob("*.md")):
@@ -69,8 +74,12 @@ class Pages:
         self.pages = {source: page for page, source in page_sources().items()}
         self.texts, self.files = {}, {}
         for source, page in self.pages.items():
-            read = tutorial_text if source.endswith(".py") else file_text
-            self.texts[page] = outside_code(read(ROOT / source), self._change(source))
+            if source == SETTINGS:
+                text = as_markdown()
+            else:
+                read = tutorial_text if source.endswith(".py") else file_text
+                text = read(ROOT / source)
+            self.texts[page] = outside_code(text, self._change(source))
         for part in PARTS:
             self.texts[f"reference/{part}/index.md"] = part_page(part)
             for name in classes_of(part):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:  # the shell checks files before it loads TensorFlow
     import tensorflow as tf
 
+from keras_transformer.tables import TableColumn
+
 BYTE_ORDER_MARK = "\ufeff"
 _BLOCK = 1 << 16  # bytes that are read or unpacked at a time
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
@@ -30,7 +32,7 @@ def as_paths(files: Paths) -> list[Path]:
     """Returns one path or several as a list."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
-    return [Path(file) for file in files]
+    return [file if isinstance(file, Path) else Path(file) for file in files]
 
 
 def is_gzipped(path: Path) -> bool:
@@ -57,7 +59,19 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
         ValueError: If it is a folder or a pipe, if it is not UTF-8 (the message names
             the line), or if its gzip data are damaged or cut short.
     """
-    path = Path(path)
+    yield from (text for _, text in _numbered_lines(*as_paths(path)))
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the number of each line and its text, in a table that of a column."""
+    lines = _lines_in(path)
+    if isinstance(path, TableColumn):
+        yield from path.cells(lines)
+    else:
+        yield from enumerate(lines, start=1)
+
+
+def _lines_in(path):
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a text file. Pass a file's path.")
     if not path.exists():
@@ -141,6 +155,12 @@ def text_lines(files: Paths) -> "tf.data.Dataset":
 def _lines_of(path):
     import tensorflow as tf
 
+    if isinstance(path, TableColumn):
+        blocks = tf.data.Dataset.from_generator(
+            lambda: _blocks(read_lines(path)),
+            output_signature=tf.TensorSpec((None,), "string"),
+        )
+        return blocks.unbatch()
     is_zipped = is_gzipped(path)
     lines = tf.data.TextLineDataset(str(path), "GZIP" if is_zipped else None)
     mark = BYTE_ORDER_MARK.encode()
@@ -149,6 +169,12 @@ def _lines_of(path):
             return lines
     first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
     return first.concatenate(lines.skip(1))
+
+
+def _blocks(lines):
+    """Yields lists of lines, each of which costs TensorFlow one call of Python."""
+    while block := list(itertools.islice(lines, 1024)):
+        yield block
 
 
 def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePair]:
@@ -165,28 +191,29 @@ def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePai
         )
     for file, paths in enumerate(zip(sources, targets, strict=True)):
         lines = map(_sentences, paths)
-        for number, pair in enumerate(itertools.zip_longest(*lines), start=1):
+        for pair in itertools.zip_longest(*lines):
             if None in pair:
                 longer, shorter = paths if pair[1] is None else reversed(paths)
+                number, _ = pair[0] or pair[1]
                 raise ValueError(
                     f"{longer}:{number} has no counterpart: {shorter} ends before that "
                     "line. Both sides must have the same number of lines, each the "
                     "translation of the other."
                 )
-            source, target = pair
+            (number, source), (_, target) = pair
             yield SentencePair(source, target, file, f"{paths[0]}:{number}")
 
 
-def _sentences(path: Path) -> Iterator[str]:
-    """Yields the lines of a file; raises `ValueError` if one is empty."""
+def _sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the numbered lines of a file; raises `ValueError` if one is empty."""
     number = 0
-    for number, text in enumerate(read_lines(path), start=1):
+    for number, text in _numbered_lines(path):
         if not text or text.isspace():
             raise ValueError(
                 f"{path}:{number} is an empty line. Remove line {number} here and in "
                 "the file that translates it."
             )
-        yield text
+        yield number, text
     if number == 0:
         raise ValueError(f"{path} is empty. It must hold one sentence a line.")
 

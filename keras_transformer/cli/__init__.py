@@ -11,7 +11,7 @@ from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import convert, ensemble, export
 from keras_transformer.cli.options import Debug, Version
 from keras_transformer.cli.plot import plot
-from keras_transformer.cli.train import average, train
+from keras_transformer.cli.train import average, init, train
 from keras_transformer.cli.translate import translate
 
 __all__ = ["app", "main"]
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 for command in (
     demo,
+    init,
     train,
     translate,
     evaluate,

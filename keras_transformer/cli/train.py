@@ -9,6 +9,7 @@ import typer
 
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings
+from keras_transformer.storage import write_text
 
 if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
     from keras_transformer.runs import Recipe
@@ -20,6 +21,43 @@ def _print_schema(is_asked: bool):
 
         typer.echo(json.dumps(Recipe.model_json_schema(), indent=2))
         raise typer.Exit
+
+
+def _print_settings(is_asked: bool):
+    if is_asked:
+        from keras_transformer.runs.reference import as_text
+
+        typer.echo(as_text())
+        raise typer.Exit
+
+
+def init(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The recipe, a new YAML file.")
+    ],
+    source: Annotated[
+        str, typer.Option(help="Source language.", metavar="LANGUAGE")
+    ] = "en",
+    target: Annotated[
+        str, typer.Option(help="Target language.", metavar="LANGUAGE")
+    ] = "de",
+):
+    """Write a recipe to begin with.
+
+    It names the files of the text, train.en and the like, and holds every other
+    setting as a comment, with its meaning and its default.
+
+    Example: `keras-transformer init recipe.yaml --source en --target fr`
+    """
+    from keras_transformer.runs.reference import as_recipe
+
+    if path.exists():
+        raise ValueError(f"{path} exists. Name a new file, or remove this one.")
+    write_text(path, as_recipe(source, target))
+    typer.echo(
+        f"{path} names the files of your text: change them there, then run\n"
+        f"  keras-transformer train {path} --data FOLDER --run runs/{source}-{target}"
+    )
 
 
 def train(
@@ -68,6 +106,15 @@ def train(
             is_eager=True,
         ),
     ] = False,
+    help_settings: Annotated[
+        bool,
+        typer.Option(
+            "--help-settings",
+            help="Print every setting of a recipe, its meaning and default, and exit.",
+            callback=_print_settings,
+            is_eager=True,
+        ),
+    ] = False,
 ):
     """Train a translator on parallel text, or resume its training.
 
@@ -83,14 +130,15 @@ def train(
     Example, in a clone of https://github.com/multi30k/dataset:
     `keras-transformer train multi30k --data data/task1 --run runs/en-de`
 
-    Your own recipe needs only the lines below. Every other setting has a default;
-    the settings.yaml of a run shows them all.
+    Your own recipe needs only the lines below, as `keras-transformer init` writes them.
+    Other settings follow from the size of the text: `train` prints them before it
+    begins, and the settings.yaml of the run keeps them.
 
         data:
           source: en
           target: de
           train: {source: "train.{source}", target: "train.{target}"}
-          validation: {source: "val.{source}", target: "val.{target}"}
+          validation: {source: "validation.{source}", target: "validation.{target}"}
     """
     from keras_transformer.runs.recipe import Recipe
 

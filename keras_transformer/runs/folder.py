@@ -11,7 +11,7 @@ from keras_transformer.decoding import BeamSearch, GreedySearch, Search
 from keras_transformer.decoding.beam import LengthPenalty
 from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
-from keras_transformer.runs.recipe import SIDES, DecodingSettings, Recipe
+from keras_transformer.runs.recipe import SIDES, Recipe
 from keras_transformer.storage import replace_file
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
@@ -89,17 +89,13 @@ class Run:
         from keras_transformer.translator.saving import SETTINGS, read_search
 
         settings = self.recipe.decoding
-        if not (self.pretrained_path / SETTINGS).is_file():
-            if settings.beam_width == 1:
-                return GreedySearch()
-            return BeamSearch(settings.beam_width, settings.length_penalty)
-        pretrained, _ = read_search(self.pretrained_path)
-        default = DecodingSettings(average=settings.average)
-        if settings == default:
-            return pretrained
-        is_default = settings.length_penalty == default.length_penalty
-        exponent = None if is_default else settings.length_penalty
-        return with_beam(pretrained, settings.beam_width, exponent)
+        search: Search = BeamSearch(4, 0.6)
+        if (self.pretrained_path / SETTINGS).is_file():
+            search, _ = read_search(self.pretrained_path)
+        if settings.beam_width is None and settings.length_penalty is None:
+            return search
+        beam_width = settings.beam_width or search.num_slots
+        return with_beam(search, beam_width, settings.length_penalty)
 
     def translator(self, checkpoint: str | os.PathLike | None = None) -> "Translator":
         """Returns the translator, with the search that the settings name now.

@@ -93,8 +93,9 @@ class WriteLog(keras.callbacks.Callback):
         self._start = time.monotonic()
 
     def on_epoch_end(self, epoch, logs=None):
+        # In the logs, Keras prints it in the epoch's line.
+        logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         numbers = {name: logs[name] for name in COLUMNS if name in logs}
-        numbers["learning_rate"] = self.model.optimizer.learning_rate
         row = {name: f"{float(number):.6g}" for name, number in numbers.items()}
         row["epoch"] = epoch + 1  # Keras counts from 0
         row["seconds"] = f"{time.monotonic() - self._start:.1f}"

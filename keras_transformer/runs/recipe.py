@@ -1,6 +1,7 @@
 """A recipe: the settings of a training run, as typed models that are read from YAML."""
 
 import difflib
+import operator
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from keras_transformer.storage import names_in
+from keras_transformer.tables import TableColumn, delimiter_of
 
 SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
@@ -32,6 +34,15 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 _MAY_CHANGE: dict[str, Any] = {"may_change": True}
 _Type = TypeVar("_Type")
 
+# They are None in a recipe that does not name them; see `defaults.settings_for`.
+FOLLOWING = (
+    "tokenizer.vocabulary_size",
+    *(f"model.{name}" for name in ("preset", "dropout")),
+    *(f"training.{name}" for name in ("epochs", "passes_per_epoch")),
+    *(f"training.{name}" for name in ("tokens_per_batch", "optimizer")),
+    "training.learning_rate",
+    *(f"training.{name}" for name in ("warmup_steps", "cooldown_epochs")),
+)
 Changeable = Annotated[_Type, Field(json_schema_extra=_MAY_CHANGE)]
 """A setting that may change when a run is resumed."""
 Names = Annotated[
@@ -62,19 +73,39 @@ class Settings(BaseModel):
     )
 
 
+def _may_be_one_name(schema: dict[str, Any]) -> None:
+    for key in ("required", "type"):
+        schema.pop(key, None)
+
+
 class TextFiles(Settings):
     """Parallel text: each side in one file or several.
 
-    `{source}` and `{target}` in a file name stand for the two languages.
+    `{source}` and `{target}` in a file name stand for the two languages. A file name in
+    the place of both sides is a CSV or TSV file of two columns.
     """
 
+    model_config = ConfigDict(json_schema_extra=_may_be_one_name)
     source: Names
-    """Files to translate from."""
+    """Files to translate from, plain or gzipped: a sentence a line, or a column of a
+    CSV or TSV file."""
     target: Names
     """As many files; line by line, the nth translates the nth of `source`."""
     tokenized: Changeable[Names] = ()
     """`target` as papers compute BLEU on it: lower-cased, split by the Moses
     tokenizer."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_sides(cls, value):
+        if not isinstance(value, str):
+            return value
+        if delimiter_of(Path(value)) is None:
+            raise ValueError(
+                "A text must be one .csv or .tsv file, or `source` and `target`. "
+                f"Received: {value!r}."
+            )
+        return {"source": value, "target": value}
 
 
 class DataSettings(Settings):
@@ -85,11 +116,15 @@ class DataSettings(Settings):
     target: str
     """Language to translate into, such as `de`."""
     train: TextFiles
-    """Text to train on."""
+    """Text to train on: `source` and `target`, or the name of a CSV or TSV file."""
     validation: TextFiles
     """Text for the validation loss, and to choose settings by."""
     test: Changeable[TextFiles | None] = None
     """Text to evaluate a finished model on."""
+    columns: Names = ()
+    """Names of the two columns of CSV and TSV files, which their first line must hold.
+    Default: `en` and `de`, if these are the languages, or `source` and `target`; if the
+    first line holds neither, it is text, and the columns are the first two."""
     folder: Changeable[str] = "."
     """Folder that file names are relative to."""
     origin: Changeable[str] = ""
@@ -108,7 +143,15 @@ class DataSettings(Settings):
             )
         names = [name.replace("{source}", self.source) for name in names]
         names = [name.replace("{target}", self.target) for name in names]
-        return [Path(self.folder, name) for name in names]
+        return [
+            TableColumn.of(
+                Path(self.folder, name),
+                side=int(side != "source"),
+                names=self.columns,
+                languages=(self.source, self.target),
+            )
+            for name in names
+        ]
 
     def check_files(self, split: str) -> None:
         """Raises `FileNotFoundError` if a file of a split is missing on any side."""
@@ -132,18 +175,25 @@ class DataSettings(Settings):
 class TokenizerSettings(Settings):
     """How text is split into subwords; see `text.SubwordTokenizer.train`."""
 
-    vocabulary_size: Annotated[int, Field(ge=5)] = 8000
-    """Number of subwords, for each language unless shared."""
+    vocabulary_size: Annotated[int, Field(ge=5)] | None = None
+    """Number of subwords, for each language unless shared. It follows from the text:
+    some 500 for 300 short pairs, 10,000 for the 29,000 of Multi30k, 32,000 for
+    millions, and never more than the text can fill."""
     model_type: Literal["bpe", "unigram"] = "bpe"
-    """How subwords are learnt."""
+    """How subwords are learnt: byte-pair encoding, or a unigram model, which can be
+    sampled more freely."""
     shared: bool = True
-    """Whether both languages share one vocabulary and embeddings."""
-    split_digits: bool = False
-    """Whether every digit is a separate subword."""
+    """Whether both languages share one vocabulary and embeddings. False for languages
+    that have no words or letters in common."""
+    split_digits: bool = True
+    """Whether every digit is a separate subword, so that numbers are copied digit by
+    digit. False keeps frequent numbers, such as years, as one subword."""
     character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of the text's characters that get an id."""
+    """Fraction of the text's characters that get an id. Use 0.9995 for scripts with
+    thousands of characters."""
     byte_fallback: bool = False
-    """Whether other characters are bytes rather than unknown."""
+    """Whether other characters are bytes rather than unknown, for names and symbols
+    that the training text lacks. The bytes take 256 subwords."""
     sampling: Fraction = 0.0
     """Strength of BPE-dropout or subword regularization in training. The draws cannot
     be repeated: a resumed training then sees other subwords than an uninterrupted one.
@@ -159,24 +209,29 @@ class ModelSettings(Settings):
     the translator, or be left out; `dropout` and its like may differ.
     """
 
-    preset: Literal["tiny", "base", "big"] = "base"
-    """A published size, see `models.Transformer.from_preset`."""
+    preset: Literal["tiny", "base", "big"] | None = None
+    """A published size, see `models.Transformer.from_preset`. It follows from the text:
+    `tiny` up to some 200,000 pairs, `base` above."""
     num_layers: Count | None = None
-    """Layers of the encoder, and as many of the decoder."""
+    """Layers of the encoder, and as many of the decoder. Fewer are faster."""
     hidden_dim: Count | None = None
-    """Width of the states."""
+    """Width of the states. Wider models need more text."""
     num_heads: Count | None = None
     """Heads of each attention."""
     intermediate_dim: Count | None = None
     """Inner width of the feed-forward networks."""
     dropout: Fraction | None = None
-    """Fraction dropped in training."""
-    normalize_first: bool | None = None
-    """Whether sublayers normalize their inputs, not their outputs."""
+    """Fraction dropped in training. It follows from the preset: 0.2 for `tiny`, 0.1 for
+    `base`, 0.3 for `big`. Raise it if the validation loss rises while the training loss
+    falls."""
+    normalize_first: bool = True
+    """Whether sublayers normalize their inputs, which trains at higher learning rates.
+    False for their outputs, as in the paper."""
     activation: str | None = None
     """Inner activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = None
-    """How positions are told apart."""
+    """How positions are told apart. `rotary` works at up to twice the length of the
+    training text, `linear_bias` at four times."""
     attention_dropout: Fraction | None = None
     """Fraction of the attention scores dropped in training."""
     activation_dropout: Fraction | None = None
@@ -202,35 +257,52 @@ class ModelSettings(Settings):
 class TrainingSettings(Settings):
     """How the model is trained."""
 
-    epochs: Changeable[Count] = 30
-    """Passes over the training text."""
-    tokens_per_batch: Count = 4096
-    """Tokens of a batch on each side, padding included."""
+    epochs: Changeable[Count | None] = None
+    """Number of epochs, each of which ends with a validation and a checkpoint. It
+    follows from the text: some 15, with as many steps as the text needs, from 800 for
+    300 pairs and 9,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if
+    the validation loss still falls at the end."""
+    passes_per_epoch: Count | None = None
+    """Times that an epoch reads the training text. Default: 1 if `epochs` is named;
+    else it follows from the text, since an epoch of a small text would be short."""
+    tokens_per_batch: Count | None = None
+    """Tokens of a batch on each side, padding included. It follows from the text: from
+    1,024 up to 20,000 pairs to 16,384 for millions. Lower it if memory is too small."""
     max_length: Annotated[int, Field(ge=2)] = 64
-    """Maximum subwords with the end token; longer pairs are left out."""
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    """Peak of the learning rate, reached after `warmup_steps`."""
-    warmup_steps: Count = 4000
-    """Steps of linear warm-up; then the rate falls as 1 / sqrt(step)."""
-    cooldown_epochs: Changeable[Annotated[int, Field(ge=0)]] = 0
-    """Last epochs, over which the learning rate is scaled down to 0."""
-    optimizer: Literal["adam", "muon"] = "adam"
+    """Maximum subwords with the end token; longer pairs are left out. Raise it for long
+    sentences or documents."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """Peak of the learning rate, reached after `warmup_steps`. It follows from the
+    optimizer and the width of the model: 6e-3 for `tiny` with `muon` and 4e-3 with
+    `adam`, 1e-3 for `base`, 5e-4 for `big`; for a pretrained model 5e-5, or 1e-3 with
+    `lora_rank`. Lower it if the loss jumps."""
+    warmup_steps: Count | None = None
+    """Steps of linear warm-up; then the rate falls as 1 / sqrt(step). It follows from
+    the length of the training: an eighth of its steps, at most 4,000."""
+    cooldown_epochs: Changeable[Annotated[int, Field(ge=0)] | None] = None
+    """Last epochs, over which the learning rate is scaled down to 0. It follows from
+    `epochs`: a third of them."""
+    optimizer: Literal["adam", "muon"] | None = None
     """`muon` is `keras.optimizers.Muon` for matrices, and Adam at half the learning
-    rate for embeddings, biases and normalization."""
+    rate for embeddings, biases and normalization. It follows from the preset: `muon`
+    for `tiny`, which learns more from little text; `adam`, the paper's, for others and
+    for a pretrained model."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """What a step subtracts of each weight, as a multiple of the learning rate; with
     `muon` only of matrices."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Probability that each target spreads over the vocabulary."""
+    """Probability that each target spreads over the vocabulary; 0 for none."""
     seed: Seed = 1
     """Seed of the weights, dropout and the order of the sentences."""
     jit_compile: Changeable[bool | None] = None
     """Whether XLA compiles the training step, once for every length of sentences, if
     there is one device. Default: if the device is a GPU."""
     steps_per_execution: Changeable[Count] = 1
-    """Steps that TensorFlow takes at a time."""
+    """Steps that TensorFlow takes at a time. More save time where a step is short, as
+    on a fast GPU."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Dtype policy of the model; `mixed_float16` on one device only."""
+    """Dtype policy of the model. `mixed_bfloat16` is faster on GPUs and on CPUs with
+    instructions for it; `mixed_float16` trains on one device only."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"
@@ -256,10 +328,12 @@ class TrainingSettings(Settings):
 class DecodingSettings(Settings):
     """How the trained model translates."""
 
-    beam_width: Changeable[Count] = 4
-    """Hypotheses that beam search keeps; 1 is greedy search."""
-    length_penalty: Changeable[Annotated[float, Field(ge=0)]] = 0.6
-    """Exponent of the length penalty; larger favours longer translations."""
+    beam_width: Changeable[Count | None] = None
+    """Hypotheses that beam search keeps; 1 is greedy search, which is faster. Default:
+    4, or that of the pretrained translator."""
+    length_penalty: Changeable[Annotated[float, Field(ge=0)] | None] = None
+    """Exponent of the length penalty; larger favours longer translations. Default: 0.6,
+    or that of the pretrained translator."""
     average: Changeable[Count] = 5
     """Number of last checkpoints whose weights are averaged."""
 
@@ -293,7 +367,7 @@ class Recipe(Settings):
     tokenizer: TokenizerSettings = TokenizerSettings()
     """How subwords are learnt."""
     model: ModelSettings = ModelSettings()
-    """A preset, and what overrides it."""
+    """A preset, and what overrides it. What is left out has the preset's value."""
     training: TrainingSettings = TrainingSettings()
     """How the model is trained."""
     decoding: DecodingSettings = DecodingSettings()
@@ -302,20 +376,26 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _check_together(self):
         model, training = self.model, self.training
+        if len(self.data.columns) not in (0, 2):
+            raise ValueError(
+                "`data.columns` must name two columns. "
+                f"Received: columns={list(self.data.columns)}."
+            )
         if (model.frozen or model.lora_rank) and not model.pretrained:
             raise ValueError(
                 "`model.frozen` and `model.lora_rank` must be left out without "
                 "`model.pretrained`: weights that are not trained would stay random. "
                 f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
             )
-        if training.tokens_per_batch < training.max_length:
+        tokens = training.tokens_per_batch
+        if tokens is not None and tokens < training.max_length:
             raise ValueError(
                 "`training.tokens_per_batch` must be at least `training.max_length`. "
                 f"Received: tokens_per_batch={training.tokens_per_batch}, "
                 f"max_length={training.max_length}."
             )
         every, epochs = training.bleu_every, training.epochs
-        is_measured = every is not None and every <= epochs
+        is_measured = every is not None and every <= (epochs or every)
         if training.best in ("val_bleu", "val_chrf") and not is_measured:
             raise ValueError(
                 "`training.best` must be measured: set `training.bleu_every` to at "
@@ -363,16 +443,36 @@ class Recipe(Settings):
         except ValidationError as error:
             raise ValueError(f"{path}: {_first_fault(error)}") from None
 
+    def get(self, name: str) -> Any:
+        """Returns the setting of a dotted name, such as `"training.epochs"`."""
+        return operator.attrgetter(name)(self)
+
+    def completed(self, settings: dict[str, Any]) -> "Recipe":
+        """Returns a recipe with more settings, by their dotted names.
+
+        Raises:
+            ValueError: If settings contradict each other.
+        """
+        values = self.model_dump(exclude_unset=True)
+        for name, value in settings.items():
+            section, last = name.split(".")
+            values.setdefault(section, {})[last] = value
+        try:
+            return type(self)(**values)
+        except ValidationError as error:
+            raise ValueError(_first_fault(error)) from None
+
     def differences(self, other: "Recipe") -> list[str]:
         """Returns the differences that keep `other` from resuming a run of this recipe.
 
-        Each is a line such as "training.seed was 1 and is 2".
+        Each is a line such as "training.seed was 1 and is 2". What follows from the
+        text, and `other` does not name, is no difference.
         """
         pairs = zip(_fixed(self), _fixed(other), strict=True)
         return [
             f"{name} was {before} and is {after}"
             for (name, before), (_, after) in pairs
-            if before != after
+            if before != after and not (name in FOLLOWING and after is None)
         ]
 
 
@@ -424,7 +524,9 @@ def _find(name, folder=Path()):
 
 def _read_extended(path, extending=()):
     """Returns the values of a file, and of what it extends where it has none."""
-    values = read_yaml(path)
+    # A section whose settings are all comments is null in YAML.
+    read = read_yaml(path)
+    values = {name: value for name, value in read.items() if value is not None}
     _resolve_pretrained(values, path.parent)
     if "extends" not in values:
         return values

@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 
 from keras_transformer.models.presets import PRESETS
+from keras_transformer.runs.defaults import left_out
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import (
     SIDES,
@@ -19,6 +20,7 @@ from keras_transformer.runs.recipe import (
 )
 from keras_transformer.storage import is_unfinished, remove_unfinished
 from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text.tokenizer_training import VocabularySizeError
 from keras_transformer.version import __version__
 
 # Settings that may differ from those of the pretrained model.
@@ -39,7 +41,11 @@ def check_folder(recipe: Recipe, run: Run) -> None:
 
 
 def begin(
-    recipe: Recipe, run: Run, epochs_done: int, tokenizer_files: dict[str, list[Path]]
+    recipe: Recipe,
+    run: Run,
+    epochs_done: int,
+    tokenizer_files: dict[str, list[Path]],
+    adjusts_vocabulary: bool = False,
 ) -> None:
     """Writes the settings of a run and, if it is new, its tokenizers.
 
@@ -51,6 +57,8 @@ def begin(
         epochs_done: Epochs after which it resumes; 0 for a new run.
         tokenizer_files: Files to learn each tokenizer from, by its name; empty if they
             are there already, or those of a pretrained translator.
+        adjusts_vocabulary: Whether a vocabulary that the text cannot fill becomes
+            smaller, and the settings say so. It is an error otherwise.
 
     Raises:
         ValueError: If the training text has changed since the run began, or settings do
@@ -64,7 +72,8 @@ def begin(
         remove_unfinished(folder)
     versions = {"keras-transformer": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    run.write_settings(recipe, versions | {"training_text": checksum})
+    versions["training_text"] = checksum
+    run.write_settings(recipe, versions)
     if epochs_done:
         run.log.truncate(epochs_done)
         run.checkpoints().keep_best()
@@ -76,9 +85,20 @@ def begin(
     if recipe.model.pretrained:
         copy_pretrained(recipe.model.pretrained, recipe, run)
     how = recipe.tokenizer.model_dump(exclude={"shared", "sampling"})
+    sizes = []
     for name, files in tokenizer_files.items():
-        path = run.tokenizers_path / f"{name}.model"
-        SubwordTokenizer.train(files, **how).save(path)
+        try:
+            tokenizer = SubwordTokenizer.train(files, **how)
+        except VocabularySizeError as error:
+            if not adjusts_vocabulary:
+                raise
+            nearest = {"vocabulary_size": error.nearest}
+            tokenizer = SubwordTokenizer.train(files, **how | nearest)
+        tokenizer.save(run.tokenizers_path / f"{name}.model")
+        sizes.append(tokenizer.vocabulary_size)
+    if sizes and max(sizes) != recipe.tokenizer.vocabulary_size:
+        size = {"tokenizer.vocabulary_size": max(sizes)}
+        run.write_settings(recipe.completed(size), versions)
 
 
 def join(recipe: Recipe, run: Run) -> None:
@@ -89,6 +109,7 @@ def join(recipe: Recipe, run: Run) -> None:
             f"{run.folder} holds no run that another worker has begun. All workers "
             "must share the folder: name one on a disk that all of them can read."
         )
+    recipe = recipe.completed(left_out(recipe, begun.recipe))
     _check_same(begun, begun.recipe.differences(recipe))
     _check_text(begun, _text_checksum(recipe))
     run.recipe = recipe
@@ -133,10 +154,13 @@ def _check_agreement(recipe, translator):
 
 
 def _settings_to_agree(tokenizer: TokenizerSettings, model: ModelSettings):
-    """The settings that must be those of the translator: all that are not defaults."""
-    learnt = tokenizer.model_dump(exclude={"sampling"}, exclude_defaults=True)
+    """The settings that must be those of the translator: all that the recipe names."""
+    learnt = tokenizer.model_dump(
+        exclude={"sampling"}, exclude_unset=True, exclude_none=True
+    )
     arguments = model.overrides()
-    if model.preset != ModelSettings().preset:
+    arguments = {k: v for k, v in arguments.items() if k in model.model_fields_set}
+    if model.preset is not None:
         arguments = PRESETS[model.preset] | arguments
     if "activation" in arguments:  # by the name that a model's settings have
         function = keras.activations.get(arguments["activation"])

@@ -3,6 +3,8 @@
 import itertools
 import math
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,13 @@ from keras_transformer import training
 from keras_transformer.keras_private import all_layers
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
+from keras_transformer.runs.defaults import (
+    TextSize,
+    left_out,
+    measure,
+    settings_for,
+    table_of,
+)
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog
 from keras_transformer.runs.recipe import SIDES, Recipe
@@ -24,7 +33,10 @@ class Plan:
     """What `fit` will do.
 
     Attributes:
-        recipe: The recipe.
+        named: The recipe as it was given.
+        recipe: The same with all settings: what it did not name follows from the
+            training text or, for a run that is resumed, is as it was.
+        text: Size of the training text; None for a run that is resumed.
         run: The folder.
         files: For `"train"` and `"validation"`, the source and the target files.
         tokenizer_files: Files to learn each tokenizer from, by its name: `"shared"`, or
@@ -35,7 +47,9 @@ class Plan:
         is_finished: Whether there is nothing left to train.
     """
 
+    named: Recipe
     recipe: Recipe
+    text: TextSize | None
     run: Run
     files: dict[str, tuple[list[Path], list[Path]]]
     tokenizer_files: dict[str, list[Path]]
@@ -59,14 +73,20 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         FileNotFoundError: If a file is missing.
         ValueError: If the folder holds something else.
     """
-    data, settings = recipe.data, recipe.training
-    files = {}
+    data, files = recipe.data, {}
     for split in ("train", "validation"):
         data.check_files(split)
         files[split] = (data.paths(split, "source"), data.paths(split, "target"))
+    named, text, has_trained = recipe, None, run.has_trained()
+    if has_trained:
+        recipe = recipe.completed(left_out(recipe, run.recipe))
     check_folder(recipe, run)
+    if not has_trained:
+        text = measure(*files["train"])
+        recipe = recipe.completed(settings_for(recipe, text))
+    settings = recipe.training
     checkpoint, epochs_done, has_stalled, learnt = None, 0, False, {}
-    if run.has_trained():
+    if has_trained:
         checkpoints = run.checkpoints()
         checkpoint = checkpoints.latest()
         if checkpoint is None:
@@ -81,8 +101,9 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         learnt = dict(zip(SIDES, files["train"], strict=True))
         if recipe.tokenizer.shared:
             learnt = {"shared": [*learnt["source"], *learnt["target"]]}
-    is_finished = has_stalled or epochs_done >= settings.epochs
-    return Plan(recipe, run, files, learnt, checkpoint, epochs_done, is_finished)
+    is_finished = has_stalled or epochs_done >= (settings.epochs or 0)
+    done = checkpoint, epochs_done, is_finished
+    return Plan(named, recipe, text, run, files, learnt, *done)
 
 
 def fit(plan: Plan) -> Run:
@@ -117,7 +138,10 @@ def fit(plan: Plan) -> Run:
     with workers.watched():
         check_precision(recipe.training.precision, workers.num_replicas)
         if workers.is_chief:
-            begin(recipe, run, plan.epochs_done, plan.tokenizer_files)
+            is_free = plan.named.tokenizer.vocabulary_size is None
+            begin(recipe, run, plan.epochs_done, plan.tokenizer_files, is_free)
+            if plan.text is not None:
+                print(table_of(plan.named, run.recipe, plan.text))
         found = workers.gather(plan.epochs_done)
         if len(set(found)) > 1:
             raise ValueError(
@@ -125,7 +149,7 @@ def fit(plan: Plan) -> Run:
                 f"checkpoints of {found} epochs."
             )
         if not workers.is_chief:
-            join(recipe, run)
+            join(plan.named, run)
         if not plan.is_finished:
             _train(plan, workers)
         if workers.is_chief:
@@ -185,8 +209,10 @@ def _train(plan, workers):
         "tokens_per_batch": settings.tokens_per_batch,
         "max_length": settings.max_length,
     }
+    passes = settings.passes_per_epoch
     data = parallel_dataset(
-        *(*plan.files["train"], *tokenizers),
+        *(side * passes for side in plan.files["train"]),
+        *tokenizers,
         seed=settings.seed,
         sampling=plan.recipe.tokenizer.sampling,
         **sizes,
@@ -207,7 +233,7 @@ def _train(plan, workers):
         training.StopTogether(workers),
     ]
     with no_blocks(settings.max_length):
-        model.fit(
+        history = model.fit(
             training.split_evenly(data, workers.num_replicas, model.pad_id),
             validation_data=training.split_evenly(
                 validation, workers.num_replicas, model.pad_id
@@ -218,6 +244,32 @@ def _train(plan, workers):
             verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
             callbacks=callbacks,
         )
+    if workers.is_chief:
+        guessing = unigram_perplexity((y for _, y in validation), model.pad_id)
+        found = history.history["val_perplexity"][-1]
+        if not found < guessing:
+            print(
+                f"This training has not learned: its validation perplexity is "
+                f"{found:.4g}, and guessing subwords by their frequency has "
+                f"{guessing:.4g}. Leave out `training.warmup_steps`, `learning_rate` "
+                "and `tokens_per_batch`, so that they follow from the text, or raise "
+                "`training.epochs`."
+            )
+
+
+def unigram_perplexity(labels: Iterable, pad_id: int) -> float:
+    """Returns the perplexity of guessing each label by its frequency in the labels.
+
+    Args:
+        labels: Batches of labels, integer tensors of shape `(batch, length)`.
+        pad_id: Label of padding, which does not count.
+    """
+    counts: Counter[int] = Counter()
+    for batch in labels:
+        counts.update(keras.ops.convert_to_numpy(batch).ravel().tolist())
+    del counts[pad_id]
+    total = counts.total()
+    return math.exp(-sum(n / total * math.log(n / total) for n in counts.values()))
 
 
 def compiled_model(plan, tokenizers, schedule, num_replicas):

@@ -15,6 +15,18 @@ _MAX_SAMPLED_LINES = 2_000_000
 _LINES_READ_AT_ONCE = 1000
 
 
+class VocabularySizeError(ValueError):
+    """A vocabulary that does not suit the text.
+
+    Attributes:
+        nearest: The nearest size that does.
+    """
+
+    def __init__(self, message: str, nearest: int):
+        super().__init__(message)
+        self.nearest = nearest
+
+
 def train_model(
     files_or_lines: Paths | Iterable[str], vocab_size: int, model_type: str, **settings
 ) -> bytes:
@@ -79,15 +91,17 @@ def _explained(message: str, vocabulary_size: int) -> ValueError:
     """Translates a message of SentencePiece's into the arguments of `train`."""
     received = f"Received: vocabulary_size={vocabulary_size}."
     if most := re.search(r"size too high.* <= (\d+)", message):
-        return ValueError(
+        return VocabularySizeError(
             f"`vocabulary_size` must be at most {most[1]} for this text. {received} "
             "Lower it, or give more text. If you passed file names, check that the "
-            "first exists: strings are lines of text unless the first names a file."
+            "first exists: strings are lines of text unless the first names a file.",
+            int(most[1]),
         )
     if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return ValueError(
+        return VocabularySizeError(
             f"`vocabulary_size` must be at least {least[1]} for the characters of this "
-            f"text. {received} Raise it, or lower `character_coverage`."
+            f"text. {received} Raise it, or lower `character_coverage`.",
+            int(least[1]),
         )
     if "sentences_.empty" in message or "all_chars_count" in message:
         return ValueError("`files_or_lines` holds no text. Pass at least one line.")

@@ -499,6 +499,26 @@ def test_editors_get_the_schema_of_recipes():
     assert json.loads(result.stdout) == Recipe.model_json_schema()
 
 
+def test_every_setting_of_a_recipe_is_printed():
+    result = shell("train", "--help-settings")
+    assert result.exit_code == 0, result.stderr
+    assert "training.warmup_steps (default: from the text)\n" in result.stdout
+
+
+def test_a_first_recipe_names_the_languages_and_replaces_nothing(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    result = shell("init", path, "--source", "es", "--target", "ru")
+    assert result.exit_code == 0, result.stderr
+    assert f"keras-transformer train {path}" in result.stdout
+    written = path.read_text()
+    data = Recipe.load(path).data
+    assert [x.name for x in data.paths("validation", "target")] == ["validation.ru"]
+    again = shell("init", path)
+    assert again.exit_code == 1
+    assert f"{path} exists. Name a new file" in in_one_line(again)
+    assert path.read_text() == written
+
+
 def test_a_folder_that_cannot_be_written_to_is_reported(recipe, text):
     # Nobody may make a folder there, not even root.
     result = shell("train", recipe, "--data", text, "--run", "/sys/run")

@@ -116,6 +116,16 @@ def test_a_side_may_be_in_several_files(path):
     assert names == ["one.aa", "two"]
 
 
+def test_both_sides_may_be_in_one_table(path):
+    recipe = Recipe.load(path, {"data.train": "{source}.csv"})
+    assert recipe.data.train.source == recipe.data.train.target == ("{source}.csv",)
+    assert [str(p) for p in recipe.data.paths("train", "target")] == ["aa.csv"]
+    with pytest.raises(ValueError, match="must be one .csv or .tsv .*Rec.*: 'train'"):
+        Recipe.load(path, {"data.train": "train"})
+    with pytest.raises(ValueError, match="`data.columns` must name two columns"):
+        Recipe.load(path, {"data.columns": ["aa"]})
+
+
 @pytest.mark.parametrize(
     ("split", "side"), [("test", "target"), ("train", "tokenized")]
 )
@@ -246,7 +256,7 @@ def test_editors_get_a_schema_of_every_setting():
             assert setting["description"], name
         assert not section["additionalProperties"]
         assert "required" not in section  # of a recipe that extends another
-    assert training["epochs"]["minimum"] == 1
+    assert training["max_length"]["minimum"] == 2
     assert "extends" in schema["properties"]
 
 
@@ -361,6 +371,13 @@ def test_some_settings_may_change_when_a_run_goes_on(path, name, value):
 )
 def test_others_make_another_run(path, name, value, line):
     assert Recipe.load(path).differences(Recipe.load(path, {name: value})) == [line]
+
+
+def test_what_follows_from_the_text_may_be_left_out_when_a_run_goes_on(path):
+    recipe = Recipe.load(path)
+    less = Recipe.load(path, {"training.tokens_per_batch": None})
+    assert recipe.differences(less) == []
+    assert less.differences(recipe) == ["training.tokens_per_batch was None and is 128"]
 
 
 def test_settings_cannot_be_changed_in_place(path):

@@ -108,15 +108,17 @@ def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
 # From a pretrained translator
 
 
-@pytest.mark.quick("tokenizer.vocabulary_size-31")
+@pytest.mark.quick("tokenizer.vocabulary_size-31", "tokenizer.model_type-bpe")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("tokenizer.vocabulary_size", 31),
         ("tokenizer.shared", False),
         ("tokenizer.split_digits", True),
+        ("tokenizer.model_type", "bpe"),  # a default, but written down
         ("model.num_layers", 3),
         ("model.preset", "big"),
+        ("model.preset", "base"),
         ("model.activation", "gelu"),
     ],
 )

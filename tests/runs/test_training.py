@@ -300,16 +300,20 @@ def test_the_search_is_that_of_the_translator_unless_one_is_named(
     forced = kt.decoding.ForcedPrefix([7], is_scored=False)
     translator.search = kt.decoding.BeamSearch(3, penalty, processors=[forced])
     translator.save(tmp_path / "saved")
-    defaults = {"decoding.beam_width": 4, "decoding.length_penalty": 0.6}
-    recipe = load(**{"model.pretrained": str(tmp_path / "saved"), **defaults})
+    settings = {
+        "model.pretrained": str(tmp_path / "saved"),
+        "decoding.beam_width": None,
+    }
     run = Run(tmp_path / "run")
-    begin(recipe, run, 0, {})
+    begin(load(**settings), run, 0, {})
     assert repr(run.search()) == repr(translator.search)
-    path = run.settings_path
-    path.write_text(path.read_text().replace("beam_width: 4", "beam_width: 2"))
-    search = Run(run.folder).search()
-    assert search.beam_width == 2
-    assert [repr(x) for x in search.processors] == [repr(forced)]
+    for beam_width in (2, 4):  # 4 is the default without a pretrained translator
+        settings["decoding.beam_width"] = beam_width
+        begin(load(**settings), run, 0, {})
+        search = Run(run.folder).search()
+        assert search.beam_width == beam_width
+        assert repr(search.length_penalty) == repr(penalty)
+        assert [repr(x) for x in search.processors] == [repr(forced)]
 
 
 # What a training leaves

@@ -1,0 +1,121 @@
+"""What a recipe may hold: the name, meaning and default of every setting."""
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from keras_transformer.runs.recipe import FOLLOWING, Recipe, Settings
+
+# What `init` writes down; all else is a comment.
+_WRITTEN = {
+    "data.train.source": '"train.{source}"',
+    "data.train.target": '"train.{target}"',
+    "data.validation.source": '"validation.{source}"',
+    "data.validation.target": '"validation.{target}"',
+}
+_WIDTH = 88
+
+
+class Setting(NamedTuple):
+    """A setting of a recipe, or a section of settings.
+
+    Attributes:
+        name: Dotted name, such as `"training.epochs"`.
+        default: Its default in YAML; empty if there is none, or if it depends on the
+            text or the model.
+        meaning: What it means, when to change it, and what it depends on.
+        is_section: Whether it holds settings.
+    """
+
+    name: str
+    default: str
+    meaning: str
+    is_section: bool
+
+    @property
+    def shown_default(self) -> str:
+        """The default in words."""
+        return "from the text" if self.name in FOLLOWING else self.default
+
+
+def settings(section: type[Settings] = Recipe, prefix: str = "") -> Iterator[Setting]:
+    """Yields all settings in their order, each section before what it holds."""
+    for name, field in section.model_fields.items():
+        kinds = [field.annotation, *get_args(field.annotation)]
+        below = [x for x in kinds if isinstance(x, type) and issubclass(x, Settings)]
+        meaning = " ".join((field.description or "").split())
+        choices = [get_args(x) for x in kinds if get_origin(x) is Literal]
+        if choices:
+            meaning += f" One of {', '.join(f'`{x}`' for x in choices[0])}."
+        default = "" if field.is_required() or below else _yaml(field.default)
+        yield Setting(f"{prefix}{name}", default, meaning, bool(below))
+        for kind in below:
+            yield from settings(kind, f"{prefix}{name}.")
+
+
+def as_text() -> str:
+    """Returns all settings as text for a terminal."""
+    lines = []
+    for setting in settings():
+        default = setting.shown_default
+        shown = f" (default: {default})" if default else ""
+        lines += [""] * setting.is_section + [f"{setting.name}{shown}"]
+        meaning = textwrap.fill(setting.meaning, _WIDTH - 4)
+        lines.append(textwrap.indent(meaning, "    "))
+    return "\n".join(lines).strip()
+
+
+def as_markdown() -> str:
+    """Returns all settings as a page of the documentation."""
+    lines = [
+        "# Settings of a recipe",
+        "",
+        "Every setting that `keras-transformer train` takes, in a YAML file or by "
+        "`--set NAME=VALUE`. `keras-transformer init recipe.yaml` writes a recipe with "
+        "all of them as comments, `keras-transformer train --help-settings` prints "
+        "this list. Defaults *from the text* follow from the number of its pairs and "
+        "words; `train` prints them before it begins, and the settings.yaml of the run "
+        "keeps them.",
+    ]
+    for setting in settings():
+        section, _, name = setting.name.partition(".")
+        if not name:
+            lines += ["", f"## {section}", "", setting.meaning, ""]
+            lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
+        else:
+            default = setting.shown_default
+            is_code = default and setting.name not in FOLLOWING
+            shown = f"`{default}`" if is_code else default
+            lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def as_recipe(source: str, target: str) -> str:
+    """Returns a recipe that names its files, with all else in comments."""
+    written = {**_WRITTEN, "data.source": source, "data.target": target}
+    sections = {name.rpartition(".")[0] for name in written}
+    sections |= {setting.name for setting in settings() if "." not in setting.name}
+    lines = [
+        "# A recipe: keras-transformer train FILE --data FOLDER --run FOLDER",
+        "# What is commented out has the default, which may follow from the text.",
+    ]
+    for setting in settings():
+        depth = setting.name.count(".")
+        indent = "  " * depth
+        width = _WIDTH - len(indent) - 2
+        lines += [""] * (depth == 0)
+        lines += [f"{indent}# {x}" for x in textwrap.wrap(setting.meaning, width)]
+        key = setting.name.rpartition(".")[2]
+        is_active = setting.name in written or setting.name in sections
+        value = written.get(setting.name, setting.default)
+        lines.append(f"{indent}{'' if is_active else '# '}{key}: {value}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _yaml(value: Any) -> str:
+    """Returns a default as it is written in YAML."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "[]" if value == () else f'"{value}"' if value == "" else str(value)

@@ -1,0 +1,235 @@
+"""Settings that follow from the size of the training text."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_corpus import SETTINGS, write_lines, write_recipe
+
+from keras_transformer.datasets import locale_phrases
+from keras_transformer.runs import Recipe, Run, fit, plan
+from keras_transformer.runs.defaults import (
+    TextSize,
+    left_out,
+    measure,
+    settings_for,
+    table_of,
+)
+from keras_transformer.runs.training import unigram_perplexity
+from keras_transformer.text import SubwordTokenizer, parallel_dataset
+
+SIZES = [  # of few words and of many, of one alphabet and of another
+    TextSize(pairs, pairs * words, characters)
+    for pairs in (1, 300, 2000, 29_000, 10**6, 10**8)
+    for words, characters in ((6, 61), (50, 61), (24, 7919))
+]
+NAMED = {
+    "tokenizer.vocabulary_size": 307,
+    "model.preset": "big",
+    "model.dropout": 0.0,
+    "training.epochs": 11,
+    "training.passes_per_epoch": 3,
+    "training.tokens_per_batch": 1009,
+    "training.optimizer": "adam",
+    "training.learning_rate": 1e-5,
+    "training.warmup_steps": 7,
+    "training.cooldown_epochs": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """Function from settings to the recipe that names only its files and these."""
+    path = tmp_path_factory.mktemp("bare") / "bare.yaml"
+    write_recipe(path, {"data": SETTINGS["data"]})
+    return lambda **settings: Recipe.load(path, settings)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_setting_has_a_number_that_trains(bare, size):
+    recipe = bare().completed(settings_for(bare(), size))
+    assert 5 <= recipe.tokenizer.vocabulary_size <= max(32_000, 1.2 * 7919 + 20)
+    assert recipe.tokenizer.vocabulary_size >= size.characters
+    training = recipe.training
+    assert training.max_length <= training.tokens_per_batch <= 16_384
+    assert 1e-4 <= training.learning_rate <= 6e-3
+    assert 0 <= training.cooldown_epochs < training.epochs <= 1000
+    # Half of the steps, at least, are beyond the warm-up.
+    tokens = 12 * size.pairs * training.epochs * training.passes_per_epoch
+    assert training.warmup_steps <= max(1, tokens / training.tokens_per_batch / 2)
+
+
+def test_more_text_means_more_of_everything_but_passes(bare):
+    names = ["vocabulary_size", "tokens_per_batch", "warmup_steps"]
+    small = None
+    for pairs in (300, 2000, 20_000, 200_000, 2_000_000):
+        found = settings_for(bare(), TextSize(pairs, 24 * pairs, 61))
+        large = {name.split(".")[1]: value for name, value in found.items()}
+        large["passes"] = large["passes_per_epoch"] * large["epochs"]
+        if small:
+            assert all(large[name] >= small[name] for name in names)
+            assert large["passes"] <= 1.1 * small["passes"]  # to rounding
+            assert large["learning_rate"] <= small["learning_rate"]
+        small = large
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_a_recipe_names_stays(bare, name):
+    text = TextSize(2000, 13_046, 61)
+    recipe = bare(**{name: NAMED[name]})
+    assert settings_for(bare(), text).keys() == NAMED.keys()
+    assert settings_for(recipe, text).keys() == NAMED.keys() - {name}
+    assert recipe.completed(settings_for(recipe, text)).get(name) == NAMED[name]
+
+
+def test_other_settings_follow_from_those_that_are_named(bare):
+    text = TextSize(2000, 13_046, 61)
+
+    def found(name, **settings):
+        return settings_for(bare(**settings), text)[name]
+
+    assert found("training.cooldown_epochs", **{"training.epochs": 9}) == 3
+    assert found("training.passes_per_epoch", **{"training.epochs": 9}) == 1
+    wide = {"model.hidden_dim": 512, "training.optimizer": "adam"}
+    assert found("training.learning_rate", **wide) == 1e-3
+    assert found("training.learning_rate", **{"model.preset": "base"}) == 1e-3
+    assert found("training.tokens_per_batch", **{"training.max_length": 4099}) >= 4099
+    batches = {"training.tokens_per_batch": 8192}
+    steps = "training.passes_per_epoch"
+    assert found(steps, **batches) > 2 * found(steps)
+    apart = found("tokenizer.vocabulary_size", **{"tokenizer.shared": False})
+    assert apart < found("tokenizer.vocabulary_size")
+
+
+def test_a_pretrained_translator_keeps_its_sizes(bare):
+    recipe = bare(**{"model.pretrained": "anywhere"})
+    found = settings_for(recipe, TextSize(2000, 13_046, 61))
+    assert all(name.startswith("training.") for name in found)
+    assert found["training.learning_rate"] < 1e-4
+
+
+def test_a_text_without_spaces_is_measured_by_its_characters(tmp_path):
+    write_lines(tmp_path / "zh", ["我们明天早上在火车站前面见面"] * 3)
+    write_lines(tmp_path / "en", ["we meet tomorrow"] * 3)
+    size = measure([tmp_path / "zh"], [tmp_path / "en"])
+    assert size.pairs == 3
+    assert size.words > 3 * 3
+    assert size.characters == len(set("我们明天早上在火车站前面见面 we meet tomorrow"))
+
+
+def test_the_table_says_where_each_number_is_from(bare):
+    text = TextSize(2000, 13_046, 61)
+    named = bare(**{"training.epochs": 9})
+    table = table_of(named, named.completed(settings_for(named, text)), text)
+    rows = {line.split()[0]: line.split(None, 2)[1:] for line in table.splitlines()}
+    assert rows["training.epochs"] == ["9", "recipe"]
+    assert rows["training.cooldown_epochs"] == ["3", "follows from 2,000 pairs"]
+    assert rows.keys() == {"setting", *NAMED}
+
+
+def test_guessing_by_frequency_has_the_perplexity_of_the_labels():
+    batches = [[[5, 5, 0], [7, 0, 0]], [[9, 11, 0]]]
+    # Entropy of the frequencies 2/5, 1/5, 1/5 and 1/5.
+    expected = 5 / 2 ** (2 / 5)
+    assert unigram_perplexity(batches, pad_id=0) == pytest.approx(expected)
+
+
+# A run
+
+
+@pytest.fixture
+def phrases(tmp_path):
+    """Function from a number of pairs to the recipe that names only its files."""
+
+    def write(train):
+        splits = locale_phrases("en", "de", train=train, validation=31, test=1)
+        for name, text in (("train", splits.train), ("val", splits.validation)):
+            for language, lines in zip(("aa", "bb"), text, strict=True):
+                write_lines(tmp_path / f"{name}.{language}", lines)
+        path = write_recipe(tmp_path / "bare.yaml", {"data": SETTINGS["data"]})
+        return lambda **settings: Recipe.load(
+            path, {"data.folder": str(tmp_path), **settings}
+        )
+
+    return write
+
+
+def test_a_run_prints_its_numbers_and_keeps_them(bare, text, tmp_path, capsys):
+    def load(**settings):
+        return bare(**{"data.folder": str(text), **settings})
+
+    small = {f"model.{name}": SETTINGS["model"][name] for name in SETTINGS["model"]}
+    recipe = load(**small, **{"training.epochs": 1})
+    planned = plan(recipe, Run(tmp_path / "run"))
+    run = fit(planned)
+    printed = capsys.readouterr().out
+    kept = Run(run.folder).recipe
+    # Ten words cannot fill the vocabulary that the rule allows.
+    source, _ = run.tokenizers()
+    assert kept.tokenizer.vocabulary_size == source.vocabulary_size
+    assert source.vocabulary_size < planned.recipe.tokenizer.vocabulary_size
+    for name in NAMED:
+        value = kept.get(name)
+        assert value is not None
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        assert re.search(rf"^{name} +{shown}  ", printed, re.MULTILINE), name
+    assert re.search(r"learning_rate: \d", printed)
+
+    # What is not named is as it was when the run goes on, whatever the rule.
+    again = plan(load(**small, **{"training.epochs": 2}), run)
+    assert again.epochs_done == 1
+    assert not again.is_finished
+    assert (
+        left_out(recipe, kept).items()
+        <= {name: again.recipe.get(name) for name in NAMED}.items()
+    )
+    assert plan(load(**small), run).is_finished
+    with pytest.raises(ValueError, match="tokens_per_batch was .* and is 1009"):
+        plan(load(**small, **{"training.tokens_per_batch": 1009}), run)
+
+
+def test_a_vocabulary_that_was_asked_for_is_not_made_smaller(bare, text, tmp_path):
+    settings = {"data.folder": str(text), "tokenizer.vocabulary_size": 5003}
+    recipe = bare(**settings)
+    with pytest.raises(ValueError, match="`vocabulary_size` must be at most"):
+        fit(plan(recipe, Run(tmp_path / "run")))
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_training_says_whether_it_has_learned(phrases, tmp_path, capsys, learns):
+    rate = 4e-3 if learns else 1e-9
+    settings = {
+        "model.num_layers": 1,
+        "model.hidden_dim": 64,
+        "training.learning_rate": rate,
+        "training.epochs": 2 if learns else 1,
+        "training.passes_per_epoch": 30 if learns else 1,
+    }
+    fit(plan(phrases(300)(**settings), Run(tmp_path / "run")))
+    said = "This training has not learned" in capsys.readouterr().out
+    assert said != learns
+
+
+def test_a_table_is_planned_and_read_as_two_files_are(bare, text, tmp_path):
+    def planned(**settings):
+        return plan(bare(**settings), Run(tmp_path / "run"))
+
+    of_lines = planned(**{"data.folder": str(text)})
+    for name in ("train", "val"):
+        sides = [(text / f"{name}.{x}").read_text().splitlines() for x in ("bb", "aa")]
+        rows = [("bb", "aa"), *zip(*sides, strict=True)]
+        write_lines(tmp_path / f"{name}.tsv", map("\t".join, rows))
+    tables = {"data.train": "train.tsv", "data.validation": "val.tsv"}
+    of_table = planned(**tables, **{"data.folder": str(tmp_path)})
+    assert of_table.text == of_lines.text
+    tokenizer = SubwordTokenizer.train(of_table.files["train"][0], vocabulary_size=29)
+    epochs = [
+        parallel_dataset(*each.files["train"], tokenizer, tokenizer, 128, 16)
+        for each in (of_table, of_lines)
+    ]
+    for found, expected in zip(*epochs, strict=True):
+        for one, other in zip(
+            tf.nest.flatten(found), tf.nest.flatten(expected), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)

@@ -1,0 +1,71 @@
+"""What a recipe may hold, as text, as a page and as a recipe of comments."""
+
+import re
+
+import pytest
+
+from keras_transformer.runs import Recipe
+from keras_transformer.runs.recipe import FOLLOWING, _names
+from keras_transformer.runs.reference import (
+    as_markdown,
+    as_recipe,
+    as_text,
+    settings,
+)
+
+NAMES = list(_names(Recipe))
+
+
+def test_every_setting_has_a_meaning():
+    found = {setting.name: setting for setting in settings()}
+    assert list(found) == NAMES
+    assert all(setting.meaning.endswith(".") for setting in found.values())
+    assert found["training.seed"].default == "1"
+    assert found["data.source"].default == ""
+    assert "`muon`" in found["training.optimizer"].meaning
+    for name in FOLLOWING:
+        assert found[name].default == ""
+        assert found[name].shown_default == "from the text"
+        assert re.search("follows from|Default: ", found[name].meaning), name
+
+
+def test_text_and_page_hold_every_setting():
+    text, page = as_text(), as_markdown()
+    for setting in settings():
+        assert re.search(rf"^{re.escape(setting.name)}( \(|$)", text, re.MULTILINE)
+        name = setting.name.partition(".")[2]
+        assert f"| `{name}` |" in page if name else f"## {setting.name}" in page
+    assert max(map(len, text.splitlines())) <= 88
+
+
+def test_a_recipe_of_comments_names_its_files_alone(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(as_recipe("en", "fr"), "utf-8")
+    recipe = Recipe.load(path)
+    assert recipe.data.paths("train", "target")[0].name == "train.fr"
+    named = recipe.model_dump(exclude_unset=True)
+    assert named.keys() == {"data"}
+    assert named["data"].keys() == {"source", "target", "train", "validation"}
+
+
+@pytest.mark.parametrize("name", [x for x in NAMES if not x.startswith("data.test")])
+def test_a_comment_that_becomes_a_line_is_the_default(tmp_path, name):
+    """As a reader would uncomment it, in the section that the recipe has."""
+    section, _, key = name.rpartition(".")
+    lines, here = as_recipe("en", "fr").splitlines(), []
+    for number, line in enumerate(lines):
+        if found := re.match(r"( *)(# )?([a-z_]+):", line):
+            here[len(found[1]) // 2 :] = [found[3]]
+            if found[2] and ".".join(here) == name:
+                lines[number] = line.replace("# ", "", 1)
+    path = tmp_path / "recipe.yaml"
+    path.write_text("\n".join(lines), "utf-8")
+    recipe = Recipe.load(path)
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(as_recipe("en", "fr"), "utf-8")
+    assert recipe == Recipe.load(plain)
+    if section and f"# {key}:" in as_recipe("en", "fr"):
+        *sections, key = name.split(".")
+        for each in sections:
+            recipe = getattr(recipe, each)
+        assert key in recipe.model_fields_set
