@@ -7,7 +7,7 @@ import pytest
 
 from keras_transformer.tables import TableColumn
 from keras_transformer.text import check_parallel_files, read_lines
-from keras_transformer.text.files import text_lines
+from keras_transformer.text_files import text_lines
 
 CSV = 'ba,"ko, ""li"""\n mu ,ne\n'
 PAIRS = [["ba", " mu "], ['ko, "li"', "ne"]]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.recipe import FOLLOWING, Recipe
-from keras_transformer.text.files import read_pairs
+from keras_transformer.text_files import read_pairs
 
 # Beyond so many words, counted on both sides, a text is worth the preset `base`.
 _WORDS_OF_BASE = 5_000_000
