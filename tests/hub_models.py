@@ -1,8 +1,12 @@
 """Small language models of KerasHub, with tokenizers made here."""
 
+import io
+import warnings
+
 import keras
 import numpy as np
 import pytest
+import sentencepiece
 
 hub = pytest.importorskip("keras_hub")
 LETTERS = ["a", "b", "c", "d", "Ġ", "Ġa", "Ġb", "Ġc", "Ġd"]
@@ -57,7 +61,28 @@ def bart(seed=1, dtype=None):
     return hub.models.BartSeq2SeqLM(drawn(backbone, seed), preprocessor)
 
 
-FAMILIES = {"gpt2": gpt2, "llama": llama, "gemma": gemma, "bart": bart}
+def t5(seed=1, dtype=None):
+    """An encoder-decoder with relative positions and a SentencePiece tokenizer."""
+    proto = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b c d", "e f g h i"]),
+        model_writer=proto,
+        vocab_size=13,
+        model_type="char",
+        minloglevel=2,
+        **{"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
+    )
+    preprocessor = hub.models.T5Seq2SeqLMPreprocessor(
+        hub.models.T5Tokenizer(proto.getvalue()),
+        encoder_sequence_length=9,
+        decoder_sequence_length=10,
+    )
+    with warnings.catch_warnings(action="ignore"):  # its layers have no `build`
+        backbone = hub.models.T5Backbone(13, num_heads=2, dtype=dtype, **SIZES)
+    return hub.models.T5Seq2SeqLM(drawn(backbone, seed), preprocessor)
+
+
+FAMILIES = {"gpt2": gpt2, "llama": llama, "gemma": gemma, "bart": bart, "t5": t5}
 
 
 def prompts(lm, lengths=(2, 4, 1), length=8):

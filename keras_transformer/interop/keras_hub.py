@@ -116,6 +116,12 @@ class _Sampled(CachedModel):
         def repeat(x):
             return ops.repeat(x, num_hypotheses, axis=0)
 
+        # A step whose result is dropped tells which tensors `next` returns as they were,
+        # such as those of an encoder: equal for all hypotheses, they stay in place.
+        _, _, after = self._next(self._prompt, self._cache, self._first)
+        self._is_kept = keras.tree.map_structure(
+            lambda one, other: one is other, self._cache, after
+        )
         memory = tuple(map(repeat, (self._prompt, self._mask)))
         cache = keras.tree.map_structure(repeat, self._cache)
         # The position of the next step, the same for all sentences.
@@ -128,7 +134,11 @@ class _Sampled(CachedModel):
         if hypotheses > 1:
             rows = ops.arange(batch, dtype="int32")[:, None] * hypotheses
             rows = ops.reshape(rows + _parents(visible, index), (-1,))
-            cache = keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0), cache)
+            cache = keras.tree.map_structure(
+                lambda x, is_kept: x if is_kept else ops.take(x, rows, axis=0),
+                cache,
+                self._is_kept,
+            )
         # Where the prompt is longer, its token is read rather than the hypothesis's.
         tokens = ops.cast(ops.reshape(token_ids, (-1, 1)), prompt.dtype)
         prompt = ops.where(mask, prompt, ops.where(tokens < 0, 0, tokens))
@@ -296,3 +306,28 @@ class SearchedTask:
         """Returns the texts of sequences, without special tokens."""
         ids = {f"{self.part}token_ids": token_ids, f"{self.part}padding_mask": mask}
         return self.lm.preprocessor.generate_postprocess(ids)
+
+
+def model_inputs(features):
+    """Renames what a preprocessor of KerasHub makes to the inputs of our models.
+
+    Args:
+        features: Dictionary of tensors, as a `CausalLMPreprocessor` or a
+            `Seq2SeqLMPreprocessor` returns it first.
+
+    Returns:
+        For an encoder-decoder `{"source_ids": ..., "target_ids": ...}`, and otherwise
+        the ids. Our models find the padding by their `pad_id`.
+
+    Example:
+        >>> dataset = dataset.map(preprocessor)  # doctest: +SKIP
+        >>> dataset = dataset.map(  # doctest: +SKIP
+        ...     lambda x, labels, weights: (model_inputs(x), labels, weights)
+        ... )
+    """
+    if "encoder_token_ids" not in features:
+        return features["token_ids"]
+    return {
+        "source_ids": features["encoder_token_ids"],
+        "target_ids": features["decoder_token_ids"],
+    }
