@@ -44,7 +44,8 @@ crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 lm.compile(keras.optimizers.Adam(2e-3), crossentropy)
 inputs = {"token_ids": trained[:, :-1], "padding_mask": trained[:, :-1] > 0}
 weights = (trained[:, 1:] > 0).astype("float32")
-lm.fit(inputs, trained[:, 1:], 64, 4, verbose=2, sample_weight=weights)
+data = {"x": inputs, "y": trained[:, 1:], "sample_weight": weights}
+lm.fit(**data, batch_size=64, epochs=4, verbose=2)
 
 
 def scores(rows):

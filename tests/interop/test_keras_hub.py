@@ -271,6 +271,6 @@ def test_a_beam_equals_that_of_transformers(name, checkpoints):
     end = lm.preprocessor.tokenizer.end_token_id
     rows = zip(np.asarray(token_ids), np.asarray(is_token), strict=True)
     ours = [[x[y].tolist() for x, y in zip(*row, strict=True)] for row in rows]
-    for row, expected in zip(sum(ours, []), answers["ids"], strict=True):
+    for row, expected in zip(itertools.chain(*ours), answers["ids"], strict=True):
         assert row == expected[: len(row)]
         assert len(row) == length or row[-1] == end
