@@ -10,6 +10,7 @@ import pytest
 collect_ignore = [
     "interop/make_fixtures.py",
     "interop/run_transformers.py",
+    "interop/run_transformers_beams.py",
     "serving/c_interface.py",
     "serving/fresh_process.py",
 ]

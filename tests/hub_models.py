@@ -77,7 +77,8 @@ def t5(seed=1, dtype=None):
         encoder_sequence_length=9,
         decoder_sequence_length=10,
     )
-    with warnings.catch_warnings(action="ignore"):  # its layers have no `build`
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its layers have no `build`
         backbone = hub.models.T5Backbone(13, num_heads=2, dtype=dtype, **SIZES)
     return hub.models.T5Seq2SeqLM(drawn(backbone, seed), preprocessor)
 

@@ -116,7 +116,7 @@ class _Sampled(CachedModel):
         def repeat(x):
             return ops.repeat(x, num_hypotheses, axis=0)
 
-        # A step whose result is dropped tells which tensors `next` returns as they were,
+        # A step whose result is dropped tells which tensors `next` returns unchanged,
         # such as those of an encoder: equal for all hypotheses, they stay in place.
         _, _, after = self._next(self._prompt, self._cache, self._first)
         self._is_kept = keras.tree.map_structure(

@@ -1,4 +1,8 @@
 import itertools
+import json
+import os
+import subprocess
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -8,6 +12,7 @@ hub = pytest.importorskip("keras_hub")
 
 from hub_models import (  # noqa: E402
     FAMILIES,
+    LETTERS,
     bart,
     gpt2,
     llama,
@@ -19,7 +24,7 @@ from hub_models import (  # noqa: E402
 
 import keras_transformer as kt  # noqa: E402
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling  # noqa: E402
-from keras_transformer.interop.keras_hub import SearchSampler, generate  # noqa: E402
+from keras_transformer.interop.keras_hub import SearchedTask, SearchSampler, generate  # noqa: E402
 
 # T5's layers do not say that they support masks.
 pytestmark = pytest.mark.filterwarnings(
@@ -227,3 +232,45 @@ def test_what_cannot_be_searched_is_said_in_one_line():
         generate(gpt2(), ["a"], GreedySearch([kt.decoding.BannedIds([11])]))
     with pytest.raises(ValueError, match="`search` must be"):
         SearchSampler("greedy")
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Folder with checkpoints of transformers, and the beams that it finds."""
+    python = os.environ.get("KERAS_TRANSFORMER_ORIGINALS")
+    if not python:
+        pytest.skip("transformers is not here: run `make test-interop`.")
+    folder = tmp_path_factory.mktemp("checkpoints")
+    (folder / "letters.json").write_text(json.dumps(LETTERS))
+    program = Path(__file__).with_name("run_transformers_beams.py")
+    subprocess.run([python, program, folder, folder / "letters.json"], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_a_beam_equals_that_of_transformers(name, checkpoints):
+    family = {"gpt2": hub.models.GPT2CausalLM, "bart": hub.models.BartSeq2SeqLM}[name]
+    lm = family.from_preset(str(checkpoints / name))
+    answers = json.loads((checkpoints / name / "answers.json").read_text())
+    prompt, source = np.array(answers["prompt"]), np.array(answers["source"])
+    length = 10
+    ids = np.zeros((3, length), int)
+    ids[:, :2] = prompt
+    mask = np.arange(length) < np.full((3, 1), 2)
+    inputs = {f"{part(lm)}token_ids": ids, f"{part(lm)}padding_mask": mask}
+    if part(lm):
+        inputs |= {"encoder_token_ids": source, "encoder_padding_mask": source >= 0}
+    penalty = kt.decoding.PowerLengthPenalty(1.0)
+    search = BeamSearch(4, penalty, num_hypotheses=4)
+    task = SearchedTask(lm, search, max_length=length)
+    found = task.run(inputs)
+    np.testing.assert_allclose(
+        found.scores, np.reshape(answers["scores"], (3, 4)), rtol=1e-4
+    )
+    token_ids, is_token = task.complete(inputs, found.ids, strip_prompt=False)
+    end = lm.preprocessor.tokenizer.end_token_id
+    rows = zip(np.asarray(token_ids), np.asarray(is_token), strict=True)
+    ours = [[x[y].tolist() for x, y in zip(*row, strict=True)] for row in rows]
+    for row, expected in zip(itertools.chain(*ours), answers["ids"], strict=True):
+        assert row == expected[: len(row)]
+        assert len(row) == length or row[-1] == end
