@@ -128,14 +128,12 @@ def test_the_python_of_the_readme_runs(folder):
 @pytest.mark.slow
 def test_the_shell_commands_of_the_readme_run(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    (recipe,) = blocks(README, "yaml")
-    recipe = recipe.replace("epochs: 10", "epochs: 1").replace("epochs: 5", "epochs: 1")
-    Path("recipe.yaml").write_text(recipe, "utf-8")
     (demo, _), *others = commands(README)
     assert demo == ["demo"]  # which has its own tests
     for arguments, text in others:
-        done = CliRunner().invoke(app, arguments, input=text)
-        assert done.exit_code == 0, (arguments, done.output)
+        shorter = [{"5": "1"}.get(argument, argument) for argument in arguments]
+        done = CliRunner().invoke(app, shorter, input=text)
+        assert done.exit_code == 0, (shorter, done.output)
     assert Path("saved_models/en-de/1/saved_model.pb").is_file()
 
 
