@@ -7,6 +7,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.decoding.search import check_search
 from keras_transformer.serving.server_files import (
     MAX_BATCH_SIZE,
     batching_parameters,
@@ -58,8 +59,9 @@ def check_exportable(path: str | os.PathLike, search: Search) -> Path:
 
     Raises:
         FileExistsError: If something is there.
-        ValueError: If the search draws without a seed.
+        ValueError: If `search` is no search, or draws without a seed.
     """
+    check_search(search)
     path = Path(path)
     if path.exists():
         folder = path.parent if path.name.isdecimal() else path
