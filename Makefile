@@ -37,7 +37,8 @@ test-all: $(READY) ## Run all tests, slow ones too, then those of layers and mod
 	$(MAKE) test-backends
 
 BACKENDS ?= torch jax
-BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models
+BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models \
+    tests/interop/test_keras_hub.py
 
 # Tests layers, decoding and models without TensorFlow, and compares their numbers with
 # those on TensorFlow. JAX compiles each operation for each shape, which takes long.
@@ -113,5 +114,6 @@ $(READY): $(USER_READY) pyproject.toml
 	@echo "Setting up .venv-$*, without TensorFlow, once:"
 	@$(PYTHON) -m venv --clear .venv-$*
 	@$(call PIP,.venv-$*,$* 'keras>=3.12.4' 'pytest>=8.4' 'hypothesis>=6.100' 'babel>=2.16' \
-	    'sentencepiece>=0.2.3' 'scikit-learn>=1.5')
+	    'sentencepiece>=0.2.3' 'scikit-learn>=1.5' 'kagglehub>=1.0' 'tokenizers>=0.22' 'regex')
+	@$(call PIP,.venv-$*,--no-deps keras-hub)  # it names TensorFlow Text
 	@touch $@

@@ -224,6 +224,12 @@ def test_what_cannot_be_searched_is_said_in_one_line():
         ValueError, match="`lm` must be a KerasHub model that generates"
     ):
         generate(keras.Sequential(), ["a"], search)
+    images = hub.models.ViTBackbone((8, 8, 3), 4, 1, 2, 8, 8)
+    images = hub.models.ViTImageClassifier(images, num_classes=2)
+    with pytest.raises(
+        ValueError, match="`lm` must be a KerasHub model that generates"
+    ):
+        generate(images, ["a"], search)
     with pytest.raises(ValueError, match="`max_length` must be at most 16, .*=17"):
         generate(gpt2(), ["a"], search, max_length=17)
     with pytest.raises(ValueError, match="vocabulary of 10 tokens. Received: 10"):
