@@ -49,6 +49,9 @@ class LengthPenalty(ConfigObject):
 class WuLengthPenalty(LengthPenalty):
     """Divides by `((5 + length) / 6) ** exponent`.
 
+    Args:
+        exponent: The larger, the longer the sequences; 0 leaves scores as they are.
+
     Reference:
         [Wu et al., 2016](https://arxiv.org/abs/1609.08144), section 7
     """
@@ -64,6 +67,9 @@ class PowerLengthPenalty(LengthPenalty):
 
     As in Marian, fairseq, CTranslate2 and Hugging Face's transformers, where the
     exponent is called the length penalty.
+
+    Args:
+        exponent: The larger, the longer the sequences; 0 leaves scores as they are.
     """
 
     def __init__(self, exponent: float = 1.0):

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.decoding import Search
@@ -17,7 +18,7 @@ WARMUP_TEXT = "1 1 1"
 
 
 def export_language_model(
-    lm,
+    lm: keras.Model,
     path: str | os.PathLike,
     search: Search,
     max_length: int | None = None,
