@@ -44,7 +44,7 @@ def generated(lm, sampler, ids, stop, jit_compile=False):
     return found[f"{part(lm)}token_ids"] * mask, mask
 
 
-@pytest.mark.quick("gpt2-None", "gpt2-[3, 5]", "llama-(3,)", "bart-[3, 5]", "t5-(3,)")
+@pytest.mark.quick("gpt2-[3, 5]", "llama-(3,)", "bart-[3, 5]")
 @each_stop
 @each_family
 def test_greedy_search_equals_that_of_keras_hub(make, stop):
@@ -64,7 +64,7 @@ def continuations(vocabulary_size, count, ends):
                 yield tokens
 
 
-@pytest.mark.quick("gpt2", "bart")
+@pytest.mark.quick("gpt2")
 @each_family
 def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(make):
     lm, length, penalty = make(), 5, 0.6
@@ -92,6 +92,7 @@ def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(make):
         assert token_ids[row].tolist() == expected
 
 
+@pytest.mark.slow
 def test_a_prompt_continues_alike_whatever_else_is_in_the_batch():
     lm = gpt2()
     ids = prompts(lm, lengths=(2, 5, 1))
@@ -104,7 +105,7 @@ def test_a_prompt_continues_alike_whatever_else_is_in_the_batch():
         )
 
 
-@pytest.mark.quick("gpt2", "bart")
+@pytest.mark.quick("bart")
 @pytest.mark.parametrize("make", [gpt2, bart, t5], ids=["gpt2", "bart", "t5"])
 def test_scores_are_those_of_the_model_without_a_cache(make):
     lm = make()
@@ -146,6 +147,7 @@ def test_texts_and_scores_of_one_text_are_those_of_its_batch():
     ] == together
 
 
+@pytest.mark.quick("gpt2")
 @pytest.mark.parametrize("make", [gpt2, bart])
 def test_processors_see_what_was_added(make):
     lm = make()
@@ -182,7 +184,7 @@ def test_a_seed_repeats_a_sample_and_no_seed_draws_anew():
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
-@pytest.mark.quick("int8", "lora")
+@pytest.mark.quick("lora")
 @pytest.mark.parametrize(
     "change", ["jit_compile", "mixed_bfloat16", "int8", "lora", "steps_per_execution"]
 )

@@ -44,6 +44,7 @@ def test_ids_are_those_of_keras_hub_and_texts_come_back(make):
     assert found == texts
 
 
+@pytest.mark.quick("word_pieces")
 @pytest.mark.parametrize("make", [word_pieces, byte_pairs])
 def test_a_translator_translates_scores_and_is_exported(make, tmp_path):
     tokenizer, texts = make()
@@ -62,6 +63,7 @@ def test_a_translator_translates_scores_and_is_exported(make, tmp_path):
     )
 
 
+@pytest.mark.quick("gpt2")
 @pytest.mark.parametrize("make", [gpt2, bart])
 def test_a_preprocessor_feeds_our_models(make):
     preprocessor = make().preprocessor
