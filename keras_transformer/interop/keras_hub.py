@@ -21,7 +21,7 @@ with optional("keras_hub", extra="keras-hub", purpose="Searching a KerasHub mode
     import keras_hub
 
 NO_TOKEN = -1  # KerasHub's models may produce every id, that of padding too
-MAX_PROGRAMS = 64  # that a task keeps
+MAX_PROGRAMS = 64  # that a model keeps
 
 
 class SearchSampler(keras_hub.samplers.Sampler):
@@ -285,10 +285,13 @@ class SearchedTask:
         # Beside Keras's attributes, of which it would save and count a model.
         programs = vars(self.lm).setdefault("_searches", {})
         variables = tuple(map(id, self.lm.variables))
-        if programs.get("variables") != variables:
-            programs.clear()  # the model was quantised or adapted
+        # Other variables: the model was quantised or adapted.
+        if programs.get("variables") != variables or len(programs) > MAX_PROGRAMS:
+            programs.clear()
             programs["variables"] = variables
-        key = self.search, self.lm.jit_compile
+        # The settings of single sentences, seeds among them, are inputs of a program.
+        search = self.search.with_tables(dict.fromkeys(tables))
+        key = search, self.lm.jit_compile
         if key not in programs:
             programs[key] = CompiledFunction(self.find, self.lm, self.lm.jit_compile)
         return Hypotheses(*programs[key].run(ids, tables))

@@ -210,6 +210,13 @@ def test_a_changed_model_is_searched_as_keras_hub_searches_it(change):
     assert change != "lora" or abs(scores - before) > 1e-3
 
 
+def test_another_seed_needs_no_other_program():
+    lm = gpt2()
+    texts = {generate(lm, ["a"], Sampling(seed=seed))[0][0][0] for seed in range(5)}
+    assert len(texts) > 1
+    assert len([key for key in vars(lm)["_searches"] if key != "variables"]) == 1
+
+
 def test_a_sampler_is_saved_and_loaded():
     search = BeamSearch(3, kt.decoding.PowerLengthPenalty(0.5))
     loaded = SearchSampler.from_config(SearchSampler(search).get_config())
