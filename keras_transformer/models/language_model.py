@@ -166,8 +166,9 @@ class LanguageModel(GenerationMixin, TokenModel):
         Args:
             prompt_ids: Integer array or tensor of shape `(batch, length)`, like
                 the model's inputs: beginning with `start_id` if texts did so in
-                training, and padded with `pad_id` on the right. A row of padding
-                counts as `start_id` alone.
+                training, and padded with `pad_id` on the right. Padding between tokens
+                is hidden, but takes a position. A row of padding counts as `start_id`
+                alone.
             search: A search of `keras_transformer.decoding`; greedy unless
                 given.
             max_length: Most tokens to add, the end token included.

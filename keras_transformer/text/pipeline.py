@@ -62,6 +62,8 @@ def parallel_dataset(
         backup = keras.callbacks.BackupAndRestore("backup")
         model.fit(dataset, epochs=20, shuffle=False, callbacks=[backup, follow])
 
+    `tf.train.Checkpoint` cannot save its iterators, which have a stateful operation.
+
     Args:
         source_files: One path or several, plain or gzipped, one sentence a line.
         target_files: As many; the nth translates the nth, line by line.

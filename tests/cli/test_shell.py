@@ -403,7 +403,8 @@ def test_exports_are_numbered(run, tmp_path):
     options = ("--beam-width", 1, "--min-length", 2, "--max-length", 11)
     result = shell("export", run, tmp_path / "served", *options)
     assert result.exit_code == 0, result.stderr
-    assert f"in {tmp_path / 'served' / '5'}." in result.stdout
+    path = tmp_path / "served" / "5"
+    assert f"in {path}, and computes in float32." in result.stdout
     assert (tmp_path / "served" / "5" / "saved_model.pb").is_file()
     settings = tmp_path / "served" / "5" / "assets.extra" / "translator.json"
     settings = json.loads(settings.read_text())
