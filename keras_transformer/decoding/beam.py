@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, is_finite_number
+from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
@@ -15,7 +16,6 @@ from keras_transformer.layers.cache import (
     inherit_lineage,
     write_position,
 )
-from keras_transformer.layers.saving import ConfigObject
 
 
 class LengthPenalty(ConfigObject):

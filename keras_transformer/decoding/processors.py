@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, is_finite_number
-from keras_transformer.layers.saving import ConfigObject
+from keras_transformer.decoding.config import ConfigObject
 
 
 class Processor(ConfigObject):

@@ -12,12 +12,12 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, check_vocabulary
+from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.next_tokens import next_tokens
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.layers.cache import visible_entries
 from keras_transformer.layers.positions import check_position_range
-from keras_transformer.layers.saving import ConfigObject
 
 # With at most this many entries, of all sentences together, a shorter cache saves
 # nothing.

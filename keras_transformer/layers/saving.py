@@ -1,14 +1,7 @@
-"""Saving: objects and layers by their arguments, and what was changed inside layers."""
+"""Saving: layers as arguments of layers, and what was changed inside of a layer."""
 
-import contextlib
-import inspect
-import json
-import os
-import tempfile
-import zipfile
 from collections.abc import Callable
 
-import h5py
 import keras
 
 from keras_transformer.keras_private import all_layers
@@ -17,38 +10,6 @@ Activation = str | Callable
 Dtype = str | keras.DTypePolicy | None
 # The name of a scheme, a layer or its config.
 Positions = str | keras.layers.Layer | dict | None
-
-
-class ConfigObject:
-    """Base of searches, processors and length penalties.
-
-    Two of them with equal settings are equal, so that a program compiled for one
-    serves the other. Subclasses store every constructor argument under its own name.
-    """
-
-    def get_config(self):
-        config = {}
-        for name in inspect.signature(type(self)).parameters:
-            value = getattr(self, name)
-            value = list(value) if isinstance(value, tuple) else value
-            config[name] = keras.saving.serialize_keras_object(value)
-        return config
-
-    @classmethod
-    def from_config(cls, config):
-        deserialize = keras.saving.deserialize_keras_object
-        return cls(**{name: deserialize(value) for name, value in config.items()})
-
-    def __eq__(self, other):
-        return type(self) is type(other) and self.get_config() == other.get_config()
-
-    def __hash__(self):
-        return hash((type(self), json.dumps(self.get_config(), sort_keys=True)))
-
-    def __repr__(self):
-        names = inspect.signature(type(self)).parameters
-        settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{type(self).__name__}({settings})"
 
 
 def copy_layer(layer, name, dtype):
@@ -124,37 +85,6 @@ def modify_inside(layer, found: dict) -> None:
     """Quantises, adapts and freezes as `modifications_inside` says."""
     for inner in all_layers(layer):  # outer layers first
         modify(inner, found.get(_path_inside(layer, inner), {}))
-
-
-def first_difference(model, path: str) -> str | None:
-    """Describes the first weight of a model that a file lacks, or has in another shape.
-
-    The file is a `.weights.h5` or `.keras` file. None if it has all, as far as known.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        own = os.path.join(folder, "own.weights.h5")
-        model.save_weights(own)
-        wanted, found = _weight_shapes(own), _weight_shapes(path)
-    for name, shape in wanted.items():
-        if name.startswith("layers/") and found.get(name) != shape:
-            has = f"of the shape {found[name]}" if name in found else "missing"
-            return f"{name} {has}, where the model has {shape}"
-    return None
-
-
-def _weight_shapes(path):
-    """Returns the shapes of the weights in a file, None for groups, by their names."""
-    shapes: dict = {}
-    with contextlib.ExitStack() as stack:
-        file = path
-        if path.endswith(".keras"):
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            file = stack.enter_context(archive.open("model.weights.h5"))
-        weights = stack.enter_context(h5py.File(file))
-        weights.visititems(
-            lambda name, x: shapes.update({name: getattr(x, "shape", None)})
-        )
-    return shapes
 
 
 def _path_inside(layer, inner):

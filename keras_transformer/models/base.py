@@ -11,10 +11,11 @@ from keras_transformer.checks import check_ids
 from keras_transformer.keras_private import after_the_batch, asks_for_shapes
 from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import RematerializedMixin
-from keras_transformer.layers.saving import first_difference, modify
+from keras_transformer.layers.saving import modify
 from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
 from keras_transformer.models.exports import export
+from keras_transformer.models.weight_files import first_difference
 
 
 class SettingsModel(RematerializedMixin, keras.Model):

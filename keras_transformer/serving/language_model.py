@@ -80,10 +80,9 @@ def export_language_model(
         extra = unfinished / "assets.extra"
         write_text(extra / "language_model.json", json.dumps(settings, indent=2) + "\n")
         write_text(unfinished / "batching_params.pbtxt", batching_parameters())
-        names = ("text", "prompt")
         requests = [
-            (signature, {name: [WARMUP_TEXT] for name in names[: 1 + is_second]})
-            for is_second, signature in enumerate(signatures)
+            (name, {spec.name: [WARMUP_TEXT] for spec in function.input_signature})
+            for name, function in signatures.items()
         ]
         write_requests(extra / "tf_serving_warmup_requests", requests)
     return path
