@@ -168,25 +168,19 @@ class Transformer(GenerationMixin, SettingsModel):
             dtype=policy,
             **options.of("kernel", "bias"),
         )
-        sizes = {"embedding": target_size}
-        if target_vocabulary_size is not None:
-            sizes = {
-                "target_embedding": target_vocabulary_size,
-                "source_embedding": source_vocabulary_size,
-            }
-        target_embedding, *others = [
-            TokenEmbedding(
-                size,
-                embedding_dim(hidden_dim, encoder.positions),
-                pad_id,
-                scale_embeddings,
-                name=name,
-                dtype=policy,
-                **options.of("embeddings"),
+
+        def embedding(vocabulary_size, name):
+            width = embedding_dim(hidden_dim, encoder.positions)
+            given = {"dtype": policy, **options.of("embeddings")}
+            return TokenEmbedding(
+                vocabulary_size, width, pad_id, scale_embeddings, name=name, **given
             )
-            for name, size in sizes.items()
-        ]
-        source_embedding = others[0] if others else target_embedding
+
+        if target_vocabulary_size is None:
+            source_embedding = target_embedding = embedding(target_size, "embedding")
+        else:
+            target_embedding = embedding(target_size, "target_embedding")
+            source_embedding = embedding(source_vocabulary_size, "source_embedding")
         narrow = None
         if target_embedding.hidden_dim != hidden_dim:
             given = {"dtype": policy, **options.of("kernel", "bias")}
