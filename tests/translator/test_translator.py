@@ -115,6 +115,7 @@ def test_a_half_precise_model_translates_what_was_learnt(translator, dtype):
     assert translator.in_dtype(dtype).translate(SOURCES) == TARGETS
 
 
+@pytest.mark.quick("mixed_bfloat16")
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_gives_way_where_the_processor_has_none(
     translator, dtype, tmp_path, monkeypatch
