@@ -44,7 +44,7 @@ def test_ids_are_those_of_keras_hub_and_texts_come_back(make):
     assert found == texts
 
 
-@pytest.mark.quick("word_pieces")
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [word_pieces, byte_pairs])
 def test_a_translator_translates_scores_and_is_exported(make, tmp_path):
     tokenizer, texts = make()

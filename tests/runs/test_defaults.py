@@ -196,7 +196,7 @@ def test_a_vocabulary_that_was_asked_for_is_not_made_smaller(bare, text, tmp_pat
         fit(plan(recipe, Run(tmp_path / "run")))
 
 
-@pytest.mark.quick("False")
+@pytest.mark.slow
 @pytest.mark.parametrize("learns", [False, True])
 def test_a_training_says_whether_it_has_learned(phrases, tmp_path, capsys, learns):
     rate = 4e-3 if learns else 1e-9

@@ -56,7 +56,7 @@ def test_an_export_gives_the_live_texts_and_scores(lm, exported):
         np.testing.assert_allclose(found["scores"], scores, rtol=1e-4)
 
 
-@pytest.mark.quick("False")
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_an_export_drops_prompts_and_compiles_if_asked_to(jit_compile, tmp_path):
     lm = gpt2()

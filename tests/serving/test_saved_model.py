@@ -492,6 +492,7 @@ def test_a_translation_is_one_line_and_no_longer_than_the_positions(tmp_path):
         assert len(text.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_export_computes_in_what_the_processor_has(tmp_path, monkeypatch):
     translator = make_translator(dtype="mixed_bfloat16", max_source_length=16)
     search, texts = kt.decoding.GreedySearch(), SOURCES[:5]

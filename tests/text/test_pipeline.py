@@ -133,6 +133,7 @@ def test_the_epoch_may_be_set(make):
     assert flat(as_numpy(dataset)) == epochs[1]
 
 
+@pytest.mark.slow
 def test_a_training_resumed_by_keras_gets_the_batches_of_an_uninterrupted_one(
     make, tmp_path
 ):
