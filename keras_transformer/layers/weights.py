@@ -1,5 +1,6 @@
 """The base class of layers with weights: their options, their seeds, and saving."""
 
+import inspect
 import zlib
 
 import keras
@@ -97,6 +98,17 @@ class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
         >>> len(layer.losses)
         2
     """
+
+    def __new__(cls, *args, **kwargs):
+        # Python's own error names the class that has the constructor, a base class.
+        try:
+            inspect.signature(cls.__init__).bind(None, *args, **kwargs)
+        except TypeError as error:
+            given = [*map(repr, args), *(f"{x}={y!r}" for x, y in kwargs.items())]
+            received = ", ".join(given) or "nothing"
+            message = f"{cls.__name__}: {error}. Received: {received}."
+            raise TypeError(message) from None
+        return super().__new__(cls, *args, **kwargs)
 
     weight_kinds: tuple[str, ...] = ("kernel", "bias")
 

@@ -79,3 +79,20 @@ def test_documents_are_read_sentence_by_sentence():
         alone = pooling(encoder(embedding(sentence[None, sentence > 0])))
         alone = keras.ops.convert_to_numpy(alone)[0]
         np.testing.assert_allclose(vector, alone, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_layers"),
+    [
+        ("EncoderBlock", []),
+        ("DecoderBlock", []),
+        ("CausalBlock", []),
+        ("Encoder", [2]),
+        ("Decoder", [2]),
+        ("CausalDecoder", [2]),
+    ],
+)
+def test_an_error_names_the_class_that_lacks_an_argument(name, num_layers):
+    message = f"^{name}: missing a required argument: 'num_heads'. Received: .*_head=3"
+    with pytest.raises(TypeError, match=message):
+        getattr(layers, name)(*num_layers, num_head=3)
