@@ -10,7 +10,7 @@ REFILL_DIVISOR = 4
 
 
 def search_continuously(
-    model, search, inputs, tables, count, batch_size: int, max_length: int
+    model, search, inputs, tables, count, limit, batch_size: int, max_length: int
 ) -> Hypotheses:
     """Searches many sentences, `batch_size` at a time.
 
@@ -28,8 +28,9 @@ def search_continuously(
         tables: As `Search.tables` returns them.
         count: How many sentences to search, the first ones: a positive integer or a
             scalar tensor.
+        limit: Most tokens of a sequence, likewise, at most `max_length`.
         batch_size: Sentences to search at a time, at most as many as in `inputs`.
-        max_length: Most tokens of a sequence.
+        max_length: Length of the results.
 
     Returns:
         `Hypotheses` of all sentences, undefined beyond the first `count`.
@@ -40,7 +41,8 @@ def search_continuously(
 
     def begin(rows):
         bound = search.with_tables(take(tables, rows))
-        state = bound.begin(model, take(inputs, rows), max_length, max_length)
+        lengths = max_length, max_length, limit
+        state = bound.begin(model, take(inputs, rows), *lengths)
         # Not carried through the loop: `advance` takes the inputs again.
         return state._replace(inputs=())
 

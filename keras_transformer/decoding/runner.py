@@ -81,7 +81,12 @@ class SearchRunner:
             shape = (0, search.num_hypotheses)
             ids = np.zeros((*shape, max_length), "int32")
             return Hypotheses(ids, np.zeros(shape, "float32"))
-        # The settings of single sentences are inputs of the program.
+        # The limit of the length and the settings of single sentences are inputs of the
+        # program, so that it serves others.
+        limit, positions = np.int32(max_length), self._model.max_positions
+        max_length = 1 << (max_length - 1).bit_length()
+        if positions is not None:
+            max_length = min(max_length, positions)
         tables = search.tables(self._model, inputs, max_length)
         search = search.with_tables(dict.fromkeys(tables))
 
@@ -114,7 +119,7 @@ class SearchRunner:
             filled = np.resize(rows, rows_per_call)  # with copies of the same rows
             take = functools.partial(np.take, indices=filled, axis=0)
             arguments = keras.tree.map_structure(take, (inputs, tables))
-            outputs = program.run(*arguments, np.int32(len(rows)))
+            outputs = program.run(*arguments, np.int32(len(rows)), limit)
             found.append([x[: len(rows)] for x in outputs])
         ids, scores = map(np.concatenate, zip(*found, strict=True))
         empty = np.flatnonzero(scores[:, 0] == -np.inf)
@@ -126,16 +131,17 @@ class SearchRunner:
                 f"Received: processors={search.processors}.",
                 stacklevel=3,
             )
-        return Hypotheses(ids, scores)
+        return Hypotheses(ids[..., :limit], scores)
 
     def _make_program(self, search, max_length, rows_per_call, batch_size, jit_compile):
         """Compiles a search of `rows_per_call` sentences, `batch_size` at a time."""
         model = self._model
 
-        def find(inputs, tables, count):
+        def find(inputs, tables, count, limit):
             if rows_per_call == batch_size:
-                return tuple(search.with_tables(tables)(model, inputs, max_length))
-            settings = count, batch_size, max_length
+                bound = search.with_tables(tables)
+                return tuple(bound(model, inputs, max_length, limit))
+            settings = count, limit, batch_size, max_length
             return tuple(search_continuously(model, search, inputs, tables, *settings))
 
         return CompiledFunction(find, model, jit_compile)

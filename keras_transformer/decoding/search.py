@@ -120,13 +120,17 @@ class Search(ConfigObject):
         settings = {name: getattr(self, name) for name in names}
         return type(self)(**{**settings, **changes})
 
-    def __call__(self, model: CachedModel, inputs, max_length: int) -> Hypotheses:
+    def __call__(
+        self, model: CachedModel, inputs, max_length: int, limits=None
+    ) -> Hypotheses:
         """Finds the best sequences for each sentence.
 
         Args:
             model: A model that offers the cached step.
             inputs: The model's inputs.
             max_length: Most tokens of a sequence, the end token included.
+            limits: The same as an integer tensor, of shape `()` or `(batch,)`, of at
+                most `max_length`: then one compiled program serves all limits.
 
         Returns:
             `Hypotheses` of length `max_length`.
@@ -160,11 +164,16 @@ class Search(ConfigObject):
             is_unfinished = ops.any(self.is_active(state.index, state.hypotheses))
             return ops.cond(is_unfinished, go_on, lambda: state.hypotheses)
 
-        state = self.begin(model, inputs, max_length, length)
+        state = self.begin(model, inputs, max_length, length, limits)
         return self.best(advance_to_the_end(state, length))
 
     def begin(
-        self, model: CachedModel, inputs, max_length: int, cache_length: int
+        self,
+        model: CachedModel,
+        inputs,
+        max_length: int,
+        cache_length: int,
+        limits=None,
     ) -> SearchState:
         """Reads the inputs and returns the state before the first step.
 
@@ -172,12 +181,15 @@ class Search(ConfigObject):
         cache holds at first.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
-        num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
+        live, finished = self.first_hypotheses(model, inputs, max_length)
+        if limits is not None:
+            limits = ops.broadcast_to(limits, ops.shape(live.limits))
+            live = live._replace(limits=limits)
         return SearchState(
-            index=ops.zeros((num_sentences,), dtype="int32"),
+            index=ops.zeros_like(live.limits),
             inputs=inputs,
             memory=memory,
-            hypotheses=self.first_hypotheses(model, inputs, max_length),
+            hypotheses=(live, finished),
             cache=cache,
         )
 
@@ -213,9 +225,8 @@ class Search(ConfigObject):
 
         def take_step(index, hypotheses, cache):
             is_active = self.is_active(index, hypotheses)
-            # Sentences that have ended may be beyond the last position. Not by
-            # `ops.minimum`: with bfloat16 as default, it returns floats on JAX (3.15).
-            at = ops.clip(index, 0, cache_length - 1)
+            # Sentences that have ended may be beyond the last position.
+            at = ops.where(is_active & (index > 0), index, 0)
             live, _ = hypotheses
             visible = visible_entries(live.cache_slots[..., :cache_length], at)
             logits, cache = step(live.token_ids, state.memory, cache, at, visible)

@@ -103,12 +103,11 @@ class _Sampled(CachedModel):
         """Returns what the search finds: ids and scores of what follows each prompt."""
         search, max_length = self._search, self._prompt.shape[1]
         inputs = ops.where(self._mask, ops.cast(self._prompt, "int32"), NO_TOKEN)
-        state = search.begin(self, inputs, max_length, max_length)
         # Prompts that are longer than the shortest begin later, and end with it.
         lengths = ops.sum(ops.cast(self._mask, "int32"), axis=1)
-        live, finished = state.hypotheses
-        live = live._replace(limits=max_length - lengths)
-        state = state._replace(index=self._first - lengths, hypotheses=(live, finished))
+        limits = max_length - lengths
+        state = search.begin(self, inputs, max_length, max_length, limits)
+        state = state._replace(index=self._first - lengths)
         state = search.advance(self, self.step, state, max_length)
         return search.best(state.hypotheses)
 

@@ -387,6 +387,20 @@ def test_another_seed_is_an_input_and_not_compiled_anew():
     assert model._runner._program.cache_info().misses == 1
 
 
+@pytest.mark.parametrize("batch_size", [17, 5], ids=["one-batch", "continuous"])
+@pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3), Sampling(seed=5)])
+def test_another_limit_of_the_length_is_an_input_and_not_compiled_anew(
+    search, batch_size, without_xla_for_cpus
+):
+    model, inputs = toy(), sentences_of_many_lengths()
+    for length in (5, 8, 7):
+        found = model.generate(inputs, search, length, batch_size)
+        expected = search(toy(), inputs, length)
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
+    assert model._runner._program.cache_info().misses == 1
+
+
 def test_the_least_recent_programs_are_dropped(monkeypatch):
     monkeypatch.setattr(runner, "MAX_PROGRAMS", 2)
     model = toy()
