@@ -74,6 +74,15 @@ def export_language_model(
         "strip_prompt": strip_prompt,
         "jit_compile": jit_compile,
     }
+    try:
+        texts = tf.TensorSpec([None], tf.string)
+        tf.function(task.tokenizer, autograph=False).get_concrete_function(texts)
+    except Exception as error:
+        raise ValueError(
+            "`lm` must have a tokenizer of TensorFlow operations, which a SavedModel "
+            f"can hold. Received: a {type(task.tokenizer).__name__}, which fails on a "
+            f"tensor of texts ({type(error).__name__}). Export logits by `lm.export`."
+        ) from error
     signatures = served.signatures()
     with create_folder(path) as unfinished:
         tf.saved_model.save(served, unfinished, signatures=signatures)

@@ -97,4 +97,10 @@ def test_what_cannot_be_exported_is_said_before_anything_is_written(tmp_path):
         kt.serving.export_language_model(None, path, SEARCH)
     with pytest.raises(FileExistsError, match="The next version would be"):
         kt.serving.export_language_model(gpt2(), tmp_path, SEARCH)
+    lm = gpt2()
+    in_python = type("InPython", (type(lm.preprocessor.tokenizer),), {})
+    in_python.tokenize = lambda self, texts: [list(text) for text in texts.numpy()]
+    lm.preprocessor.tokenizer.__class__ = in_python
+    with pytest.raises(ValueError, match="TensorFlow operations.* a InPython, which"):
+        kt.serving.export_language_model(lm, path, SEARCH)
     assert not path.exists()
