@@ -235,3 +235,12 @@ def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
             The message names file and line.
     """
     return sum(1 for _ in read_pairs(source_files, target_files))
+
+
+def chunks_of(items: Iterable, size: int) -> Iterator[list]:
+    """Splits items into lists of `size`; the first is an eighth, to be ready sooner."""
+    items = iter(items)
+    next_size = -(-size // 8)
+    while chunk := list(itertools.islice(items, next_size)):
+        yield chunk
+        next_size = size

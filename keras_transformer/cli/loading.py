@@ -2,12 +2,19 @@
 
 import contextlib
 import gc
+import json
 import os
+import shutil
 import sys
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
+import typer
+
 from keras_transformer.checks import needs_tensorflow
+from keras_transformer.cli.options import changed_search
+from keras_transformer.version import __version__
 
 
 def load_tensorflow(devices: bool = True) -> None:
@@ -72,6 +79,57 @@ def load_translator(model: str, source_language=None, target_language=None):
     if is_marked or is_chosen or model.startswith("hf://"):
         return Translator.from_preset(model, *languages)
     return Translator.load(model)
+
+
+def load_ctranslate2(model: str, max_length: int | None, **search_options):
+    """Returns a translator that runs in CTranslate2, without TensorFlow if it can.
+
+    It is exported once into a folder beside the weights, `ctranslate2`, whose name is a
+    checksum of the files and the options.
+
+    Args:
+        model: The argument `MODEL` of a command.
+        max_length: As in `Translator.export`.
+        **search_options: As in `changed_search`.
+    """
+    check_models(model)
+    if "://" in model:
+        raise ValueError(
+            f"--engine ctranslate2 needs a folder. Received: {model}. Write one by: "
+            f"keras-transformer convert {model} FOLDER"
+        )
+    from keras_transformer.interop.ctranslate2_translator import CTranslate2Translator
+
+    folder = run_folder(model)
+    files = [Path(model)] if folder != Path(model) else []
+    for name in (".", "tokenizers") if files else (".", "translator"):
+        files += sorted(x for x in (folder / name).glob("*") if x.is_file())
+    # What a run logs does not change its translations.
+    files = [x for x in files if x.suffix not in (".csv", ".md")]
+    weights = _digest(files)
+    options = json.dumps([__version__, max_length, search_options])
+    kept = folder / "ctranslate2"
+    name = f"{weights}-{sha256(options.encode()).hexdigest()[:8]}"
+    path = kept / name
+    if not path.is_dir():
+        typer.echo(f"{model} is exported for CTranslate2, once, to {path}.", err=True)
+        translator = load_translator(model)
+        search = changed_search(translator.search, **search_options)
+        translator.export(path, search, max_length, format="ctranslate2")
+        for other in kept.iterdir():  # of weights that were replaced
+            if not other.name.startswith(weights):
+                shutil.rmtree(other, ignore_errors=True)
+    return CTranslate2Translator(path)
+
+
+def _digest(paths):
+    """Returns a checksum of the contents of files."""
+    digest = sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
 
 
 def run_folder(model: str) -> Path:

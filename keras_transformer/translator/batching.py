@@ -1,7 +1,6 @@
 """Which texts are searched or scored together, and how they are padded."""
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -134,12 +133,3 @@ def next_power_of_two(count):
     """Returns the smallest power of two that is at least `count`, a scalar tensor."""
     powers = 2 ** tf.range(31)
     return powers[tf.math.count_nonzero(powers < count)]
-
-
-def chunks_of(items: Iterable, size: int) -> Iterator[list]:
-    """Splits items into lists of `size`; the first is an eighth, to be ready sooner."""
-    items = iter(items)
-    next_size = -(-size // 8)
-    while chunk := list(itertools.islice(items, next_size)):
-        yield chunk
-        next_size = size

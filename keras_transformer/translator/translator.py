@@ -5,7 +5,6 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -17,9 +16,10 @@ from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode
 from keras_transformer.text.tokenizer import check_tokenizer
+from keras_transformer.text_files import chunks_of
+from keras_transformer.translation import Translation, as_bytes
 from keras_transformer.translator.batching import (
     BatchingPolicy,
-    chunks_of,
     unpadded_lengths,
 )
 from keras_transformer.translator.saving import read_translator, save_translator
@@ -39,20 +39,6 @@ _EXPORTERS = {
     "ctranslate2": ("interop.ctranslate2", "export_ctranslate2", ("quantization",)),
     "hugging_face": ("interop.hugging_face.export", "export_hugging_face", ()),
 }
-
-
-class Translation(NamedTuple):
-    """A translation and its score.
-
-    Attributes:
-        text: The translation.
-        score: Its score, as the search defines it.
-        is_cut: Whether its source was too long and only its beginning was read.
-    """
-
-    text: str
-    score: float
-    is_cut: bool = False
 
 
 class Translator:
@@ -213,7 +199,7 @@ class Translator:
         """
         search = search or self.search
         check_serves_any_text(search)
-        encoded = _as_bytes(texts)
+        encoded = as_bytes(texts)
         if not encoded:
             return []
         source_ids, is_cut = self.encode(encoded)
@@ -260,7 +246,7 @@ class Translator:
             >>> [score.log_probability < 0 for score in scores]
             [True, True]
         """
-        sources, targets = _as_bytes(texts), _as_bytes(translations)
+        sources, targets = as_bytes(texts), as_bytes(translations)
         if len(sources) != len(targets):
             raise ValueError(
                 "`translations` must have one translation of each text. "
@@ -632,18 +618,3 @@ def check_one_transformer(translator: Translator, what: str) -> None:
             f"{what} needs a translator of one Transformer. Received: {received}. "
             "Name one that it was made of."
         )
-
-
-def _as_bytes(texts: Iterable[str]) -> list[bytes]:
-    """Returns texts in UTF-8; raises `ValueError` unless each of them is a str."""
-    is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
-    listed: list = [texts] if is_single else list(texts)
-    for index, text in enumerate(listed):
-        if is_single or not isinstance(text, str):
-            place = "texts" if is_single else f"texts[{index}]"
-            raise ValueError(
-                "`texts` must be a list of str. "
-                f"Received: {place} of type {type(text).__name__}."
-            )
-    # A lone surrogate, which UTF-8 cannot encode, becomes a question mark.
-    return [text.encode("utf-8", "replace") for text in listed]

@@ -6,9 +6,9 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keras_transformer.text_files import chunks_of
 from keras_transformer.translator.batching import (
     BatchingPolicy,
-    chunks_of,
     fill_up,
     next_power_of_two,
     unpadded_lengths,

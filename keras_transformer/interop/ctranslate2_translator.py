@@ -1,0 +1,106 @@
+"""Translating with CTranslate2, without TensorFlow."""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from keras_transformer.checks import optional
+from keras_transformer.translation import Translation, as_bytes
+
+with optional("ctranslate2", "ctranslate2", "Translating with CTranslate2"):
+    import ctranslate2
+import sentencepiece
+
+# As in `text.encoding`, which needs TensorFlow.
+_SPACES = re.compile("[\v\x1c-\x1f\x85]")
+_BREAK_MARKS = re.compile("[\xad\u2060\ufeff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_MAX_BYTES_PER_SUBWORD = 64
+TEXTS_PER_BATCH = 32
+
+
+class CTranslate2Translator:
+    """Translates text as `Translator` does, by a model that was exported.
+
+    Args:
+        folder: What `Translator.export(folder, format="ctranslate2")` wrote, with the
+            search that is used.
+
+    Raises:
+        ImportError: If CTranslate2 is not installed.
+        FileNotFoundError: If there is no such export.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        path = Path(folder, "translator.json")
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{folder} holds no translator for CTranslate2. Name a folder that "
+                "`Translator.export` wrote."
+            )
+        self._settings = json.loads(path.read_text("utf-8"))
+        self._source, self._target = (
+            sentencepiece.SentencePieceProcessor(str(path.with_name(f"{side}.model")))
+            for side in ("source", "target")
+        )
+        self._control = {*self._settings["control"]}
+        self._arguments = self._settings["translate_batch"]
+        self.max_source_length: int = self._arguments["max_input_length"]
+        # A thread for each batch is faster than several for one.
+        processors = len(os.sched_getaffinity(0))
+        self._engine = ctranslate2.Translator(
+            str(folder), inter_threads=processors, intra_threads=1
+        )
+
+    def translate_n_best(
+        self,
+        texts: Sequence[str],
+        search: None = None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> list[list[Translation]]:
+        """Translates as `Translator.translate_n_best` does; the search is the export's.
+
+        Args:
+            texts: A list of str.
+            search: None.
+            batch_size: Texts to translate at a time. Default: 32.
+            max_length: The most subwords of a translation. Default: the export's.
+        """
+        count = self._arguments.get("num_hypotheses", 1)
+        found = [[Translation("", 0.0)] * count for _ in texts]
+        prefix = self._settings["source_prefix"]
+        read = [self._read(text) for text in as_bytes(texts)]
+        rows = [[*prefix, *pieces] for pieces, _ in read]
+        places = [place for place, row in enumerate(rows) if len(row) > len(prefix)]
+        arguments = dict(self._arguments)
+        if max_length is not None:
+            arguments["max_decoding_length"] = max_length
+        results = self._engine.translate_batch(
+            [rows[place] for place in places],
+            target_prefix=[self._settings["target_prefix"]] * len(places),
+            max_batch_size=batch_size or TEXTS_PER_BATCH,
+            return_scores=True,
+            **arguments,
+        )
+        for place, result in zip(places, results, strict=True):
+            is_cut = read[place][1] or len(rows[place]) >= self.max_source_length
+            found[place] = [
+                Translation(self._text(pieces), score, is_cut)
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+        return found
+
+    def _read(self, text: bytes) -> tuple[list[str], bool]:
+        """Returns the subwords of a text, and whether its end was left out."""
+        plain = _BREAK_MARKS.sub("", _SPACES.sub(" ", text.decode())).strip().encode()
+        limit = _MAX_BYTES_PER_SUBWORD * self.max_source_length
+        shortened = plain[:limit].decode(errors="ignore")
+        return self._source.encode(shortened, out_type=str), len(plain) > limit
+
+    def _text(self, pieces: list[str]) -> str:
+        text = self._target.decode([x for x in pieces if x not in self._control])
+        # Subwords that only the source's model knows keep their mark of a space.
+        return _CONTROL.sub(" ", text.replace("\u2581", " ").strip())

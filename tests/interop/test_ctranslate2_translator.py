@@ -1,0 +1,104 @@
+"""CTranslate2 translates from within the package, without TensorFlow."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from interop.random_translator import MAX_LENGTH, TEXTS, make_translator
+
+import keras_transformer as kt
+
+pytest.importorskip("ctranslate2")
+
+from keras_transformer.interop.ctranslate2_translator import CTranslate2Translator
+
+pytestmark = pytest.mark.needs_tensorflow
+BEAM = kt.decoding.BeamSearch(4, kt.decoding.PowerLengthPenalty(0.8), num_hypotheses=2)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return make_translator()
+
+
+@pytest.fixture(scope="module")
+def engine(translator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("engine") / "export"
+    translator.export(folder, BEAM, MAX_LENGTH, format="ctranslate2")
+    return CTranslate2Translator(folder)
+
+
+def test_translations_are_those_of_the_translator(translator, engine):
+    # Else CTranslate2 stops when any four have ended, however good the others.
+    engine._arguments["patience"] = MAX_LENGTH
+    texts = [
+        *TEXTS,
+        "",
+        " \u00a0\t",
+        "two\x85dog\x1fplays",
+        "t\u00adwo \ufeffdog",
+        "\u2603" * 2000,
+        "one " * 900,
+        "dog \ud800",
+    ]
+    live = translator.translate_n_best(texts, BEAM, max_length=MAX_LENGTH)
+    found = engine.translate_n_best(texts)
+    assert [row[0].text for row in found] == [row[0].text for row in live]
+    assert [row[0].is_cut for row in found] == [row[0].is_cut for row in live]
+    assert {len(row) for row in found} == {2}
+    scores = [[row[0].score for row in each] for each in (found, live)]
+    np.testing.assert_allclose(*scores, atol=1e-4)
+
+
+def test_a_limit_of_the_length_holds(translator, engine):
+    live = translator.translate_n_best(TEXTS, BEAM, max_length=3)
+    found = engine.translate_n_best(TEXTS, max_length=3)
+    assert [row[0].text for row in found] == [row[0].text for row in live]
+
+
+def test_what_is_no_export_or_no_list_of_texts_is_refused(engine, tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no translator for CTranslate2"):
+        CTranslate2Translator(tmp_path)
+    with pytest.raises(ValueError, match="`texts` must be a list of str"):
+        engine.translate_n_best("a dog")
+
+
+@pytest.mark.slow
+def test_the_shell_exports_once_and_then_needs_no_tensorflow(translator, tmp_path):
+    folder, text = tmp_path / "translator", tmp_path / "text"
+    text.write_text("two dog plays\n\na\n")
+    translator.search = BEAM
+    translator.save(folder)
+
+    def shell(*options):
+        code = (
+            "import sys\n"
+            f"sys.argv = ['keras-transformer', 'translate', {str(folder)!r}, "
+            f"{str(text)!r}, '--engine', 'ctranslate2', *{list(options)!r}]\n"
+            "from keras_transformer.cli import app\n"
+            "app(standalone_mode=False)\n"
+            "sys.stderr.write('TensorFlow' if 'tensorflow' in sys.modules else 'none')"
+        )
+        command = [sys.executable, "-c", code]
+        found = subprocess.run(command, capture_output=True, check=True, text=True)
+        exports = sorted(x.name for x in (folder / "ctranslate2").iterdir())
+        return found.stdout, found.stderr, exports
+
+    output, notes, exports = shell()
+    assert "is exported for CTranslate2, once" in notes
+    assert shell() == (output, "none", exports)
+    assert output.splitlines()[1] == ""
+    greedy, notes, both = shell("--beam-width", "1")
+    assert greedy == "".join(
+        f"{x}\n"
+        for x in translator.translate(
+            ["two dog plays", "", "a"], kt.decoding.GreedySearch()
+        )
+    )
+    assert set(both) > set(exports)
+    make_translator(num_decoder_layers=1).save(folder)
+    other, notes, exports = shell()
+    assert "is exported for CTranslate2, once" in notes
+    assert len(exports) == 1
+    assert other != output
