@@ -15,6 +15,7 @@ KERAS_HUB = [
 ]
 HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
 CTRANSLATE2 = ["ctranslate2>=4.6"]
+RAY = ["ray[data]>=2.60"]  # whose checkpoints were tried
 # What builds the site, and makes notebooks of the tutorials and runs them.
 DOCS = [
     "ipykernel>=6.29",
@@ -102,12 +103,14 @@ setup(
         "hub": HUB,
         "keras-hub": KERAS_HUB,
         "ctranslate2": CTRANSLATE2,
+        "ray": RAY,
         "export": EXPORT,
         "docs": DOCS,
         "dev": [
             *KERAS_HUB,
             *HUB,
             *CTRANSLATE2,
+            *RAY,
             *EXPORT,
             *DOCS,
             "build>=1.3",
