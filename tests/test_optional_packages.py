@@ -34,14 +34,19 @@ def model_as(format):
     return export
 
 
-def import_searches(folder):
-    sys.modules.pop("keras_transformer.interop.keras_hub", None)
-    importlib.import_module("keras_transformer.interop.keras_hub")
+def import_of(module):
+    def import_again(folder):
+        sys.modules.pop(f"keras_transformer.{module}", None)
+        importlib.import_module(f"keras_transformer.{module}")
+
+    return import_again
 
 
 USES = [
     ("huggingface_hub", "hub", download),
-    ("keras_hub", "keras-hub", import_searches),
+    ("keras_hub", "keras-hub", import_of("interop.keras_hub")),
+    ("ray", "ray", import_of("serving.ray_lines")),
+    ("ctranslate2", "ctranslate2", import_of("interop.ctranslate2_translator")),
     ("safetensors", "hub", read_weights),
     ("safetensors", "hub", translator_as("hugging_face")),
     ("ctranslate2", "ctranslate2", translator_as("ctranslate2")),
@@ -52,7 +57,8 @@ USES = [
 
 @pytest.mark.quick(
     "huggingface_hub-hub-download",
-    "keras_hub-keras-hub-import_searches",
+    "keras_hub-keras-hub-import_again",
+    "ray-ray-import_again",
     "safetensors-hub-read_weights",
     "safetensors-hub-<lambda>",
 )
