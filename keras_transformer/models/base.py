@@ -175,7 +175,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
         except ValueError as error:
             # Keras visits layers twice, and names the second failure: no variables.
             path = os.fspath(filepath)
-            is_known = path.endswith((".keras", ".weights.h5"))
+            is_known = path.endswith((".keras", ".weights.h5", ".weights.json"))
             difference = first_difference(self, path) if is_known else None
             if difference is None:
                 raise

@@ -111,14 +111,21 @@ def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
 
 
 @pytest.mark.filterwarnings("ignore:Skipping nested container")  # Keras, of a block
-@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.keras",
+        "model.weights.h5",
+        pytest.param("model.weights.json", marks=pytest.mark.slow),
+    ],
+)
 @every_model
 def test_weights_of_another_size_are_refused_with_both_shapes(
     model_class, settings, inputs, name, tmp_path
 ):
     model = model_class(**settings)
     save = model.save if name.endswith(".keras") else model.save_weights
-    save(tmp_path / name)
+    save(tmp_path / name, **({"max_shard_size": 1e-6} if "json" in name else {}))
     for change in ({"hidden_dim": 8}, {"intermediate_dim": 7}):
         other = model_class(**{**settings, **change})
         with pytest.raises(ValueError, match="same settings.*of the shape") as raised:
