@@ -189,7 +189,7 @@ def main():
         "--xla_llvm_disable_expensive_passes=true",
     }
     sys.dont_write_bytecode = True
-    for name in ("keras_hub", "tensorflow_text", "hypothesis", "sacrebleu", "pytest"):
+    for name in ("keras_hub", "tensorflow_text", "sacrebleu"):
         importlib.import_module(name)  # once for all forks
 
     first, step = map(int, arguments.part.split("/"))
