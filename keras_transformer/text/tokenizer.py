@@ -167,22 +167,6 @@ class SubwordTokenizer(tf.Module):
         return self._model.detokenize(ids)
 
     def byte_offsets(self, texts):
-        """Returns where each subword of a text begins and ends; see `text.spans`.
-
-        Args:
-            texts: As in a call.
-
-        Returns:
-            The first byte of each subword and the one after its last, two ragged int64
-            tensors of shape `(batch, None)`. They count the bytes of `plain(texts)`. A
-            subword may begin with white space, or have no bytes.
-        """
-        return self._byte_offsets(plain(batch_of_texts(texts)))
-
-    def _byte_offsets(self, texts):
-        return self._model.byte_offsets(texts)
-
-    def byte_offsets(self, texts):
         """Returns where each subword begins and ends, in bytes of `plain(texts)`.
 
         A subword may begin with white space, or have no bytes.

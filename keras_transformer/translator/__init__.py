@@ -6,6 +6,7 @@ from keras_transformer.translator.alignment import (
     pharaoh,
     word_links,
 )
+from keras_transformer.translator.markup import translate_markup
 from keras_transformer.translator.scoring import TargetScore
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
@@ -27,5 +28,6 @@ __all__ = [
     "check_serves_any_text",
     "ensemble",
     "pharaoh",
+    "translate_markup",
     "word_links",
 ]

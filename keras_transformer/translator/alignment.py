@@ -45,6 +45,9 @@ class AlignmentHeads(NamedTuple):
     when_read: bool = False
 
 
+DEFAULT_HEADS = AlignmentHeads()
+
+
 def alignment_weights(model, source_ids, labels, heads: AlignmentHeads):
     """Returns the attention weights from each target to each source subword.
 
@@ -139,7 +142,7 @@ def word_links(
         [word.end() for word in re.finditer(r"\S+", side)]
         for side in (text, translation)
     )
-    links = set()
+    links: set[tuple[int, int]] = set()
     for pair in pairs:
         links.update(
             itertools.product(
@@ -150,7 +153,7 @@ def word_links(
 
 
 def _words_in(span, ends):
-    """Returns the indices of the words that a span touches, by the ends of all words."""
+    """Returns which words a span touches, by the ends of all words."""
     return range(bisect_right(ends, span[0]), bisect_right(ends, span[1] - 1) + 1)
 
 

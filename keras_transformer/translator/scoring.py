@@ -1,5 +1,6 @@
 """How likely a model finds given translations."""
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import keras
@@ -74,4 +75,5 @@ class PairFunction:
         """Yields the rows of some pairs, and what the function returns for them."""
         for rows, ids in self._batches(source_ids, labels):
             found = self._program.run(*ids)
-            yield rows, keras.tree.map_structure(lambda x: x[: len(rows)], found)
+            unpadded = itemgetter(slice(len(rows)))
+            yield rows, keras.tree.map_structure(unpadded, found)

@@ -18,6 +18,7 @@ from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
 from keras_transformer.text.tokenizer import check_tokenizer
 from keras_transformer.translator.alignment import (
+    DEFAULT_HEADS,
     AlignedPair,
     AlignmentHeads,
     aligned_pairs,
@@ -106,7 +107,7 @@ class Translator:
         target_tokenizer: SubwordTokenizer | None = None,
         max_source_length: int = 128,
         search: Search = DEFAULT_SEARCH,
-        alignment_heads: AlignmentHeads = AlignmentHeads(),
+        alignment_heads: AlignmentHeads = DEFAULT_HEADS,
     ):
         target_tokenizer = target_tokenizer or source_tokenizer
         if not isinstance(max_source_length, int) or max_source_length < 2:
@@ -227,7 +228,7 @@ class Translator:
         """
         search = search or self.search
         check_serves_any_text(search)
-        encoded = _as_bytes(texts)
+        encoded = as_bytes(texts)
         if not encoded:
             return []
         source_ids, is_cut = self.encode(encoded)
@@ -646,8 +647,13 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
                 )
     model = Ensemble([translator.model for translator in translators])
     tokenizers = first.source_tokenizer, first.target_tokenizer
-    settings = first.max_source_length, first.search, first.alignment_heads
-    return Translator(model, *tokenizers, *settings)
+    return Translator(
+        model,
+        *tokenizers,
+        first.max_source_length,
+        first.search,
+        first.alignment_heads,
+    )
 
 
 def check_serves_any_text(search: Search) -> None:
@@ -730,7 +736,7 @@ def check_one_transformer(translator: Translator, what: str) -> None:
 
 def _as_pairs(texts, translations) -> tuple[list[bytes], list[bytes]]:
     """Returns texts and translations in UTF-8; raises `ValueError` unless they fit."""
-    sources, targets = _as_bytes(texts), _as_bytes(translations)
+    sources, targets = as_bytes(texts), as_bytes(translations)
     if len(sources) != len(targets):
         raise ValueError(
             "`translations` must have one translation of each text. "
@@ -739,7 +745,7 @@ def _as_pairs(texts, translations) -> tuple[list[bytes], list[bytes]]:
     return sources, targets
 
 
-def _as_bytes(texts: Iterable[str]) -> list[bytes]:
+def as_bytes(texts: Iterable[str]) -> list[bytes]:
     """Returns texts in UTF-8; raises `ValueError` unless each of them is a str."""
     is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
     listed: list = [texts] if is_single else list(texts)
