@@ -238,9 +238,10 @@ def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, str]]:
 
     for chunk in chunks_of(found, chunk_size):
         pairs = translator.align(*map(list, zip(*chunk, strict=True)))
-        for texts, aligned in zip(chunk, pairs, strict=True):
-            file.write(f"{pharaoh(word_links(*texts, aligned))}\n".encode())
-            yield texts
+        for (line, translation), aligned in zip(chunk, pairs, strict=True):
+            links = word_links(line, translation, aligned)
+            file.write(f"{pharaoh(links)}\n".encode())
+            yield line, translation
 
 
 def progress_bar(shown: bool = True) -> progress.Progress:

@@ -131,10 +131,15 @@ class ServedTranslator(tf.Module):
         longest = translator.max_source_length
         self._policy = translator.batching_policy(max_length)
         self._max_target_length = self._policy.target_length(longest)
-        # Traced once, for the three signatures that call it.
-        ids = tf.TensorSpec([None, None], tf.int32)
+        # Traced once, for all signatures that call them.
+        ids, text = (
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.string),
+        )
         find = tf.function(self.find, [ids], autograph=False)
         self.find = find  # type: ignore[method-assign]
+        align = tf.function(self.align, [text, text], autograph=False)
+        self.align = align  # type: ignore[method-assign]
 
     def settings(self) -> dict:
         """Returns the settings of the export."""

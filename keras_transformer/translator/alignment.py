@@ -80,7 +80,10 @@ def aligned_spans(weights, source_spans, target_spans, is_end):
     received = tf.where(is_target[..., None], weights, 0.0)
     received = tf.reduce_sum(received, axis=1, keepdims=True)
     scores = weights / (received + _LITTLE_ATTENTION)
-    best = tf.argmax(tf.where(is_source[:, None], scores, -1.0), axis=2)
+    scores = tf.where(is_source[:, None], scores, -1.0)
+    # Another column, since TensorFlow finds no maximum where there are no texts.
+    scores = tf.pad(scores, [[0, 0], [0, 0], [0, 1]], constant_values=-1.0)
+    best = tf.argmax(scores, axis=2)
     weights = tf.gather(weights, best, batch_dims=2)
     sources = tf.gather(source_spans, best, batch_dims=1)
     is_pair = is_target & (sources[..., 0] < sources[..., 1])
