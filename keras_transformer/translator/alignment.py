@@ -150,5 +150,12 @@ def words_in(span, ends):
 
 
 def pharaoh(links: Sequence[tuple[int, int]]) -> str:
-    """Writes links as Pharaoh did, and as tools for alignments read: `"0-0 1-2"`."""
+    """Writes links in Pharaoh's format, which tools for alignments read.
+
+    Args:
+        links: Pairs of indices, as `word_links` returns them.
+
+    Returns:
+        The links of one line, such as `"0-0 1-2"`, the word of the source first.
+    """
     return " ".join(f"{source}-{target}" for source, target in links)

@@ -310,7 +310,7 @@ class Translator:
             >>> translator = kt.Translator(model, tokenizer)
             >>> text, translation = "a man", "a dog rides"
             >>> (pairs,) = translator.align([text], [translation])
-            >>> {text[slice(*pair.source)] for pair in pairs} <= {"a", "man"}
+            >>> all(text[slice(*pair.source)] in "a man" for pair in pairs)
             True
         """
         sources, targets = _as_pairs(texts, translations)
@@ -543,7 +543,7 @@ class Translator:
 
         Args:
             texts: As in `encode`.
-            targets: A translation of each.
+            targets: A translation of each, a list or a string tensor.
             max_length: As in `encode_targets`.
 
         Returns:

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from babel.dates import get_day_names, get_month_names
 from serving.tiny_translator import SOURCES, TARGETS, make_translator
 
 import keras_transformer as kt
@@ -140,3 +141,66 @@ def test_what_does_not_fit_is_refused(translator):
         translator.align(["a"], ["ein", "Rad"])
     with pytest.raises(ValueError, match="must be a list of str"):
         translator.align("a", ["ein"])
+
+
+def known_links(text, translation):
+    """Links the numbers and the names in an English date and its German translation."""
+    words, others = (
+        [word.strip(",.") for word in side.split()] for side in (text, translation)
+    )
+    names = {word: {word} for word in words if word.isdecimal()}
+    for names_of in (get_month_names, get_day_names):
+        for width in ("wide", "abbreviated"):
+            english, german = names_of(width, locale="en"), names_of(width, locale="de")
+            for key, name in english.items():
+                names.setdefault(name, set()).add(german[key].strip("."))
+    return {
+        (row, column)
+        for row, word in enumerate(words)
+        for column, other in enumerate(others)
+        if other in names.get(word, ())
+    }
+
+
+@pytest.mark.slow
+def test_numbers_and_names_of_dates_are_aligned_better_than_by_a_diagonal():
+    keras.utils.set_random_seed(3)
+    data = kt.datasets.locale_phrases(
+        "en", "de", train=6000, validation=1, test=200, kinds=["date", "part_of_date"]
+    )
+    tokenizer = kt.text.SubwordTokenizer.train(
+        [*data.train.source, *data.train.target], vocabulary_size=250, split_digits=True
+    )
+    sizes = {"hidden_dim": 64, "num_heads": 4, "intermediate_dim": 128}
+    model = kt.models.Transformer(
+        tokenizer.vocabulary_size, num_layers=2, normalize_first=True, **sizes
+    )
+    model.compile(keras.optimizers.Adam(2e-3), kt.training.TokenCrossentropy())
+    source_ids, labels = (
+        kt.text.encode(side, tokenizer, 32)[0].numpy() for side in data.train
+    )
+    target_ids = np.pad(labels, ((0, 0), (1, 0)), constant_values=2)[:, :-1]
+    inputs = {"source_ids": source_ids, "target_ids": target_ids}
+    model.fit(inputs, labels, 64, epochs=6, verbose=0)
+    texts, translations = data.test
+    aligned = kt.Translator(model, tokenizer).align(texts, translations)
+    known = list(map(known_links, texts, translations))
+    ours = error_rate(known, map(word_links, texts, translations, aligned))
+    assert ours < 0.3 * error_rate(known, map(diagonal, texts, translations))
+
+
+def error_rate(all_known, all_found):
+    """Returns the alignment error rate, by the words that have a known link."""
+    right = made = wanted = 0
+    for known, found in zip(all_known, all_found, strict=True):
+        words = {word for _, word in known}
+        right += len(known & set(found))
+        made += sum(word in words for _, word in found)
+        wanted += len(known)
+    return 1 - 2 * right / (made + wanted)
+
+
+def diagonal(text, translation):
+    """Links each word of a translation to the word that stands where it does."""
+    last, words = len(text.split()) - 1, range(len(translation.split()))
+    return [(round(last * word / max(1, len(words) - 1)), word) for word in words]
