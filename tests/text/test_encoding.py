@@ -121,7 +121,7 @@ def test_languages_have_no_text():
     assert shown("a bike", tokenizer) == ["a", "bi", "ke"]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(st.text(max_size=20), max_size=3), st.integers(2, 20))
 def test_spans_lie_one_after_another_within_their_texts(texts, max_length):
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
@@ -140,7 +140,7 @@ def test_spans_lie_one_after_another_within_their_texts(texts, max_length):
         assert ends[-1] <= len(text)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(st.binary(max_size=20), max_size=3))
 def test_any_bytes_have_spans(texts):
     texts = tf.constant(texts, tf.string)
