@@ -70,6 +70,23 @@ def translate(
             "fast on CPUs; the model is exported for it once, into its folder."
         ),
     ] = "tensorflow",
+    alignments: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write which words are aligned, line by line: 0-0 1-2 means that "
+            "the first word of the translation renders the first word of the source, "
+            "and the third renders the second. White space separates words.",
+            metavar="FILE",
+        ),
+    ] = None,
+    markup: Annotated[
+        bool,
+        typer.Option(
+            "--markup",
+            help="Keep tags, such as <b> and <x/>, around what they enclose. Entities, "
+            "such as &amp;, are translated as their characters.",
+        ),
+    ] = False,
     batch_size: BatchSize = None,
     jit_compile: Annotated[
         bool,
@@ -96,20 +113,27 @@ def translate(
 
     Example: `echo "A man rides a bike." | keras-transformer translate runs/en-de`
     """
-    if text is not None and output is not None and output.resolve() == text.resolve():
-        raise ValueError(f"{output} is the input. Name another file to write to.")
+    files = [path.resolve() for path in (text, output, alignments) if path is not None]
+    if len(set(files)) < len(files):
+        raise ValueError(
+            f"{max(files, key=files.count)} is named twice. Name another file to write "
+            "to."
+        )
     if text is not None and not text.exists():
         raise FileNotFoundError(
             f"{text} does not exist. Name a file, or pass a sentence through standard "
             f'input: echo "{text}" | keras-transformer translate {model}'
         )
-    if engine == "ctranslate2" and (attention or jit_compile):
+    if engine == "ctranslate2" and (attention or alignments or markup or jit_compile):
         raise ValueError(
-            "--engine ctranslate2 must be left out with --attention and --jit-compile, "
-            "which need TensorFlow."
+            "--engine ctranslate2 must be left out with --attention, --alignments, "
+            "--markup and --jit-compile, which need TensorFlow."
         )
     if attention is not None:
         check_picture(attention, page=True)
+    if markup and (attention or alignments):
+        option = "--attention" if attention else "--alignments"
+        raise ValueError(f"{option} is not possible for text with --markup.")
     check_models(model)
     # Counting the lines finds a faulty one before anything is loaded or written.
     total = None if text is None else sum(1 for _ in read_lines(text))
@@ -141,10 +165,16 @@ def translate(
     bar = progress_bar(shown=output is not None or not sys.stdout.isatty())
     # `translated` reports a line that was cut by its number, a picture by no number.
     warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
-    with bar, _opened(output) as file:
+    links = contextlib.nullcontext() if alignments is None else _opened(alignments)
+    with bar, _opened(output) as file, links as links_file:
         task = bar.add_task("Translating", total=total)
         settings = search, batch_size, max_length, chunk_size
-        found = translated(translator, lines, name, *settings)
+        if markup:
+            found = _translated_markup(translator, lines, *settings)
+        else:
+            found = translated(translator, lines, name, *settings)
+        if links_file is not None:
+            found = _aligned(translator, found, chunk_size, links_file)
         for number, (line, translation) in enumerate(found, start=1):
             file.write(f"{translation}\n".encode())
             file.flush()
@@ -155,6 +185,8 @@ def translate(
                 write_attention(picture, translator, line, search, max_length)
     if output is not None:
         say_where("The translations are", output)
+    if alignments is not None:
+        say_where("The alignments are", alignments)
 
 
 @contextlib.contextmanager
@@ -201,6 +233,33 @@ def translated(
                     err=True,
                 )
             yield line, best.text
+
+
+def _translated_markup(
+    translator, lines, search, batch_size, max_length, chunk_size
+) -> Iterator[tuple[str, str]]:
+    """Yields each line and its translation, both with their tags."""
+    from keras_transformer.translator import translate_markup
+    from keras_transformer.translator.batching import chunks_of
+
+    settings = search, batch_size, max_length
+    for chunk in chunks_of(lines, chunk_size):
+        yield from zip(
+            chunk, translate_markup(translator, chunk, *settings), strict=True
+        )
+
+
+def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, str]]:
+    """Yields lines and translations, and writes to a file which words are aligned."""
+    from keras_transformer.translator import pharaoh, word_links
+    from keras_transformer.translator.batching import chunks_of
+
+    for chunk in chunks_of(found, chunk_size):
+        pairs = translator.align(*map(list, zip(*chunk, strict=True)))
+        for (line, translation), aligned in zip(chunk, pairs, strict=True):
+            links = word_links(line, translation, aligned)
+            file.write(f"{pharaoh(links)}\n".encode())
+            yield line, translation
 
 
 def progress_bar(shown: bool = True) -> progress.Progress:

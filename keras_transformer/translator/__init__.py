@@ -1,6 +1,12 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
 from keras_transformer.translation import Translation
+from keras_transformer.translator.alignment import (
+    AlignedPair,
+    pharaoh,
+    word_links,
+)
+from keras_transformer.translator.markup import translate_markup
 from keras_transformer.translator.scoring import TargetScore
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
@@ -12,10 +18,14 @@ from keras_transformer.translator.translator import (
 
 __all__ = [
     "DEFAULT_SEARCH",
+    "AlignedPair",
     "TargetScore",
     "Translation",
     "Translator",
     "check_one_transformer",
     "check_serves_any_text",
     "ensemble",
+    "pharaoh",
+    "translate_markup",
+    "word_links",
 ]

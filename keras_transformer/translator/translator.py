@@ -3,7 +3,7 @@
 import importlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -14,16 +14,25 @@ from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels import target
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.text.encoding import WHITE_SPACE, encode
+from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
 from keras_transformer.text.tokenizer import check_tokenizer
 from keras_transformer.text_files import chunks_of
 from keras_transformer.translation import Translation, as_bytes
+from keras_transformer.translator.alignment import (
+    AlignedPair,
+    aligned_pairs,
+    alignment_weights,
+)
 from keras_transformer.translator.batching import (
     BatchingPolicy,
     unpadded_lengths,
 )
 from keras_transformer.translator.saving import read_translator, save_translator
-from keras_transformer.translator.scoring import Scorer, TargetScore
+from keras_transformer.translator.scoring import (
+    PairFunction,
+    TargetScore,
+    log_probabilities,
+)
 
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
@@ -94,7 +103,7 @@ class Translator:
         limit = model.max_positions or max_source_length
         self.max_source_length = min(max_source_length, limit)
         self.search = search
-        self._scorer: Scorer | None = None
+        self._pair_functions: dict[Callable, PairFunction] = {}
 
     def __repr__(self):
         sizes = [
@@ -246,19 +255,71 @@ class Translator:
             >>> [score.log_probability < 0 for score in scores]
             [True, True]
         """
-        sources, targets = as_bytes(texts), as_bytes(translations)
-        if len(sources) != len(targets):
-            raise ValueError(
-                "`translations` must have one translation of each text. "
-                f"Received: {len(sources)} texts, {len(targets)} translations."
-            )
+        sources, targets = _as_pairs(texts, translations)
         if not sources:
             return []
-        if self._scorer is None or not self._scorer.is_of(self.model):
+        ids = self.encode(sources)[0], self.encode_targets(targets)
+        scores = [TargetScore(0.0, 0)] * len(sources)
+        computed = self._on_pairs(log_probabilities, *ids, self.num_given_tokens())
+        for rows, found in computed:
+            for row, *score in zip(rows, *(x.tolist() for x in found), strict=True):
+                scores[row] = TargetScore(*score)
+        return scores
+
+    def align(
+        self, texts: Sequence[str], translations: Sequence[str]
+    ) -> list[list[AlignedPair]]:
+        """Returns which subwords of a source each subword of a translation renders.
+
+        A subword of the translation is aligned to the subword of the source that the
+        model attends to most when it predicts it, or to none if that is the end
+        token. The translations may be of any origin, such as all hypotheses of one
+        text: `align([text] * n, hypotheses)`.
+
+        Args:
+            texts: What is translated, a list of str.
+            translations: A translation of each.
+
+        Returns:
+            For each text a list of `AlignedPair`, in the order of the translation. Of
+            texts that are too long only the beginning is aligned.
+
+        Raises:
+            ValueError: As in `score`.
+
+        Example:
+            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+            >>> model = kt.models.Transformer(
+            ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+            ... )
+            >>> translator = kt.Translator(model, tokenizer)
+            >>> text, translation = "a man", "a dog rides"
+            >>> (pairs,) = translator.align([text], [translation])
+            >>> all(text[slice(*pair.source)] in "a man" for pair in pairs)
+            True
+        """
+        sources, targets = _as_pairs(texts, translations)
+        if not sources:
+            return []
+        source_ids, labels = self.encode(sources)[0], self.encode_targets(targets)
+        spans = [x.numpy() for x in self.encoded_spans(sources, targets)]
+        is_end = source_ids.numpy() == self.source_tokenizer.end_id
+        found: list[list[AlignedPair]] = [[] for _ in sources]
+        for rows, weights in self._on_pairs(alignment_weights, source_ids, labels):
+            given = (x[rows] for x in (*spans, is_end))
+            for row, pairs in zip(rows, aligned_pairs(weights, *given), strict=True):
+                found[row] = pairs
+        return found
+
+    def _on_pairs(self, function, source_ids, labels, *arguments):
+        """Yields rows of pairs, and what a function of the model returns for them."""
+        known = self._pair_functions.get(function)
+        if known is None or not known.is_of(self.model):
             policy = self.batching_policy()
-            self._scorer = Scorer(self.model, policy, self.num_given_tokens())
-        source_ids, _ = self.encode(sources)
-        return self._scorer(source_ids, self.encode_targets(targets))
+            known = PairFunction(function, self.model, policy, arguments)
+            self._pair_functions[function] = known
+        return known(source_ids, labels)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the translator to a folder, which may exist.
@@ -463,6 +524,29 @@ class Translator:
         max_length = policy.target_length(self.max_source_length)
         return encode(texts, self.target_tokenizer, max_length)[0]
 
+    def encoded_spans(self, texts, targets, max_length: int | None = None):
+        """Returns where the subwords of texts and translations stand in them.
+
+        Args:
+            texts: As in `encode`.
+            targets: A translation of each, a list or a string tensor.
+            max_length: As in `encode_targets`.
+
+        Returns:
+            Two int32 tensors of shape `(batch, length, 2)`, with TensorFlow ops only:
+            the first character of each subword and the one after its last.
+        """
+        policy = self.batching_policy(max_length)
+        sides = (
+            (texts, self.source_tokenizer, self.max_source_length),
+            (
+                targets,
+                self.target_tokenizer,
+                policy.target_length(self.max_source_length),
+            ),
+        )
+        return [encoded_spans(*side) for side in sides]
+
     def num_given_tokens(self) -> int:
         """Returns how many tokens, such as a language, begin every translation."""
         return int(self.target_tokenizer([""]).row_lengths()[0])
@@ -618,3 +702,14 @@ def check_one_transformer(translator: Translator, what: str) -> None:
             f"{what} needs a translator of one Transformer. Received: {received}. "
             "Name one that it was made of."
         )
+
+
+def _as_pairs(texts, translations) -> tuple[list[bytes], list[bytes]]:
+    """Returns texts and translations in UTF-8; raises `ValueError` unless they fit."""
+    sources, targets = as_bytes(texts), as_bytes(translations)
+    if len(sources) != len(targets):
+        raise ValueError(
+            "`translations` must have one translation of each text. "
+            f"Received: {len(sources)} texts, {len(targets)} translations."
+        )
+    return sources, targets
