@@ -85,6 +85,24 @@ def test_tags_stand_around_what_renders_their_content(text, expected):
     assert written(text) == expected
 
 
+def test_a_tag_at_the_end_of_a_pair_stays_within_it():
+    text, translation = "<b>March <x/></b>Friday", "März Freitag"
+    assert written(text, translation) == "<b>März<x/></b> Freitag"
+
+
+def test_pairs_side_by_side_do_not_share_words():
+    source = _Source("<b>one</b> <i>two</i> six")
+    links = [(0, 0, 0.9), (4, 2, 0.5), (0, 2, 0.2), (0, 4, 0.8), (8, 6, 0.9)]
+    pairs = [AlignedPair((a, a + 3), (b, b + 1), weight) for a, b, weight in links]
+    assert source.write("A B C D", pairs) == "<i></i><b>A B C</b> D"
+
+
+def test_a_tag_does_not_part_a_word_and_its_accents():
+    source = _Source("<b>for</b> Tom")
+    pairs = [AlignedPair((0, 3), (0, 2), 0.9), AlignedPair((4, 7), (5, 8), 0.9)]
+    assert source.write("fu\u0308r Tom", pairs) == "<b>fu\u0308r</b> Tom"
+
+
 def test_a_tag_stands_between_letters_where_no_space_separates_words():
     words = {"cats": "猫", "like": "好き"}
     assert written("I <b>like</b> cats", "私は猫が好きです。", words) == (
