@@ -1,5 +1,12 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
+from keras_transformer.translator.alignment import (
+    AlignedPair,
+    AlignmentHeads,
+    pharaoh,
+    word_links,
+)
+from keras_transformer.translator.markup import translate_markup
 from keras_transformer.translator.scoring import TargetScore
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
@@ -12,10 +19,15 @@ from keras_transformer.translator.translator import (
 
 __all__ = [
     "DEFAULT_SEARCH",
+    "AlignedPair",
+    "AlignmentHeads",
     "TargetScore",
     "Translation",
     "Translator",
     "check_one_transformer",
     "check_serves_any_text",
     "ensemble",
+    "pharaoh",
+    "translate_markup",
+    "word_links",
 ]

@@ -15,15 +15,26 @@ from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels import target
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.text.encoding import WHITE_SPACE, encode
+from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
 from keras_transformer.text.tokenizer import check_tokenizer
+from keras_transformer.translator.alignment import (
+    DEFAULT_HEADS,
+    AlignedPair,
+    AlignmentHeads,
+    aligned_pairs,
+    alignment_weights,
+)
 from keras_transformer.translator.batching import (
     BatchingPolicy,
     chunks_of,
     unpadded_lengths,
 )
 from keras_transformer.translator.saving import read_translator, save_translator
-from keras_transformer.translator.scoring import Scorer, TargetScore
+from keras_transformer.translator.scoring import (
+    PairFunction,
+    TargetScore,
+    log_probabilities,
+)
 
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
@@ -71,6 +82,8 @@ class Translator:
             texts are cut.
         search: The search that is used unless a call names another. It is saved with
             the translator.
+        alignment_heads: The attention that `align` reads. It is saved with the
+            translator.
 
     Raises:
         ValueError: If a tokenizer does not fit the model, or `max_source_length` is
@@ -94,6 +107,7 @@ class Translator:
         target_tokenizer: SubwordTokenizer | None = None,
         max_source_length: int = 128,
         search: Search = DEFAULT_SEARCH,
+        alignment_heads: AlignmentHeads = DEFAULT_HEADS,
     ):
         target_tokenizer = target_tokenizer or source_tokenizer
         if not isinstance(max_source_length, int) or max_source_length < 2:
@@ -108,7 +122,8 @@ class Translator:
         limit = model.max_positions or max_source_length
         self.max_source_length = min(max_source_length, limit)
         self.search = search
-        self._scorer: Scorer | None = None
+        self.alignment_heads = alignment_heads
+        self._pair_functions: dict[tuple, PairFunction] = {}
 
     def __repr__(self):
         sizes = [
@@ -213,7 +228,7 @@ class Translator:
         """
         search = search or self.search
         check_serves_any_text(search)
-        encoded = _as_bytes(texts)
+        encoded = as_bytes(texts)
         if not encoded:
             return []
         source_ids, is_cut = self.encode(encoded)
@@ -260,19 +275,74 @@ class Translator:
             >>> [score.log_probability < 0 for score in scores]
             [True, True]
         """
-        sources, targets = _as_bytes(texts), _as_bytes(translations)
-        if len(sources) != len(targets):
-            raise ValueError(
-                "`translations` must have one translation of each text. "
-                f"Received: {len(sources)} texts, {len(targets)} translations."
-            )
+        sources, targets = _as_pairs(texts, translations)
         if not sources:
             return []
-        if self._scorer is None or not self._scorer.is_of(self.model):
-            policy = self.batching_policy()
-            self._scorer = Scorer(self.model, policy, self.num_given_tokens())
-        source_ids, _ = self.encode(sources)
-        return self._scorer(source_ids, self.encode_targets(targets))
+        ids = self.encode(sources)[0], self.encode_targets(targets)
+        scores = [TargetScore(0.0, 0)] * len(sources)
+        computed = self._compute(log_probabilities, self.num_given_tokens(), *ids)
+        for rows, found in computed:
+            for row, *score in zip(rows, *(x.tolist() for x in found), strict=True):
+                scores[row] = TargetScore(*score)
+        return scores
+
+    def align(
+        self, texts: Sequence[str], translations: Sequence[str]
+    ) -> list[list[AlignedPair]]:
+        """Returns which subwords of a source each subword of a translation renders.
+
+        A subword of the translation is aligned to the subword of the source that it
+        attends to most, by the attention that `alignment_heads` names. If that is the
+        end token, it is not aligned. The translations may be of any origin, such as all
+        hypotheses of one text: `align([text] * n, hypotheses)`.
+
+        Args:
+            texts: What is translated, a list of str.
+            translations: A translation of each.
+
+        Returns:
+            For each text a list of `AlignedPair`, in the order of the translation. Of
+            texts that are too long only the beginning is aligned.
+
+        Raises:
+            ValueError: As in `score`.
+
+        Example:
+            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+            >>> model = kt.models.Transformer(
+            ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+            ... )
+            >>> translator = kt.Translator(model, tokenizer)
+            >>> text, translation = "a man", "a dog rides"
+            >>> (pairs,) = translator.align([text], [translation])
+            >>> {text[slice(*pair.source)] for pair in pairs} <= {"a", "man"}
+            True
+        """
+        sources, targets = _as_pairs(texts, translations)
+        if not sources:
+            return []
+        source_ids, labels = self.encode(sources)[0], self.encode_targets(targets)
+        spans = [x.numpy() for x in self.encoded_spans(sources, targets)]
+        is_end = source_ids.numpy() == self.source_tokenizer.end_id
+        found: list[list[AlignedPair]] = [[] for _ in sources]
+        computed = self._compute(
+            alignment_weights, self.alignment_heads, source_ids, labels
+        )
+        for rows, weights in computed:
+            given = (x[rows] for x in (*spans, is_end))
+            for row, pairs in zip(rows, aligned_pairs(weights, *given), strict=True):
+                found[row] = pairs
+        return found
+
+    def _compute(self, function, argument, source_ids, labels):
+        """Yields rows of pairs, and what a function of the model returns for them."""
+        key = function, argument
+        known = self._pair_functions.get(key)
+        if known is None or not known.is_of(self.model):
+            known = PairFunction(*key, self.model, self.batching_policy())
+            self._pair_functions[key] = known
+        return known(source_ids, labels)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the translator to a folder, which may exist.
@@ -309,7 +379,8 @@ class Translator:
 
     def _with(self, model):
         tokenizers = self.source_tokenizer, self.target_tokenizer
-        return type(self)(model, *tokenizers, self.max_source_length, self.search)
+        settings = self.max_source_length, self.search, self.alignment_heads
+        return type(self)(model, *tokenizers, *settings)
 
     @classmethod
     def load(cls, folder: str | os.PathLike, dtype: str | None = None) -> "Translator":
@@ -477,6 +548,29 @@ class Translator:
         max_length = policy.target_length(self.max_source_length)
         return encode(texts, self.target_tokenizer, max_length)[0]
 
+    def encoded_spans(self, texts, targets, max_length: int | None = None):
+        """Returns where the subwords of texts and translations stand in them.
+
+        Args:
+            texts: As in `encode`.
+            targets: A translation of each.
+            max_length: As in `encode_targets`.
+
+        Returns:
+            Two int32 tensors of shape `(batch, length, 2)`, with TensorFlow ops only:
+            the first character of each subword and the one after its last.
+        """
+        policy = self.batching_policy(max_length)
+        sides = (
+            (texts, self.source_tokenizer, self.max_source_length),
+            (
+                targets,
+                self.target_tokenizer,
+                policy.target_length(self.max_source_length),
+            ),
+        )
+        return [encoded_spans(*side) for side in sides]
+
     def num_given_tokens(self) -> int:
         """Returns how many tokens, such as a language, begin every translation."""
         return int(self.target_tokenizer([""]).row_lengths()[0])
@@ -553,7 +647,13 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
                 )
     model = Ensemble([translator.model for translator in translators])
     tokenizers = first.source_tokenizer, first.target_tokenizer
-    return Translator(model, *tokenizers, first.max_source_length, first.search)
+    return Translator(
+        model,
+        *tokenizers,
+        first.max_source_length,
+        first.search,
+        first.alignment_heads,
+    )
 
 
 def check_serves_any_text(search: Search) -> None:
@@ -634,7 +734,18 @@ def check_one_transformer(translator: Translator, what: str) -> None:
         )
 
 
-def _as_bytes(texts: Iterable[str]) -> list[bytes]:
+def _as_pairs(texts, translations) -> tuple[list[bytes], list[bytes]]:
+    """Returns texts and translations in UTF-8; raises `ValueError` unless they fit."""
+    sources, targets = as_bytes(texts), as_bytes(translations)
+    if len(sources) != len(targets):
+        raise ValueError(
+            "`translations` must have one translation of each text. "
+            f"Received: {len(sources)} texts, {len(targets)} translations."
+        )
+    return sources, targets
+
+
+def as_bytes(texts: Iterable[str]) -> list[bytes]:
     """Returns texts in UTF-8; raises `ValueError` unless each of them is a str."""
     is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
     listed: list = [texts] if is_single else list(texts)
