@@ -24,9 +24,10 @@ _HTML_TAG = re.compile(
     rf"|</?(?P<name>[A-Za-z][\w:-]*){_ATTRIBUTES}>",
     re.DOTALL | re.IGNORECASE,
 )
-_INLINE_TAGS = set(
-    "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark "
-    "q rp rt ruby s samp small span strong sub sup time tt u var wbr".split()  # noqa: SIM905
+_INLINE_TAG = re.compile(
+    "a|abbr|acronym|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|mark|"
+    "q|rp|rt|ruby|s|samp|small|span|strong|sub|sup|time|tt|u|var|wbr",
+    re.IGNORECASE,
 )
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<is_key>\s*:)?')
 _QUOTED_CELL = r'"(?:[^"]|"")*"'
@@ -55,7 +56,7 @@ def read_html(data: bytes, **settings) -> Document:
     text = _decoded(data, encoding)
     spans, start = [], 0
     for tag in [*_HTML_TAG.finditer(text), None]:
-        if tag and (tag["name"] or "").lower() in _INLINE_TAGS:
+        if tag and _INLINE_TAG.fullmatch(tag["name"] or ""):
             continue
         run = text[start : tag.start() if tag else len(text)]
         if run.strip():

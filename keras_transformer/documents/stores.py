@@ -23,16 +23,18 @@ def read_po(data: bytes, **settings) -> Document:
     """Reads the messages of gettext, plurals among them."""
     store = pofile.parsestring(data)
     units = _unfinished(store)
-    forms = [list(unit.source.strings) for unit in units]
+    forms = [x.source.strings if x.hasplural() else [x.source] for x in units]
 
     def assemble(translations):
         remaining = iter(translations)
         for unit, sources in zip(units, forms, strict=True):
             found = [next(remaining) for _ in sources]
-            # Languages have one form, or several for the plural.
-            singular, plural = found[:-1], found[-1:]
-            others = len(unit.target.strings) - 1
-            unit.target = (singular + plural * others) if others else found[-1]
+            *singular, plural = found
+            if unit.hasplural():  # one form for all numbers, or several for the plural
+                others = len(unit.target.strings) - 1
+                unit.target = [*singular, *[plural] * others] if others else [plural]
+            else:
+                unit.target = plural
         return bytes(store)
 
     return Document([text for sources in forms for text in sources], assemble)

@@ -101,7 +101,7 @@ def translate(
             (sentence, one)
             for step in run(translator, [job], search, batch_size, max_length)
             for sentence, one in zip(step.sentences, step.translations, strict=True)
-            if one.flags
+            if getattr(one, "flags", ())
         ]
         if flagged:
             sentence, one = flagged[0]
@@ -165,7 +165,7 @@ def plan(
         )
     jobs = []
     for path, written in _pairs(as_paths(files), output):
-        if Path(output or "").is_dir() and written.exists():
+        if written and written.exists() and Path(output or "").is_dir():
             continue
         document, parts, count = None, [], 0
         one_format = format or format_of(path)
@@ -205,7 +205,7 @@ def _pairs(paths, output):
     else:
         if output.is_file():
             raise ValueError(
-                f"`output` must be a folder for the translations of {len(paths)} files. "
+                "`output` must be a folder if there are several files. "
                 f"Received: output={output}, which is a file."
             )
         pairs = [(path, output / path.name) for path in paths]
@@ -284,14 +284,12 @@ def _short_parts(translator, job):
     has_tags = job.document is not None and job.document.has_tags
     sentences = [one for text in job.parts for one in text[1::2]]
     pieces = iter(split_long(translator, sentences, has_tags))
-    return [
-        [
-            one
-            for i, part in enumerate(text)
-            for one in (next(pieces) if i % 2 else [part])
-        ]
-        for text in job.parts
-    ]
+    found = []
+    for text in job.parts:
+        found.append(text[:1])
+        for gap in text[2::2]:
+            found[-1] += [*next(pieces), gap]
+    return found
 
 
 def _translated(translator, sentences, has_tags, search, batch_size, max_length):

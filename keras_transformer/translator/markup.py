@@ -155,7 +155,8 @@ class _Source:
                 end = match.end()
                 tag = _tag(match, len(self.plain))
                 self.tags.append(tag)
-                is_apart = is_apart or not _WITHIN_WORDS.fullmatch(tag.name)
+                is_word = not tag.name or _WITHIN_WORDS.fullmatch(tag.name)
+                is_apart = is_apart or not is_word
         self.is_markup = self.plain != text
         self._num_visible = [
             0,
@@ -263,12 +264,7 @@ def _tag(match, position: int) -> _Tag:
         kind, name = "end", _BEGIN_OF_END[name]
     elif name in _BEGIN_OF_END.values():
         kind = "begin"
-    elif (
-        match["code"]
-        or not name
-        or _VOID.fullmatch(name).fullmatch(name)
-        or text.endswith("/>")
-    ):
+    elif match["code"] or not name or _VOID.fullmatch(name) or text.endswith("/>"):
         kind = "alone"
     return _Tag(text, kind, name, position)
 
