@@ -25,7 +25,6 @@ from keras_transformer.storage import replace_file
 from keras_transformer.text_files import Paths, as_paths, read_lines
 
 if TYPE_CHECKING:  # the shell reads documents before it loads TensorFlow
-    from keras_transformer.decoding import Search
     from keras_transformer.translator import Translation, Translator
 
 SENTENCES_PER_CHUNK = 8192
@@ -54,9 +53,7 @@ def translate(
     source_language: str = "en",
     target_language: str | None = None,
     columns: Iterable[str] = (),
-    search: "Search | None" = None,
-    batch_size: int | None = None,
-    max_length: int | None = None,
+    **settings,
 ) -> list[Path]:
     """Translates files, and writes each translation in the format of its file.
 
@@ -77,9 +74,7 @@ def translate(
         target_language: Code that TMX and XLIFF name the translations by.
         columns: Names of columns of a table: that to translate, or that of the texts
             and that of the translations. Default: `source` and `target`.
-        search: As in `Translator.translate`.
-        batch_size: As in `Translator.translate`.
-        max_length: As in `Translator.translate`.
+        **settings: Arguments of `Translator.translate`, such as `search`.
 
     Returns:
         The paths of the translated files. A warning tells how many translations look
@@ -99,9 +94,9 @@ def translate(
     for job in jobs:
         flagged = [
             (sentence, one)
-            for step in run(translator, [job], search, batch_size, max_length)
+            for step in run(translator, [job], **settings)
             for sentence, one in zip(step.sentences, step.translations, strict=True)
-            if getattr(one, "flags", ())
+            if one.flags
         ]
         if flagged:
             sentence, one = flagged[0]
@@ -236,18 +231,15 @@ def _read(path, format, settings) -> Document:
 def run(
     translator: "Translator",
     jobs: list[Job],
-    search: "Search | None" = None,
-    batch_size: int | None = None,
-    max_length: int | None = None,
+    **settings,
 ) -> Iterator[Step]:
-    """Translates what `plan` returned.
+    """Translates what `plan` returned; `settings` are as in `translate`.
 
     Yields:
         A step for each chunk of sentences, the first for those that were translated
         before the process was killed, if there were any.
     """
-    search = search or translator.search
-    known = hashlib.blake2b(repr((search, max_length)).encode())
+    known = hashlib.blake2b(repr((translator.search, settings)).encode())
     for weight in translator.model.get_weights():
         known.update(weight.tobytes())
     for job in jobs:
@@ -268,8 +260,7 @@ def run(
             while chunk := list(itertools.islice(remaining, size)):
                 first, size = done.count + 1, SENTENCES_PER_CHUNK
                 has_tags = job.document is not None and job.document.has_tags
-                settings = search, batch_size, max_length
-                found = _translated(translator, chunk, has_tags, *settings)
+                found = _translated(translator, chunk, has_tags, **settings)
                 done.append([one.text for one in found])
                 yield Step(job, first, chunk, found)
             with _opened(job.output) as file:
@@ -292,18 +283,17 @@ def _short_parts(translator, job):
     return found
 
 
-def _translated(translator, sentences, has_tags, search, batch_size, max_length):
+def _translated(translator, sentences, has_tags, **settings):
     """Returns the `Translation` of each sentence; those with tags keep them."""
     from keras_transformer.translator import Translation, translate_markup
 
-    settings = search, batch_size, max_length
     tagged = [i for i, x in enumerate(sentences) if has_tags and MARKUP.search(x)]
     others = sorted({*range(len(sentences))} - {*tagged})
     found = [Translation("", 0.0)] * len(sentences)
-    plain = translator.translate_n_best([sentences[i] for i in others], *settings)
+    plain = translator.translate_n_best([sentences[i] for i in others], **settings)
     for i, (best, *_) in zip(others, plain, strict=True):
         found[i] = best
-    texts = translate_markup(translator, [sentences[i] for i in tagged], *settings)
+    texts = translate_markup(translator, [sentences[i] for i in tagged], **settings)
     for i, text in zip(tagged, texts, strict=True):
         found[i] = Translation(text, math.nan)
     return found

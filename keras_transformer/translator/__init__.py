@@ -6,6 +6,7 @@ from keras_transformer.translator.alignment import (
     pharaoh,
     word_links,
 )
+from keras_transformer.translator.flagging import flags
 from keras_transformer.translator.markup import translate_markup
 from keras_transformer.translator.scoring import TargetScore
 from keras_transformer.translator.translator import (
@@ -27,6 +28,7 @@ __all__ = [
     "check_one_transformer",
     "check_serves_any_text",
     "ensemble",
+    "flags",
     "pharaoh",
     "translate_markup",
     "word_links",

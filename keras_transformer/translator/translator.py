@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
@@ -29,6 +31,7 @@ from keras_transformer.translator.batching import (
     chunks_of,
     unpadded_lengths,
 )
+from keras_transformer.translator.flagging import flags
 from keras_transformer.translator.saving import read_translator, save_translator
 from keras_transformer.translator.scoring import (
     PairFunction,
@@ -58,12 +61,13 @@ class Translation(NamedTuple):
     Attributes:
         text: The translation.
         score: Its score, as the search defines it.
-        is_cut: Whether its source was too long and only its beginning was read.
+        flags: The reasons for which it looks wrong, such as `"loop"` or
+            `"cut source"`; see `translator.flags`.
     """
 
     text: str
     score: float
-    is_cut: bool = False
+    flags: tuple[str, ...] = ()
 
 
 class Translator:
@@ -169,7 +173,7 @@ class Translator:
         """
         found = self.translate_n_best(texts, search, batch_size, max_length)
         best = [translations[0] for translations in found]
-        cut = [index for index, one in enumerate(best) if one.is_cut]
+        cut = [index for index, one in enumerate(best) if "cut source" in one.flags]
         if cut:
             warnings.warn(
                 f"{len(cut)} of {len(best)} texts are longer than "
@@ -220,7 +224,8 @@ class Translator:
         """Translates as `translate` does, and returns every hypothesis with its score.
 
         The `num_hypotheses` of `search` is the number of translations of each text.
-        There is no warning of texts that are cut: each `Translation` tells it.
+        There is no warning of texts that are cut: each `Translation` has flags for what
+        looks wrong with it.
 
         Returns:
             For each text a list of `Translation`, best first. A score of minus infinity
@@ -232,19 +237,32 @@ class Translator:
         if not encoded:
             return []
         source_ids, is_cut = self.encode(encoded)
-        is_cut = is_cut.numpy().tolist()
+        is_cut = is_cut.numpy()
+        is_unknown = source_ids.numpy() == self.source_tokenizer.unknown_id
+        end_ids = search.end_ids or (self.model.end_id,)
         found = [[Translation("", 0.0)] * search.num_hypotheses for _ in encoded]
         policy = self.batching_policy(max_length)
         for rows, ids, target_length in policy.groups(source_ids):
+            source_lengths = unpadded_lengths(ids, self.source_tokenizer).numpy()
             ids, scores = self.model.generate(ids, search, target_length, batch_size)
-            decoded = self.decode(ids, search).numpy()
-            for row, *best_first in zip(rows, decoded, scores, strict=True):
-                found[row] = [
-                    Translation(
-                        text.decode("utf-8", "replace"), float(score), is_cut[row]
+            decoded, ids = self.decode(ids, search).numpy(), ops.convert_to_numpy(ids)
+            lengths = np.sum(ids != self.target_tokenizer.pad_id, axis=2)
+            has_end = np.isin(ids, end_ids).any(axis=2)
+            columns = rows, source_lengths, decoded, scores, lengths, has_end
+            for row, source_length, *best_first in zip(*columns, strict=True):
+                source, found[row] = encoded[row].decode(), []
+                for text, score, length, is_ended in zip(*best_first, strict=True):
+                    text = text.decode("utf-8", "replace")
+                    reasons = flags(
+                        source,
+                        text,
+                        source_length,
+                        length,
+                        is_cut=is_cut[row],
+                        has_end=is_ended,
+                        has_unknown=is_unknown[row].any(),
                     )
-                    for text, score in zip(*best_first, strict=True)
-                ]
+                    found[row].append(Translation(text, float(score), reasons))
         return found
 
     def score(
