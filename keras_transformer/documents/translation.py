@@ -95,7 +95,7 @@ def translate(
         flagged = [
             (sentence, one)
             for step in run(translator, [job], **settings)
-            for sentence, one in zip(step.sentences, step.translations, strict=True)
+            for sentence, one in step.pairs
             if one.flags
         ]
         if flagged:
@@ -116,14 +116,14 @@ class Job(NamedTuple):
         output: What to write; None for standard output.
         document: What was read; None for lines, which are read again.
         parts: The parts of each text; see `sentences`.
-        count: The number of lines or sentences.
+        num_sentences: The number of sentences, or lines.
     """
 
     path: Path
     output: Path | None
     document: Document | None
     parts: list[list[str]]
-    count: int
+    num_sentences: int
 
 
 class Step(NamedTuple):
@@ -132,14 +132,12 @@ class Step(NamedTuple):
     Attributes:
         job: The file.
         first: Number of the first of these sentences in the file, from 1.
-        sentences: The sentences; lines of a file that has one sentence a line.
-        translations: Their translations.
+        pairs: The sentences, or lines, and their translations.
     """
 
     job: Job
     first: int
-    sentences: list[str]
-    translations: "list[Translation]"
+    pairs: "list[tuple[str, Translation]]"
 
 
 def plan(
@@ -218,8 +216,8 @@ def _pairs(paths, output):
 def _read(path, format, settings) -> Document:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Check the path.")
-    module, name = _FORMATS[format][0].split(".")
-    module = importlib.import_module(f"keras_transformer.documents.{module}")
+    module_name, name = _FORMATS[format][0].split(".")
+    module = importlib.import_module(f"keras_transformer.documents.{module_name}")
     data = path.read_bytes()
     try:
         return getattr(module, name)(data, **settings)
@@ -262,8 +260,8 @@ def run(
                 has_tags = job.document is not None and job.document.has_tags
                 found = _translated(translator, chunk, has_tags, **settings)
                 done.append([one.text for one in found])
-                yield Step(job, first, chunk, found)
-            with _opened(job.output) as file:
+                yield Step(job, first, list(zip(chunk, found, strict=True)))
+            with opened_output(job.output) as file:
                 if job.document is None:
                     file.writelines(f"{line}\n".encode() for line in done)
                 else:
@@ -315,7 +313,7 @@ def _assembled(document, parts, translations) -> bytes:
 
 
 @contextlib.contextmanager
-def _opened(output):
+def opened_output(output: Path | None):
     """Opens standard output, or a file that appears once the block has ended."""
     if output is None:
         yield sys.stdout.buffer

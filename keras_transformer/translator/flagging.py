@@ -14,8 +14,8 @@ _SENTENCE_END = re.compile(
     "[.!?\u2026]+[\"'\u201c\u201d\u2019\u00bb)\\]]*(?=\\s|$)"  # and closing quotes
     "|[\u3002\uff01\uff1f]+"  # Chinese and Japanese
 )
-# A word, or a letter of those whose words no space separates: Thai, Lao, Burmese, Khmer,
-# Chinese, Japanese.
+# A word, or a letter of those whose words no space separates: Thai, Lao, Burmese,
+# Khmer, Chinese, Japanese.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 

@@ -248,7 +248,7 @@ class Translator:
             decoded, ids = self.decode(ids, search).numpy(), ops.convert_to_numpy(ids)
             lengths = np.sum(ids != self.target_tokenizer.pad_id, axis=2)
             has_end = np.isin(ids, end_ids).any(axis=2)
-            columns = rows, source_lengths, decoded, scores, lengths, has_end
+            columns: list = [rows, source_lengths, decoded, scores, lengths, has_end]
             for row, source_length, *best_first in zip(*columns, strict=True):
                 source, found[row] = encoded[row].decode(), []
                 for text, score, length, is_ended in zip(*best_first, strict=True):
