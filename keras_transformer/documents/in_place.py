@@ -13,8 +13,10 @@ import re
 from keras_transformer.documents.document import Document
 from keras_transformer.documents.sentences import ALWAYS_WRAPPED, wrapped_width
 
-_CUE = re.compile(  # a time, then lines until an empty one
-    r"^[ \t]*[\d:.,]+[ \t]+-->.*\n((?:[^\S\n]*\S.*(?:\n|\Z))+)", re.MULTILINE
+_CUE = re.compile(  # a time, where to show it, then lines until an empty one
+    r"^[ \t]*[\d:.,]+[ \t]+-->.*\n(?:\{\\[^}\n]*\})*"
+    r"(?P<text>(?:[^\S\n]*\S.*(?:\n|\Z))+)",
+    re.MULTILINE,
 )
 _ATTRIBUTES = r"""(?:[\s/](?:"[^"]*"|'[^']*'|[^"'<>])*)?"""
 _HTML_TAG = re.compile(
@@ -29,6 +31,9 @@ _INLINE_TAG = re.compile(
     "q|rp|rt|ruby|s|samp|small|span|strong|sub|sup|time|tt|u|var|wbr",
     re.IGNORECASE,
 )
+# Images and line breaks around a text are not within it.
+_OUTER = r"(?:\s|<(?:br|img|wbr)\b[^>]*>)+"
+_OUTER_TAGS = re.compile(rf"\A{_OUTER}|{_OUTER}\Z", re.IGNORECASE)
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<is_key>\s*:)?')
 _QUOTED_CELL = r'"(?:[^"]|"")*"'
 
@@ -43,7 +48,7 @@ def read_text(data: bytes, **settings) -> Document:
 def read_subtitles(data: bytes, **settings) -> Document:
     """Reads the cues of SRT or WebVTT."""
     text = _decoded(data)
-    cues = [cue.span(1) for cue in _CUE.finditer(text)]
+    cues = [cue.span("text") for cue in _CUE.finditer(text)]
     spans = [(start, start + len(text[start:end].rstrip())) for start, end in cues]
     texts = [text[slice(*span)] for span in spans]
     return _changed_in_place(data, spans, texts)._replace(width=ALWAYS_WRAPPED)
@@ -59,9 +64,10 @@ def read_html(data: bytes, **settings) -> Document:
         if tag and _INLINE_TAG.fullmatch(tag["name"] or ""):
             continue
         run = text[start : tag.start() if tag else len(text)]
-        if run.strip():
-            begin = start + len(run) - len(run.lstrip())
-            spans.append((begin, begin + len(run.strip())))
+        body = _OUTER_TAGS.sub("", run)
+        if body:
+            begin = start + run.index(body)
+            spans.append((begin, begin + len(body)))
         start = tag.end() if tag else len(text)
 
     def written(translation, source):
@@ -103,7 +109,7 @@ def read_csv(data: bytes, columns: tuple[str, ...] = (), **settings) -> Document
             return '"{}"'.format(translation.replace('"', '""'))
         return translation
 
-    pattern = rf"{_QUOTED_CELL}|[^{delimiter}\r\n]*"
+    pattern = rf'{_QUOTED_CELL}|(?!")[^{delimiter}\r\n]*'
     return _read_table(data, delimiter, pattern, columns, value, written)
 
 

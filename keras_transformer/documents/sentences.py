@@ -4,6 +4,7 @@ A text is a list of parts. Those with odd indices are sentences; those with even
 are kept as they are: white space, and what has no letters. Joined, they are the text.
 """
 
+import html
 import math
 import re
 import unicodedata
@@ -17,7 +18,9 @@ MARKUP = re.compile(rf"{TAG.pattern}|&(?:#\w+|[A-Za-z]\w*);", re.DOTALL)
 _EMPTY_ELEMENT = re.compile(r"<(?:br|hr|img|input|wbr)\b|<[^>]*/>|<!", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _BREAK = re.compile(r"[^\S\r\n]*(?:\r\n|\n|\r)[^\S\r\n]*")
-_BULLET = re.compile("\\s*[-\u2013\u2014*\u2022\u266a]")  # dashes, and of songs
+_BULLET = re.compile(  # of lists, dialogues and songs
+    "\\s*(?:[-\u2013\u2014](?=\\s*[^\\W\\d])|[*\u2022\u266a](?=\\s))\\s*"
+)
 # Where a sentence is cut that is too long; in either half there is something left.
 _CLAUSES = re.compile(
     "(?<=[,;:\u2026\u2013\u2014])\\s+(?=\\S)"  # ellipsis, dashes
@@ -47,9 +50,10 @@ def split_sentences(
         if read != paragraph:
             sentences = _with_tags(sentences, paragraph)
         for sentence in sentences:
-            body = sentence.strip()
-            letters = TAG.sub("", body) if has_tags else body
-            if not any(map(str.isalpha, letters)):
+            bullet = _BULLET.match(sentence)
+            body = sentence[bullet.end() if bullet else 0 :].strip()
+            shown = html.unescape(TAG.sub("", body)) if has_tags else body
+            if not any(map(str.isalpha, shown)):
                 parts[-1] += sentence
                 continue
             before, _, after = sentence.partition(body)
@@ -65,7 +69,7 @@ def wrapped_width(text: str) -> float:
     measure.
     """
     lengths = sorted(len(line.rstrip()) for line in _LINE.findall(text) if line.strip())
-    width = lengths[(len(lengths) - 1) * 19 // 20] if lengths else 0
+    width = lengths[math.ceil((len(lengths) - 1) * 0.95)] if lengths else 0
     return width if width <= MAX_WRAPPED_WIDTH else NEVER_WRAPPED
 
 
