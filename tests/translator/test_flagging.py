@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from serving.tiny_translator import SOURCES, make_translator
 
@@ -41,6 +43,18 @@ def test_a_translation_is_flagged_for_what_is_wrong_with_it(
     source, translation, expected
 ):
     assert found(source, translation) == expected
+
+
+def test_true_translations_are_not_flagged_and_spoiled_ones_are():
+    pairs = kt.datasets.locale_phrases(
+        "en", "de", train=300, validation=1, test=1
+    ).train
+    pairs = list(zip(pairs.source, pairs.target, strict=True))
+    for (source, target), (other_source, other_target) in itertools.pairwise(pairs):
+        sources, targets = f"{source}! {other_source}!", f"{target}! {other_target}!"
+        assert not {"loop", "dropped sentence"} & {*found(sources, targets)}
+        assert "dropped sentence" in found(sources, f"{target}!")
+        assert "loop" in found(sources, targets + " und" * 9)
 
 
 def test_a_search_tells_what_the_texts_do_not_show():
