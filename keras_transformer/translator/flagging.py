@@ -4,14 +4,14 @@ import re
 
 # Chosen on Multi30k's validation text, and on pairs of its sentences; see
 # benchmarks/flags.py, which measures precision and recall.
-MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.6, 1.7
-LENGTH_MARGIN = 5  # subwords that count on both sides, since short texts vary more
+MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.55, 1.7
+LENGTH_MARGIN = 2  # subwords that count on both sides, since short texts vary more
 MAX_REPEATED = 1  # sequences of three words that have stood before, and
 WORDS_PER_REPEATED = 20  # one more for so many words
 MAX_DROPPED_RATIO = 0.9  # of the lengths, if the translation has fewer sentences
 
-_SENTENCE_END = re.compile(
-    "[.!?\u2026]+[\"'\u201c\u201d\u2019\u00bb)\\]]*(?=\\s|$)"  # and closing quotes
+_SENTENCE_END = re.compile(  # A full stop after a digit may be of an ordinal number.
+    "(?:[!?\u2026]|(?<!\\d)\\.)+[\"'\u201c\u201d\u2019\u00bb)\\]]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+"  # Chinese and Japanese
 )
 # A word, or a letter of those whose words no space separates: Thai, Lao, Burmese,
