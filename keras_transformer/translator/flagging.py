@@ -46,6 +46,13 @@ def flags(
         is_cut: Whether the source was cut.
         has_end: Whether the translation has an end token.
         has_unknown: Whether the source has unknown subwords.
+
+    Returns:
+        The reasons, in this order; none for most translations.
+
+    Example:
+        >>> kt.translator.flags("A dog. A man.", "Ein Hund.", 7, 4)
+        ('dropped sentence',)
     """
     ratio = (length + LENGTH_MARGIN) / (source_length + LENGTH_MARGIN)
     is_shorter = num_sentences(translation) < num_sentences(source)
