@@ -1,5 +1,6 @@
 """`keras-transformer translate`."""
 
+import contextlib
 import itertools
 import json
 import math
@@ -123,6 +124,23 @@ def translate(
             metavar="FILE",
         ),
     ] = None,
+    alignments: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write which words are aligned, line by line: 0-0 1-2 means that "
+            "the first word of the translation renders the first word of the source, "
+            "and the third renders the second. White space separates words.",
+            metavar="FILE",
+        ),
+    ] = None,
+    markup: Annotated[
+        bool,
+        typer.Option(
+            "--markup",
+            help="Keep tags, such as <b> and <x/>, around what they enclose. Entities, "
+            "such as &amp;, are translated as their characters.",
+        ),
+    ] = False,
     batch_size: BatchSize = None,
     jit_compile: Annotated[
         bool,
@@ -155,6 +173,12 @@ def translate(
     Example: `echo "A man rides a bike." | keras-transformer translate runs/en-de`
     """
     files = files or []
+    paths = [path.resolve() for path in (*files, output, alignments) if path]
+    if len(set(paths)) < len(paths):
+        raise ValueError(
+            f"{max(paths, key=paths.count)} is named twice. Name another file to write "
+            "to."
+        )
     for path in files:
         if not path.exists():
             raise FileNotFoundError(
@@ -166,8 +190,12 @@ def translate(
     check_models(model)
     formats = {format or format_of(path) for path in files} or {format or "lines"}
     is_one_text = len(files) < 2 and formats == {"lines"}
-    written = {"n-best": n_best, "scores": scores, "json": as_json}
-    given = [x for x, value in {**written, "attention": attention}.items() if value]
+    columns = {"n-best": n_best, "scores": scores, "json": as_json}
+    options = {**columns, "attention": attention, "alignments": alignments}
+    given = [name for name, value in options.items() if value]
+    if markup and given:
+        raise ValueError(f"--{given[0]} is not possible for text with --markup.")
+    given += ["markup"] * markup
     if not is_one_text and (given or not files):
         raise typer.BadParameter(
             "needs one text with a sentence per line." if given else "needs a file.",
@@ -182,8 +210,6 @@ def translate(
     elif files:
         # Counting the lines finds a faulty one before anything is loaded or written.
         total = sum(1 for _ in read_lines(files[0]))
-        if output is not None and output.resolve() == files[0].resolve():
-            raise ValueError(f"{output} is the input. Name another file to write to.")
     translator = load_translator(model)
     if attention is not None:
         from keras_transformer.translator import check_one_transformer
@@ -220,13 +246,17 @@ def translate(
         lines = read_lines(files[0]) if files else decode_lines(sys.stdin.buffer, name)
         line_by_line = batch_size == 1 or (not files and sys.stdin.isatty())
         chunk_size = 1 if line_by_line else LINES_PER_CHUNK
-        with bar, opened_output(output) as file:
+        links = opened_output(alignments) if alignments else contextlib.nullcontext()
+        with bar, opened_output(output) as file, links as links_file:
             task = bar.add_task("Translating", total=total)
+            translate_lines = _translated_markup if markup else translated
             how = search, batch_size, max_length, chunk_size
-            found = translated(translator, lines, *how)
+            found = translate_lines(translator, lines, *how)
+            if links_file is not None:
+                found = _aligned(translator, found, chunk_size, links_file)
             for number, (line, translations) in enumerate(found, start=1):
                 report_flags(f"{name}:{number}", translations[0], translator)
-                rows = _as_rows(number, line, translations, *written.values())
+                rows = _as_rows(number, line, translations, *columns.values())
                 file.writelines(f"{row}\n".encode() for row in rows)
                 file.flush()
                 bar.advance(task)
@@ -236,6 +266,8 @@ def translate(
                     write_attention(picture, translator, line, search, max_length)
     if output is not None:
         say_where("The translations are", output)
+    if alignments is not None:
+        say_where("The alignments are", alignments)
 
 
 def _languages(model, source, target):
@@ -315,6 +347,38 @@ def translated(
     for chunk in chunks_of(lines, chunk_size):
         found = translator.translate_n_best(chunk, search, batch_size, max_length)
         yield from zip(chunk, found, strict=True)
+
+
+def _translated_markup(
+    translator, lines, search, batch_size, max_length, chunk_size
+) -> Iterator[tuple[str, list]]:
+    """Yields each line and its translation, both with their tags."""
+    from keras_transformer.translator import Translation, translate_markup
+    from keras_transformer.translator.batching import chunks_of
+
+    settings = search, batch_size, max_length
+    for chunk in chunks_of(lines, chunk_size):
+        texts = translate_markup(translator, chunk, *settings)
+        for line, text in zip(chunk, texts, strict=True):
+            yield line, [Translation(text, math.nan)]
+
+
+def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:
+    """Yields lines and translations, and writes to a file which words are aligned.
+
+    Those are of the best translation of each line.
+    """
+    from keras_transformer.translator import pharaoh, word_links
+    from keras_transformer.translator.batching import chunks_of
+
+    for chunk in chunks_of(found, chunk_size):
+        pairs = translator.align(
+            [line for line, _ in chunk], [best.text for _, (best, *_) in chunk]
+        )
+        for (line, translations), aligned in zip(chunk, pairs, strict=True):
+            links = word_links(line, translations[0].text, aligned)
+            file.write(f"{pharaoh(links)}\n".encode())
+            yield line, translations
 
 
 def progress_bar(shown: bool = True) -> progress.Progress:

@@ -2,7 +2,6 @@
 
 from keras_transformer.translator.alignment import (
     AlignedPair,
-    AlignmentHeads,
     pharaoh,
     word_links,
 )
@@ -21,7 +20,6 @@ from keras_transformer.translator.translator import (
 __all__ = [
     "DEFAULT_SEARCH",
     "AlignedPair",
-    "AlignmentHeads",
     "TargetScore",
     "Translation",
     "Translator",

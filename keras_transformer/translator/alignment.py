@@ -11,6 +11,9 @@ from keras import ops
 
 from keras_transformer.models import Ensemble
 
+# What a source subword receives in total if next to nothing in the target renders it.
+_LITTLE_ATTENTION = 0.01
+
 
 class AlignedPair(NamedTuple):
     """A subword of a translation, and the subword of the source that it renders.
@@ -26,57 +29,40 @@ class AlignedPair(NamedTuple):
     weight: float
 
 
-class AlignmentHeads(NamedTuple):
-    """Which cross-attention tells what a target subword renders.
+def alignment_weights(model, source_ids, labels):
+    """Returns how much the prediction of each target subword attends to the source.
 
-    Attributes:
-        layer: Index of a layer of the decoder.
-        heads: Indices of its heads whose weights are averaged; None for all.
-        when_read: Whether to take the step that reads the subword rather than the one
-            that predicts it.
-
-    Reference:
-        [Garg et al., 2019](https://arxiv.org/abs/1909.02074) (layers);
-        [Chen et al., 2020](https://arxiv.org/abs/2004.14837) (the step that reads)
-    """
-
-    layer: int = -1
-    heads: tuple[int, ...] | None = None
-    when_read: bool = False
-
-
-DEFAULT_HEADS = AlignmentHeads()
-
-
-def alignment_weights(model, source_ids, labels, heads: AlignmentHeads):
-    """Returns the attention weights from each target to each source subword.
+    These are the weights of the cross-attention, averaged over the heads of all layers
+    but the first. `benchmarks/alignments.py` compares layers, and the step that
+    predicts a subword with the step that reads it.
 
     Args:
-        model: A `Transformer`, or an `Ensemble`, whose first model aligns.
+        model: A `Transformer`, or an `Ensemble`, whose models are averaged.
         source_ids: Integer tensor of shape `(batch, source_length)`.
         labels: Integer tensor of shape `(batch, target_length)`: targets with end
             tokens and padding.
-        heads: Which weights.
 
     Returns:
         A float32 tensor of shape `(batch, target_length, source_length)`.
     """
-    model = model.models[0] if isinstance(model, Ensemble) else model
     starts = ops.full_like(labels[:, :1], model.start_id)
     target_ids = ops.concatenate([starts, labels[:, :-1]], axis=1)
-    weights = model.attention_scores(source_ids, target_ids)["cross"][heads.layer]
-    if heads.heads is not None:
-        weights = ops.take(weights, heads.heads, axis=1)
-    weights = ops.mean(ops.cast(weights, "float32"), axis=1)
-    # The last label is an end token or padding, which no step needs to read.
-    return ops.roll(weights, -1, axis=1) if heads.when_read else weights
+    weights = []
+    for one in model.models if isinstance(model, Ensemble) else [model]:
+        # (layers, batch, heads, target_length, source_length)
+        scores = one.attention_scores(source_ids, target_ids)["cross"]
+        scores = scores[min(1, len(one.decoder.blocks) - 1) :]
+        weights.append(ops.mean(ops.cast(scores, "float32"), axis=(0, 2)))
+    return sum(weights) / len(weights)
 
 
 def aligned_spans(weights, source_spans, target_spans, is_end):
     """Aligns each target subword to the source subword with the largest weight.
 
-    Where that is the end token, the target subword is not aligned. Subwords without
-    text are left out.
+    Some source subwords, such as full stops, attract attention whatever is predicted.
+    Therefore each weight is compared after division by what the source subword receives
+    from the whole target. Where the end token wins, the target subword is not aligned.
+    Subwords without text are left out.
 
     Args:
         weights: As `alignment_weights` returns them.
@@ -89,14 +75,20 @@ def aligned_spans(weights, source_spans, target_spans, is_end):
         The two spans of each pair, ragged of shape `(batch, None, 4)`; and the weights
         of the pairs, ragged of shape `(batch, None)`.
     """
-    has_text = source_spans[..., 0] < source_spans[..., 1]
-    weights = tf.where((has_text | is_end)[:, None], weights, -1.0)
-    best = tf.argmax(weights, axis=2)
-    spans = tf.gather(source_spans, best, batch_dims=1)
-    spans = tf.concat([spans, target_spans], axis=2)
-    is_pair = (spans[..., 0] < spans[..., 1]) & (spans[..., 2] < spans[..., 3])
-    weights = tf.reduce_max(weights, axis=2)
-    return (tf.ragged.boolean_mask(x, is_pair) for x in (spans, weights))
+    is_source = (source_spans[..., 0] < source_spans[..., 1]) | is_end
+    is_target = target_spans[..., 0] < target_spans[..., 1]
+    received = tf.where(is_target[..., None], weights, 0.0)
+    received = tf.reduce_sum(received, axis=1, keepdims=True)
+    scores = weights / (received + _LITTLE_ATTENTION)
+    scores = tf.where(is_source[:, None], scores, -1.0)
+    # Another column, since TensorFlow finds no maximum where there are no texts.
+    scores = tf.pad(scores, [[0, 0], [0, 0], [0, 1]], constant_values=-1.0)
+    best = tf.argmax(scores, axis=2)
+    weights = tf.gather(weights, best, batch_dims=2)
+    sources = tf.gather(source_spans, best, batch_dims=1)
+    is_pair = is_target & (sources[..., 0] < sources[..., 1])
+    spans = tf.concat([sources, target_spans], axis=2)
+    return [tf.ragged.boolean_mask(x, is_pair) for x in (spans, weights)]
 
 
 def aligned_pairs(weights, source_spans, target_spans, is_end):
@@ -146,17 +138,24 @@ def word_links(
     for pair in pairs:
         links.update(
             itertools.product(
-                _words_in(pair.source, source_ends), _words_in(pair.target, target_ends)
+                words_in(pair.source, source_ends), words_in(pair.target, target_ends)
             )
         )
     return sorted(links)
 
 
-def _words_in(span, ends):
+def words_in(span, ends):
     """Returns which words a span touches, by the ends of all words."""
     return range(bisect_right(ends, span[0]), bisect_right(ends, span[1] - 1) + 1)
 
 
 def pharaoh(links: Sequence[tuple[int, int]]) -> str:
-    """Writes links as Pharaoh did, and as tools for alignments read: `"0-0 1-2"`."""
+    """Writes links in Pharaoh's format, which tools for alignments read.
+
+    Args:
+        links: Pairs of indices, as `word_links` returns them.
+
+    Returns:
+        The links of one line, such as `"0-0 1-2"`, the word of the source first.
+    """
     return " ".join(f"{source}-{target}" for source, target in links)

@@ -4,14 +4,13 @@ import html
 import itertools
 import re
 import unicodedata
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from keras_transformer.decoding import Search
-from keras_transformer.translator.alignment import AlignedPair
+from keras_transformer.translator.alignment import AlignedPair, words_in
 from keras_transformer.translator.translator import Translator, as_bytes
 
 _ATTRIBUTES = r"""(?:[\s/](?:"[^"]*"|'[^']*'|[^"'<>])*)?"""
@@ -166,11 +165,12 @@ class _Source:
     def write(self, translation: str, pairs: Sequence[AlignedPair]) -> str:
         """Returns a translation of the plain text with the tags."""
         words = _words(translation)
-        starts = [start for start, _ in words]
-        # Each pair: its part of the source, its weight, and its word.
+        ends = [end for _, end in words]
+        # The part of the source that is rendered, the weight, and one of the words.
         links = [
-            (pair.source, pair.weight, bisect_right(starts, pair.target[0]) - 1)
+            (pair.source, pair.weight, word)
             for pair in pairs
+            for word in words_in(pair.target, ends)
         ]
         root = self._elements()
         root.last = len(words)

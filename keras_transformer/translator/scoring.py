@@ -51,16 +51,16 @@ class PairFunction:
     """Calls a function on any number of pairs, compiled once a shape.
 
     Args:
-        function: Function of a model, `source_ids`, `labels` and `argument`, as
+        function: Function of a model, `source_ids`, `labels` and other arguments, as
             `log_probabilities` is, that returns a structure of tensors.
-        argument: Its last argument.
         model: A `Transformer` or an `Ensemble`.
         policy: Which pairs are computed together.
+        arguments: The other arguments.
     """
 
-    def __init__(self, function, argument, model, policy: BatchingPolicy):
+    def __init__(self, function, model, policy: BatchingPolicy, arguments=()):
         def call(source_ids, labels):
-            return function(model, source_ids, labels, argument)
+            return function(model, source_ids, labels, *arguments)
 
         self._model, self._variables = model, list(model.variables)
         self._batches = policy.scored_batches

@@ -28,6 +28,7 @@ from keras_transformer.decoding import (
     RepetitionPenalty,
 )
 from keras_transformer.runs import Recipe, Run
+from keras_transformer.translator import pharaoh, word_links
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
@@ -308,6 +309,34 @@ def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     wanted = shell("translate", run, stdin=text).stdout
     assert shell("translate", run, "--jit-compile", stdin=text).stdout == wanted
     assert compiled == [False, True]
+
+
+def test_alignments_are_written_line_by_line(run, loaded, tmp_path):
+    source, links = ["ba ko li", "", "  ne ne"], tmp_path / "links"
+    stdin = "".join(f"{line}\n" for line in source)
+    result = shell("translate", run, "--alignments", links, stdin=stdin)
+    assert in_one_line(result) == f"The alignments are in {links}."
+    translations = result.stdout.split("\n")[:-1]
+    expected = [
+        pharaoh(word_links(*texts, pairs))
+        for *texts, pairs in zip(
+            source, translations, loaded.align(source, translations), strict=True
+        )
+    ]
+    assert links.read_text().split("\n")[:-1] == expected
+    assert expected[1] == ""
+    assert re.fullmatch(r"(\d-\d ?)+", expected[0])
+
+
+@pytest.mark.usefixtures("loaded")
+def test_tags_are_kept_where_the_text_is_markup(run, tmp_path):
+    result = shell("translate", run, "--markup", stdin="<b>ba ko</b>\nba ko\n")
+    marked, plain = result.stdout.splitlines()
+    assert marked == f"<b>{plain}</b>"
+    options = ["--markup", "--alignments", tmp_path / "links"]
+    result = shell("translate", run, *options, stdin="ba\n")
+    assert result.exit_code == 1
+    assert "--alignments is not possible for text with --markup" in in_one_line(result)
 
 
 @pytest.mark.usefixtures("loaded")
@@ -748,9 +777,10 @@ def test_an_interrupted_training_continues_after_its_origin_has_moved(
     assert len(Run("tuned").log.rows()) == 2
 
 
-def test_a_text_is_not_overwritten_by_its_translation(run, tmp_path):
+@pytest.mark.parametrize("option", ["--output", "--alignments"])
+def test_a_text_is_not_overwritten_by_what_is_made_of_it(run, tmp_path, option):
     write_lines(tmp_path / "text", ["ba"])
-    result = shell("translate", run, tmp_path / "text", "-o", tmp_path / "text")
+    result = shell("translate", run, tmp_path / "text", option, tmp_path / "text")
     assert result.exit_code == 1
     assert "Name another file" in in_one_line(result)
     assert (tmp_path / "text").read_text() == "ba\n"
