@@ -1,5 +1,5 @@
 """Files translated in their formats: books, pages, subtitles, tables, catalogues."""
 
-from keras_transformer.documents.translation import FORMATS, translate
+from keras_transformer.documents.translation import translate
 
-__all__ = ["FORMATS", "translate"]
+__all__ = ["translate"]

@@ -66,9 +66,10 @@ def translate(
         files: Path of a file, or of several.
         output: The file to write, or a folder that gets files of the same names. Files
             that the folder holds already are not translated again.
-        format: One of `documents.FORMATS`; by default what the name of each file tells.
-            Without a known ending, such as `.txt`, a file has one sentence a line;
-            `"text"` has paragraphs.
+        format: `"lines"`, `"text"`, `"srt"`, `"vtt"`, `"html"`, `"json"`, `"csv"`,
+            `"tsv"`, `"po"`, `"xliff"` or `"tmx"`; by default what the name of each file
+            tells. Without a known ending, such as `.txt`, a file has one sentence a
+            line; `"text"` has paragraphs.
         source_language: ISO 639 code, such as `"de"`; abbreviations that do not end a
             sentence depend on it.
         target_language: Code that TMX and XLIFF name the translations by.

@@ -315,7 +315,7 @@ def test_alignments_are_written_line_by_line(run, loaded, tmp_path):
     source, links = ["ba ko li", "", "  ne ne"], tmp_path / "links"
     stdin = "".join(f"{line}\n" for line in source)
     result = shell("translate", run, "--alignments", links, stdin=stdin)
-    assert in_one_line(result) == f"The alignments are in {links}."
+    assert result.stderr.splitlines()[-1] == f"The alignments are in {links}."
     translations = result.stdout.split("\n")[:-1]
     expected = [
         pharaoh(word_links(*texts, pairs))
@@ -344,7 +344,8 @@ def test_a_sentence_that_is_too_long_is_reported_by_its_line(run):
     result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
-    assert "standard input:2 is cut: it is longer than the 32" in in_one_line(result)
+    *_, warning = result.stderr.splitlines()
+    assert "standard input:2 is cut: it is longer than the 32" in warning
 
 
 @pytest.mark.usefixtures("loaded")
