@@ -10,12 +10,13 @@ class Translation(NamedTuple):
     Attributes:
         text: The translation.
         score: Its score, as the search defines it.
-        is_cut: Whether its source was too long and only its beginning was read.
+        flags: The reasons for which it looks wrong, such as `"loop"` or
+            `"cut source"`; see `translator.flags`.
     """
 
     text: str
     score: float
-    is_cut: bool = False
+    flags: tuple[str, ...] = ()
 
 
 def as_bytes(texts: Iterable[str]) -> list[bytes]:

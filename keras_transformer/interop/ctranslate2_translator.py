@@ -1,5 +1,6 @@
 """Translating with CTranslate2, without TensorFlow."""
 
+import hashlib
 import json
 import os
 import re
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.checks import optional
+from keras_transformer.flagging import flags
 from keras_transformer.translation import Translation, as_bytes
 
 with optional("ctranslate2", "ctranslate2", "Translating with CTranslate2"):
@@ -34,7 +36,8 @@ class CTranslate2Translator:
     """
 
     def __init__(self, folder: str | os.PathLike):
-        path = Path(folder, "translator.json")
+        self._folder = Path(folder)
+        path = self._folder / "translator.json"
         if not path.is_file():
             raise FileNotFoundError(
                 f"{folder} holds no translator for CTranslate2. Name a folder that "
@@ -71,34 +74,54 @@ class CTranslate2Translator:
         """
         count = self._arguments.get("num_hypotheses", 1)
         found = [[Translation("", 0.0)] * count for _ in texts]
+        read = list(map(self._read, as_bytes(texts)))
         prefix = self._settings["source_prefix"]
-        read = [self._read(text) for text in as_bytes(texts)]
-        rows = [[*prefix, *pieces] for pieces, _ in read]
-        places = [place for place, row in enumerate(rows) if len(row) > len(prefix)]
+        places = [i for i, (row, _) in enumerate(read) if len(row) > len(prefix)]
         arguments = dict(self._arguments)
         if max_length is not None:
             arguments["max_decoding_length"] = max_length
         results = self._engine.translate_batch(
-            [rows[place] for place in places],
+            [read[place][0] for place in places],
             target_prefix=[self._settings["target_prefix"]] * len(places),
             max_batch_size=batch_size or TEXTS_PER_BATCH,
             return_scores=True,
             **arguments,
         )
+        limit = arguments["max_decoding_length"]
+        unknown = self._source.unk_id()
         for place, result in zip(places, results, strict=True):
-            is_cut = read[place][1] or len(rows[place]) >= self.max_source_length
-            found[place] = [
-                Translation(self._text(pieces), score, is_cut)
-                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
-            ]
+            row, is_cut = read[place]
+            known = {
+                "is_cut": is_cut,
+                "has_unknown": unknown in self._source.piece_to_id(row),
+            }
+            found[place] = []
+            for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+                text, has_end = self._text(pieces), len(pieces) < limit
+                lengths = len(row) + 1, len(pieces) + has_end  # end tokens count
+                reasons = flags(texts[place], text, *lengths, has_end=has_end, **known)
+                found[place].append(Translation(text, score, reasons))
         return found
 
+    def are_cut(self, texts: Sequence[str]) -> list[bool]:
+        """Tells which texts are longer than what is read of them."""
+        return [is_cut for _, is_cut in map(self._read, as_bytes(texts))]
+
+    def checksum(self) -> str:
+        """Returns a checksum of the weights and the search."""
+        known = hashlib.blake2b(json.dumps(self._settings).encode())
+        known.update((self._folder / "model.bin").read_bytes())
+        return known.hexdigest()
+
     def _read(self, text: bytes) -> tuple[list[str], bool]:
-        """Returns the subwords of a text, and whether its end was left out."""
+        """Returns the subwords of a text, and whether its end will not be read."""
         plain = _BREAK_MARKS.sub("", _SPACES.sub(" ", text.decode())).strip().encode()
         limit = _MAX_BYTES_PER_SUBWORD * self.max_source_length
-        shortened = plain[:limit].decode(errors="ignore")
-        return self._source.encode(shortened, out_type=str), len(plain) > limit
+        pieces = self._source.encode(
+            plain[:limit].decode(errors="ignore"), out_type=str
+        )
+        row = [*self._settings["source_prefix"], *pieces]
+        return row, len(plain) > limit or len(row) >= self.max_source_length
 
     def _text(self, pieces: list[str]) -> str:
         text = self._target.decode([x for x in pieces if x not in self._control])

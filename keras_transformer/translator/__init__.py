@@ -1,5 +1,6 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
+from keras_transformer.flagging import flags
 from keras_transformer.translation import Translation
 from keras_transformer.translator.alignment import (
     AlignedPair,
@@ -25,6 +26,7 @@ __all__ = [
     "check_one_transformer",
     "check_serves_any_text",
     "ensemble",
+    "flags",
     "pharaoh",
     "translate_markup",
     "word_links",

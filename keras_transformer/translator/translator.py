@@ -1,16 +1,20 @@
 """Text in, text out, many texts at a time: tokenizers, model and search in one."""
 
+import hashlib
 import importlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
 from keras_transformer.decoding.search import check_search
+from keras_transformer.flagging import flags
 from keras_transformer.kernels import target
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
@@ -149,7 +153,7 @@ class Translator:
         """
         found = self.translate_n_best(texts, search, batch_size, max_length)
         best = [translations[0] for translations in found]
-        cut = [index for index, one in enumerate(best) if one.is_cut]
+        cut = [index for index, one in enumerate(best) if "cut source" in one.flags]
         if cut:
             warnings.warn(
                 f"{len(cut)} of {len(best)} texts are longer than "
@@ -200,7 +204,8 @@ class Translator:
         """Translates as `translate` does, and returns every hypothesis with its score.
 
         The `num_hypotheses` of `search` is the number of translations of each text.
-        There is no warning of texts that are cut: each `Translation` tells it.
+        There is no warning of texts that are cut: each `Translation` has flags for what
+        looks wrong with it.
 
         Returns:
             For each text a list of `Translation`, best first. A score of minus infinity
@@ -212,19 +217,32 @@ class Translator:
         if not encoded:
             return []
         source_ids, is_cut = self.encode(encoded)
-        is_cut = is_cut.numpy().tolist()
+        is_cut = is_cut.numpy()
+        is_unknown = source_ids.numpy() == self.source_tokenizer.unknown_id
+        end_ids = search.end_ids or (self.model.end_id,)
         found = [[Translation("", 0.0)] * search.num_hypotheses for _ in encoded]
         policy = self.batching_policy(max_length)
         for rows, ids, target_length in policy.groups(source_ids):
+            source_lengths = unpadded_lengths(ids, self.source_tokenizer).numpy()
             ids, scores = self.model.generate(ids, search, target_length, batch_size)
-            decoded = self.decode(ids, search).numpy()
-            for row, *best_first in zip(rows, decoded, scores, strict=True):
-                found[row] = [
-                    Translation(
-                        text.decode("utf-8", "replace"), float(score), is_cut[row]
+            decoded, ids = self.decode(ids, search).numpy(), ops.convert_to_numpy(ids)
+            lengths = np.sum(ids != self.target_tokenizer.pad_id, axis=2)
+            has_end = np.isin(ids, end_ids).any(axis=2)
+            columns: list = [rows, source_lengths, decoded, scores, lengths, has_end]
+            for row, source_length, *best_first in zip(*columns, strict=True):
+                source, found[row] = encoded[row].decode(), []
+                for text, score, length, is_ended in zip(*best_first, strict=True):
+                    text = text.decode("utf-8", "replace")
+                    reasons = flags(
+                        source,
+                        text,
+                        source_length,
+                        length,
+                        is_cut=is_cut[row],
+                        has_end=is_ended,
+                        has_unknown=is_unknown[row].any(),
                     )
-                    for text, score in zip(*best_first, strict=True)
-                ]
+                    found[row].append(Translation(text, float(score), reasons))
         return found
 
     def score(
@@ -507,6 +525,17 @@ class Translator:
         is_blank = tf.strings.regex_full_match(texts, WHITE_SPACE)
         is_blank |= unpadded_lengths(ids, tokenizer) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
+
+    def are_cut(self, texts: Sequence[str]) -> list[bool]:
+        """Tells which texts are longer than what is read of them."""
+        return self.encode(as_bytes(texts))[1].numpy().tolist() if texts else []
+
+    def checksum(self) -> str:
+        """Returns a checksum of the weights and the search."""
+        known = hashlib.blake2b(repr(self.search).encode())
+        for weight in self.model.get_weights():
+            known.update(weight.tobytes())
+        return known.hexdigest()
 
     def encode_targets(self, texts, max_length: int | None = None):
         """Returns translations as the model is to predict them, with TensorFlow ops.

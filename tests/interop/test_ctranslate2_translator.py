@@ -45,7 +45,8 @@ def test_translations_are_those_of_the_translator(translator, engine):
     live = translator.translate_n_best(texts, BEAM, max_length=MAX_LENGTH)
     found = engine.translate_n_best(texts)
     assert [row[0].text for row in found] == [row[0].text for row in live]
-    assert [row[0].is_cut for row in found] == [row[0].is_cut for row in live]
+    assert [row[0].flags for row in found] == [row[0].flags for row in live]
+    assert engine.are_cut(texts) == translator.are_cut(texts)
     assert {len(row) for row in found} == {2}
     scores = [[row[0].score for row in each] for each in (found, live)]
     np.testing.assert_allclose(*scores, atol=1e-4)
