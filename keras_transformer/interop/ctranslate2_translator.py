@@ -88,7 +88,7 @@ class CTranslate2Translator:
             **arguments,
         )
         limit = arguments["max_decoding_length"]
-        unknown = self._source.unk_id()
+        unknown, longest = self._source.unk_id(), self.max_source_length
         for place, result in zip(places, results, strict=True):
             row, is_cut = read[place]
             known = {
@@ -98,7 +98,8 @@ class CTranslate2Translator:
             found[place] = []
             for pieces, score in zip(result.hypotheses, result.scores, strict=True):
                 text, has_end = self._text(pieces), len(pieces) < limit
-                lengths = len(row) + 1, len(pieces) + has_end  # end tokens count
+                # End tokens count.
+                lengths = min(len(row) + 1, longest), len(pieces) + has_end
                 reasons = flags(texts[place], text, *lengths, has_end=has_end, **known)
                 found[place].append(Translation(text, score, reasons))
         return found
