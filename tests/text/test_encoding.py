@@ -107,6 +107,15 @@ def test_subwords_of_a_text_that_is_cut_stand_where_they_did():
     assert shown(text, TOKENIZER, 5) == ["a", "bi", "ke"]
 
 
+def test_a_text_has_its_spans_whatever_is_before_it():
+    texts = ["\u00ada \u2060bike", "", 99 * " " + "a\u00ad bike", "a bi\u00adke"]
+    together = encoded_spans(texts, TOKENIZER, 9).numpy()
+    for text, spans in zip(texts, together, strict=True):
+        alone = encoded_spans([text], TOKENIZER, 9)[0].numpy()
+        assert spans[: len(alone)].tolist() == alone.tolist()
+        assert not spans[len(alone) :].any()
+
+
 def test_languages_have_no_text():
     vocabulary = {piece: i for i, piece in enumerate(TOKENIZER.pieces(range(25)))}
     others = ["<pad>", ">>fra<<", "en"]

@@ -41,12 +41,12 @@ def test_a_subword_is_aligned_to_what_it_attends_to_most():
     ],
 )
 def test_the_end_and_words_that_attract_all_attention_do_not_win(weights, aligned):
-    source_spans = np.array([[(0, 1), (1, 2), (0, 0)]])
+    # The last of the four is the mark of a space, which has no text.
+    source_spans = np.array([[(0, 1), (1, 2), (0, 0), (0, 0)]])
     target_spans = np.array([[(0, 1), (1, 2)]])
-    is_end = np.array([[False, False, True]])
-    (pairs,) = aligned_pairs(
-        np.array([weights], "float32"), source_spans, target_spans, is_end
-    )
+    is_end = np.array([[False, False, True, False]])
+    weights = np.pad(weights, [(0, 0), (0, 1)], constant_values=9.0)
+    (pairs,) = aligned_pairs(weights[None], source_spans, target_spans, is_end)
     found = dict.fromkeys(range(2))
     found.update((pair.target[0], pair.source[0]) for pair in pairs)
     assert list(found.values()) == aligned
