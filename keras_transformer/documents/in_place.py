@@ -33,7 +33,7 @@ _INLINE_TAG = re.compile(
 )
 # Images and line breaks around a text are not within it.
 _OUTER = r"(?:\s|<(?:br|img|wbr)\b[^>]*>)+"
-_OUTER_TAGS = re.compile(rf"\A{_OUTER}|{_OUTER}\Z", re.IGNORECASE)
+_OUTER_TAGS = re.compile(rf"\A{_OUTER}|(?<!\s){_OUTER}\Z", re.IGNORECASE)
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<is_key>\s*:)?')
 _QUOTED_CELL = r'"(?:[^"]|"")*"'
 

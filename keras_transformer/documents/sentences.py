@@ -12,14 +12,18 @@ import unicodedata
 from keras_transformer.checks import optional
 
 ALWAYS_WRAPPED, NEVER_WRAPPED = 0.0, math.inf
-MAX_WRAPPED_WIDTH = 120  # A text with longer lines has a paragraph in each of them.
+# Text with shorter or longer lines has a paragraph in each of them.
+MIN_WRAPPED_WIDTH, MAX_WRAPPED_WIDTH = 40, 120
+FULL = 0.85  # the share of the width that a line has to reach, since some are ragged
 TAG = re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]*>", re.DOTALL)
 MARKUP = re.compile(rf"{TAG.pattern}|&(?:#\w+|[A-Za-z]\w*);", re.DOTALL)
 _EMPTY_ELEMENT = re.compile(r"<(?:br|hr|img|input|wbr)\b|<[^>]*/>|<!", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
-_BREAK = re.compile(r"[^\S\r\n]*(?:\r\n|\n|\r)[^\S\r\n]*")
+_BREAK = re.compile(  # A space is tried once, however many there are.
+    r"(?<![^\S\r\n])[^\S\r\n]*(?:\r\n|\n|\r)[^\S\r\n]*"
+)
 _BULLET = re.compile(  # of lists, dialogues and songs
-    "\\s*(?:[-\u2013\u2014](?=\\s*[^\\W\\d])|[*\u2022\u266a](?=\\s))\\s*"
+    "\\s*(?:[-\u2013\u2014](?=\\s*(?:<|[^\\W\\d]))|[*\u2022\u266a](?=\\s))\\s*"
 )
 # Where a sentence is cut that is too long; in either half there is something left.
 _CLAUSES = re.compile(
@@ -70,14 +74,15 @@ def wrapped_width(text: str) -> float:
     """
     lengths = sorted(len(line.rstrip()) for line in _LINE.findall(text) if line.strip())
     width = lengths[math.ceil((len(lengths) - 1) * 0.95)] if lengths else 0
-    return width if width <= MAX_WRAPPED_WIDTH else NEVER_WRAPPED
+    is_wrapped = MIN_WRAPPED_WIDTH <= width <= MAX_WRAPPED_WIDTH
+    return width if is_wrapped else NEVER_WRAPPED
 
 
 def _paragraphs(text, width):
     """Splits a text at the line ends that are not of its wrapping.
 
-    A line end is of the wrapping if the first word of the next line would not have
-    fitted on the line.
+    A line end is of the wrapping if the line is full: the first word of the next line
+    would not have fitted on it.
     """
     paragraph, line = "", ""
     for following in _LINE.findall(text):
@@ -85,7 +90,7 @@ def _paragraphs(text, width):
         is_wrapped = (
             line.strip()
             and words
-            and len(line.rstrip()) + 1 + len(words[0]) > width
+            and len(line.rstrip()) + 1 + len(words[0]) > FULL * width
             and not _BULLET.match(following)
         )
         if not is_wrapped:

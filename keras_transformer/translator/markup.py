@@ -68,12 +68,12 @@ def translate_markup(
       so are scripts and styles. `<bpt>` and `<ept>`, `<bx/>` and `<ex/>`, `<sc/>` and
       `<ec/>` are pairs.
     - **Entities**, such as `&amp;`, are translated as the characters that they stand
-      for; `&`, `<` and `>` become entities in the result.
+      for. In the result `&`, `<` and `>` are entities wherever they are no part of a
+      tag.
 
-    A text without tags and entities is translated as `translate` does: it is no markup,
-    and nothing is replaced by entities. A text of tags and white space alone stays as
-    it is. The values of attributes are not translated. `<br>`, and other tags that do
-    not stand within words, separate the words around them.
+    A text of tags and white space alone stays as it is. The values of attributes are
+    not translated. `<br>`, and other tags that do not stand within words, separate the
+    words around them.
 
     Args:
         translator: A `Translator`.
@@ -106,12 +106,10 @@ def translate_markup(
         [plain[index] for index in tagged], [found[index] for index in tagged]
     )
     pairs_of = dict(zip(tagged, pairs, strict=True))
-    for index, source in enumerate(sources):
-        if source.tags and not source.plain.strip():
-            found[index] = source.text
-        elif source.is_markup:
-            found[index] = source.write(found[index], pairs_of.get(index, []))
-    return found
+    return [
+        source.write(translation, pairs_of.get(index, []))
+        for index, (source, translation) in enumerate(zip(sources, found, strict=True))
+    ]
 
 
 @dataclass
@@ -157,7 +155,6 @@ class _Source:
                 self.tags.append(tag)
                 is_word = not tag.name or _WITHIN_WORDS.fullmatch(tag.name)
                 is_apart = is_apart or not is_word
-        self.is_markup = self.plain != text
         self._num_visible = [
             0,
             *itertools.accumulate(not x.isspace() for x in self.plain),
@@ -165,6 +162,8 @@ class _Source:
 
     def write(self, translation: str, pairs: Sequence[AlignedPair]) -> str:
         """Returns a translation of the plain text with the tags."""
+        if self.text.strip() and not self.plain.strip():
+            return self.text
         words = _words(translation)
         ends = [end for _, end in words]
         # The part of the source that is rendered, the weight, and one of the words.
