@@ -123,8 +123,12 @@ def changed_search(
     max_length_ratio: float | None = None,
     no_repeat_ngram_size: int | None = None,
     repetition_penalty: float | None = None,
+    all_hypotheses: bool = False,
 ):
-    """Returns a translator's search, changed by the options that were given."""
+    """Returns a translator's search, changed by the options that were given.
+
+    With `all_hypotheses`, a beam search returns as many as its beam is wide.
+    """
     from keras_transformer import decoding
 
     options = {
@@ -138,13 +142,16 @@ def changed_search(
         kept = [one for one in search.processors if type(one) not in given]
         processors = [*kept, *(kind(value) for kind, value in given.items())]
         search = search.replace(processors=processors)
-    if beam_width is None and length_penalty is None:
-        return search
-    beam_width = beam_width or search.num_slots
-    if beam_width == 1 and length_penalty is not None:
-        raise typer.BadParameter(
-            "needs a beam. Add --beam-width, such as 5.", param_hint="--length-penalty"
-        )
-    from keras_transformer.runs.folder import with_beam
+    if beam_width is not None or length_penalty is not None:
+        beam_width = beam_width or search.num_slots
+        if beam_width == 1 and length_penalty is not None:
+            raise typer.BadParameter(
+                "needs a beam. Add --beam-width, such as 5.",
+                param_hint="--length-penalty",
+            )
+        from keras_transformer.runs.folder import with_beam
 
-    return with_beam(search, beam_width, length_penalty)
+        search = with_beam(search, beam_width, length_penalty)
+    if all_hypotheses and isinstance(search, decoding.BeamSearch):
+        return search.replace(num_hypotheses=search.beam_width)
+    return search
