@@ -3,10 +3,10 @@
 import re
 import signal
 import socket
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from ruamel.yaml import YAML
 
 from keras_transformer.checks import optional
 from keras_transformer.cli.loading import (
@@ -18,7 +18,6 @@ from keras_transformer.cli.loading import (
 from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
-    MaxLength,
     MaxLengthRatio,
     MinLength,
     NoRepeatNgramSize,
@@ -34,8 +33,8 @@ def serve(
         list[str],
         typer.Argument(
             metavar="MODEL...",
-            help="Runs, whose recipes name their languages, and others as FROM:TO=MODEL, "
-            "such as en:de=opus-mt-en-de; one for each direction.",
+            help="One for each direction: a run, whose recipe names its languages, or "
+            "FROM:TO=MODEL, such as en:de=opus-mt-en-de.",
         ),
     ],
     host: Annotated[
@@ -75,7 +74,6 @@ def serve(
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
     min_length: MinLength = None,
-    max_length: MaxLength = None,
     max_length_ratio: MaxLengthRatio = None,
     no_repeat_ngram_size: NoRepeatNgramSize = None,
     repetition_penalty: RepetitionPenalty = None,
@@ -111,8 +109,7 @@ def serve(
         seconds=max_seconds,
         waiting=max_waiting,
     )
-    # Before the models are loaded, which takes long.
-    listening = _listen(host, port)
+    listening = _bound_socket(host, port)
     search_options: dict[str, Any] = {
         "beam_width": beam_width,
         "length_penalty": length_penalty,
@@ -125,10 +122,9 @@ def serve(
     translators = {}
     for languages, path in paths.items():
         if engine == "ctranslate2":
-            translator = load_ctranslate2(path, max_length, **search_options)
+            translators[languages] = load_ctranslate2(path, None, **search_options)
         else:
-            translator = _load(path, max_length, search_options)
-        translators[languages] = translator
+            translators[languages] = _ready_translator(path, search_options)
     app = make_app(translators, limits)
     config = uvicorn.Config(
         app,
@@ -136,20 +132,60 @@ def serve(
         ws="none",
         timeout_graceful_shutdown=round(max_seconds) + 1,
     )
-    # uvicorn stops gracefully, then raises these signals again.
+    server = uvicorn.Server(config)
+    # Once it has stopped gracefully, uvicorn raises these signals again.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    address = f"[{host}]" if ":" in host else host
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    listening.listen()
     typer.echo(
         f"Translating {', '.join('-'.join(each) for each in translators)} at "
-        f"http://{address}:{listening.getsockname()[1]}/. Ctrl-C stops.",
+        f"{_address(listening)}. Ctrl-C stops.",
         err=True,
     )
-    uvicorn.Server(config).run([listening])
+    server.run([listening])
+    if server.force_exit:  # by Ctrl-C twice
+        raise typer.Exit(130)
 
 
-def _load(path, max_length, search_options):
-    """Returns a `Translator` whose first answers need not wait for TensorFlow."""
-    translator = load_translator(path)
+def _languages_of_run(model):
+    """Returns the two languages that the recipe of a run names."""
+    settings = run_folder(model) / "settings.yaml"
+    if not settings.is_file():
+        raise ValueError(
+            f"{model} has no recipe that names its languages. Name them: en:de={model}"
+        )
+    data = YAML(typ="safe", pure=True).load(settings)["data"]
+    return data["source"], data["target"]
+
+
+def _bound_socket(host, port):
+    """Returns a socket with an address, which does not listen yet."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, ValueError) as error:
+        bound.close()
+        raise ValueError(
+            f"--host {host} --port {port} cannot be listened at: {error}. Name another."
+        ) from None
+    return bound
+
+
+def _address(bound):
+    host, port, *_ = bound.getsockname()
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _ready_translator(model, search_options):
+    """Returns a `Translator` with the programs that most requests need."""
+    translator = load_translator(model)
+    from keras_transformer.kernels import target
+
+    if target.xla_would_compile_for_cpu():
+        # Otherwise a request that is large enough would wait for XLA.
+        translator.model.compile(jit_compile=False)
     translator.search = changed_search(translator.search, **search_options)
-    ...
+    for num_texts in (1, 4, 16):  # the sizes of batches on a CPU
+        translator.translate_n_best(["a"] * num_texts)
+    return translator

@@ -127,7 +127,7 @@ def _page(directions):
             "name": x.name,
             "source": x.source,
             "target": x.target,
-            "title": f"{language_name(x.source)} to {language_name(x.target)}",
+            "names": [language_name(x.source), language_name(x.target)],
             "aligns": x.aligns,
         }
         for x in directions.values()
@@ -142,7 +142,7 @@ async def _answer_error(request, error):
     """Answers in the form of both dialects, in one line."""
     reason = error.detail
     if error.status_code == 405:
-        allowed = error.headers["Allow"]
+        allowed = " or ".join(sorted(error.headers["Allow"].split(", ")))
         reason = f"{quoted(request.url.path)} takes {allowed}, not {request.method}."
     elif reason == "Not Found":
         reason = f"There is no {quoted(request.url.path)} here."

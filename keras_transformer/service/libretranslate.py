@@ -28,7 +28,8 @@ with optional("starlette", "serve", "The service"):
 # Odd parts of what they split are to be translated.
 _LINE = re.compile(r"(\S(?:.*\S)?)")
 _TAG = re.compile(
-    r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|</?[a-z!?][^<>]*>",
+    r"<!--.*?-->|<(script|style)\b.*?</\1\s*>"
+    r"""|</?[a-z!?](?:"[^"]*"|'[^']*'|[^"'<>])*>""",
     re.DOTALL | re.IGNORECASE,
 )
 

@@ -34,7 +34,7 @@ class Limits:
     characters: int = 5000
     body_bytes: int = 1 << 20
     seconds: float = 60
-    batch: int = 64
+    batch: int = 32
     waiting: int = 1024
 
     def __post_init__(self):
