@@ -77,7 +77,8 @@ def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -
     async def translate(request):
         body = await read_body(request, limits)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        is_form = kind == "application/x-www-form-urlencoded"
+        # `curl -d` calls JSON a form, too.
+        is_form = kind == "application/x-www-form-urlencoded" and body[:1] != b"{"
         asked = _read_form(body) if is_form else read_json(body)
         for name in ("q", "source", "target"):
             if not asked.get(name):

@@ -1,5 +1,6 @@
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from service.served import Gated, ask_together, assert_error, client_of
@@ -62,16 +63,16 @@ def test_a_full_queue_refuses_and_says_when_to_come_again(gated):
 
 
 def test_what_takes_too_long_is_given_up_and_not_translated_later(gated):
-    async def ask(client):
-        late = await asyncio.gather(post(client, TEXTS[:1]), post(client, TEXTS[1:]))
+    service = client_of(gated, Limits(seconds=0.1))
+    with service as client, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.post, PREDICT, json={"instances": TEXTS[:1]})
+        assert gated.has_begun.wait(60)
+        waiting = client.post(PREDICT, json={"instances": TEXTS[1:]})
         gated.gate.set()
-        return [*late, await post(client, ["a"])]
-
-    *late, last = ask_together(gated, ask, Limits(seconds=0.1))
-    assert [response.status_code for response in late] == [504, 504]
-    assert_error(late[1], "3 texts were not translated in 0.1 seconds")
-    assert last.status_code == 200
-    assert gated.batches == [TEXTS[:1], ["a"]]
+    for response, count in ((running.result(), 1), (waiting, 3)):
+        assert response.status_code == 504
+        assert_error(response, f"{count} texts were not translated in 0.1 seconds")
+    assert gated.batches == [TEXTS[:1]]
 
 
 def test_a_body_is_refused_while_it_arrives(engine):

@@ -49,6 +49,15 @@ def test_a_form_is_read_too(client, texts_of, kind):
     assert response.json() == {"translatedText": best, "alternatives": [second]}
 
 
+def test_json_is_read_whatever_it_is_called(client, texts_of):
+    response = client.post(
+        "/translate",
+        content=json.dumps({"q": TEXT, **PAIR}),
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
+    assert response.json() == {"translatedText": texts_of(TEXT)[0]}
+
+
 def test_alternatives_differ_and_are_as_many_as_there_are(client, texts_of):
     texts = list(dict.fromkeys(texts_of(TEXT)))
     found = translate(client, q=TEXT, alternatives=2)
