@@ -8,9 +8,11 @@ import pytest
 from interop.random_translator import make_translator
 
 from keras_transformer.checks import optional
+from keras_transformer.cli.serve import serve
 from keras_transformer.interop import checkpoint, hub
 from keras_transformer.version import DISTRIBUTION
 
+SERVICE = "keras_transformer.service"
 pytestmark = pytest.mark.needs_tensorflow
 
 
@@ -39,12 +41,25 @@ def import_searches(folder):
     importlib.import_module("keras_transformer.interop.keras_hub")
 
 
+def import_service(folder):
+    for name in [name for name in sys.modules if name.startswith(SERVICE)]:
+        del sys.modules[name]
+    importlib.import_module(SERVICE)
+
+
+def start_service(folder):
+    serve([f"en:de={folder}"])
+
+
 USES = [
     ("huggingface_hub", "hub", download),
     ("keras_hub", "keras-hub", import_searches),
     ("safetensors", "hub", read_weights),
     ("safetensors", "hub", translator_as("hugging_face")),
     ("ctranslate2", "ctranslate2", translator_as("ctranslate2")),
+    ("starlette", "serve", import_service),
+    ("prometheus_client", "serve", import_service),
+    ("uvicorn", "serve", start_service),
     ("tf2onnx", "export", model_as("onnx")),
     ("openvino", "export", model_as("openvino")),
 ]
@@ -55,6 +70,9 @@ USES = [
     "keras_hub-keras-hub-import_searches",
     "safetensors-hub-read_weights",
     "safetensors-hub-<lambda>",
+    "starlette-serve-import_service",
+    "prometheus_client-serve-import_service",
+    "uvicorn-serve-start_service",
 )
 @pytest.mark.parametrize(("package", "extra", "use"), USES)
 def test_a_missing_package_is_named_with_its_extra(

@@ -87,7 +87,7 @@ def serve(
     Examples: `keras-transformer serve runs/en-de runs/de-en`,
     `keras-transformer serve en:de=opus-mt-en-de --engine ctranslate2`
     """
-    paths = {}
+    paths: dict[tuple[str, str], str] = {}
     for model in models:
         named = _NAMED.fullmatch(model)
         path = named[3] if named else model
