@@ -28,7 +28,8 @@ with optional("starlette", "serve", "The service"):
 # Odd parts of what they split are to be translated.
 _LINE = re.compile(r"(\S(?:.*\S)?)")
 _TAG = re.compile(
-    r"<!--.*?-->|<(script|style)\b.*?</\1\s*>"
+    # As in browsers, what nothing closes extends to the end.
+    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)"
     r"""|</?[a-z!?](?:"[^"]*"|'[^']*'|[^"'<>])*>""",
     re.DOTALL | re.IGNORECASE,
 )

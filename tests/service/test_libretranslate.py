@@ -85,6 +85,8 @@ def test_lines_are_translated_one_by_one_and_what_is_between_them_stays(
             "<!-- two dog plays --><script>a < b</script>{1}",
         ),
         ("<b></b>\n", "<b></b>\n"),
+        ("a <!-- <b>", "{1} <!-- <b>"),
+        ("a<style> b", "{1}<style> b"),
     ],
 )
 def test_tags_of_html_stay_as_they_are(client, texts_of, q, expected):
