@@ -9,6 +9,7 @@ import httpx2
 from starlette.testclient import TestClient
 
 from keras_transformer.service import make_app
+from keras_transformer.translation import Translation
 
 
 def client_of(engine, limits=None):
@@ -54,6 +55,15 @@ class Gated:
         assert self.gate.wait(60)
         self.batches.append(list(texts))
         return self.engine.translate_n_best(texts)
+
+
+class Echo:
+    """A translator that says what it has read."""
+
+    max_source_length = 100
+
+    def translate_n_best(self, texts):
+        return [[Translation(text, 0.0)] for text in texts]
 
 
 class Pair(NamedTuple):
