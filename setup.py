@@ -16,6 +16,7 @@ KERAS_HUB = [
 HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
 CTRANSLATE2 = ["ctranslate2>=4.6"]
 RAY = ["ray[data]>=2.60"]  # whose checkpoints were tried
+SERVE = ["prometheus-client>=0.22", "starlette>=0.46", "uvicorn>=0.35"]
 # What builds the site, and makes notebooks of the tutorials and runs them.
 DOCS = [
     "ipykernel>=6.29",
@@ -84,7 +85,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["keras_transformer", "keras_transformer.*"]),
-    package_data={"keras_transformer": ["py.typed", "plots/*.html", "runs/recipes/*"]},
+    package_data={"keras_transformer": ["py.typed", "*/*.html", "runs/recipes/*"]},
     python_requires=">=3.10,<3.14",
     install_requires=[
         # Keras 3.12 is the last that runs on Python 3.10.
@@ -109,6 +110,7 @@ setup(
         "keras-hub": KERAS_HUB,
         "ctranslate2": CTRANSLATE2,
         "ray": RAY,
+        "serve": SERVE,
         "export": EXPORT,
         "docs": DOCS,
         "documents": DOCUMENTS,
@@ -117,12 +119,17 @@ setup(
             *HUB,
             *CTRANSLATE2,
             *RAY,
+            *SERVE,
             *EXPORT,
             *DOCS,
             *DOCUMENTS,
             "build>=1.3",
+            # What starlette tests with.
+            'httpx2>=2.0; python_version >= "3.11"',
+            'httpx>=0.28; python_version < "3.11"',
             "hypothesis>=6.100",
             "import-linter>=2.3",
+            "libretranslatepy>=2.1",
             "mypy~=2.4.0",
             "pre-commit>=4",
             "pytest>=8.4",

@@ -9,9 +9,11 @@ from interop.random_translator import make_translator
 
 import keras_transformer as kt
 from keras_transformer.checks import optional
+from keras_transformer.cli.serve import serve
 from keras_transformer.interop import checkpoint, hub
 from keras_transformer.version import DISTRIBUTION
 
+SERVICE = "keras_transformer.service"
 pytestmark = pytest.mark.needs_tensorflow
 
 
@@ -54,6 +56,16 @@ def read_catalogue(folder):
     kt.documents.translate(make_translator(), folder / "a.po", folder / "out")
 
 
+def import_service(folder):
+    for name in [name for name in sys.modules if name.startswith(SERVICE)]:
+        del sys.modules[name]
+    importlib.import_module(SERVICE)
+
+
+def start_service(folder):
+    serve([f"en:de={folder}"])
+
+
 USES = [
     ("sentencex", "documents", split_sentences),
     ("translate", "documents", read_catalogue),
@@ -64,6 +76,9 @@ USES = [
     ("safetensors", "hub", read_weights),
     ("safetensors", "hub", translator_as("hugging_face")),
     ("ctranslate2", "ctranslate2", translator_as("ctranslate2")),
+    ("starlette", "serve", import_service),
+    ("prometheus_client", "serve", import_service),
+    ("uvicorn", "serve", start_service),
     ("tf2onnx", "export", model_as("onnx")),
     ("openvino", "export", model_as("openvino")),
 ]
@@ -77,6 +92,9 @@ USES = [
     "safetensors-hub-<lambda>",
     "sentencex-documents-split_sentences",
     "translate-documents-read_catalogue",
+    "starlette-serve-import_service",
+    "prometheus_client-serve-import_service",
+    "uvicorn-serve-start_service",
 )
 @pytest.mark.parametrize(("package", "extra", "use"), USES)
 def test_a_missing_package_is_named_with_its_extra(

@@ -124,10 +124,12 @@ def changed_search(
     no_repeat_ngram_size: int | None = None,
     repetition_penalty: float | None = None,
     num_hypotheses: int | None = None,
+    all_hypotheses: bool = False,
 ):
     """Returns a translator's search, changed by the options that were given.
 
-    Its beam is at least as wide as the number of hypotheses.
+    Its beam is at least as wide as the number of hypotheses. With `all_hypotheses`, a
+    beam search returns as many as its beam is wide.
     """
     from keras_transformer import decoding
 
@@ -143,16 +145,18 @@ def changed_search(
         processors = [*kept, *(kind(value) for kind, value in given.items())]
         search = search.replace(processors=processors)
     num_hypotheses = num_hypotheses or 1
-    if beam_width is None and length_penalty is None and num_hypotheses == 1:
-        return search
-    beam_width = max(beam_width or search.num_slots, num_hypotheses)
-    if beam_width == 1 and length_penalty is not None:
-        raise typer.BadParameter(
-            "needs a beam. Add --beam-width, such as 5.", param_hint="--length-penalty"
-        )
-    from keras_transformer.runs.folder import with_beam
+    if beam_width or length_penalty is not None or num_hypotheses > 1:
+        beam_width = max(beam_width or search.num_slots, num_hypotheses)
+        if beam_width == 1 and length_penalty is not None:
+            raise typer.BadParameter(
+                "needs a beam. Add --beam-width, such as 5.",
+                param_hint="--length-penalty",
+            )
+        from keras_transformer.runs.folder import with_beam
 
-    search = with_beam(search, beam_width, length_penalty)
+        search = with_beam(search, beam_width, length_penalty)
+    if all_hypotheses and isinstance(search, decoding.BeamSearch):
+        num_hypotheses = search.beam_width
     if num_hypotheses == 1:
         return search
     return search.replace(num_hypotheses=num_hypotheses)

@@ -1,0 +1,191 @@
+"""`keras-transformer serve`."""
+
+import re
+import signal
+import socket
+from typing import Annotated, Any, Literal
+
+import typer
+from ruamel.yaml import YAML
+
+from keras_transformer.checks import optional
+from keras_transformer.cli.loading import (
+    check_models,
+    load_ctranslate2,
+    load_translator,
+    run_folder,
+)
+from keras_transformer.cli.options import (
+    BeamWidth,
+    LengthPenalty,
+    MaxLengthRatio,
+    MinLength,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    changed_search,
+)
+
+_NAMED = re.compile(r"([\w-]+):([\w-]+)=(.+)")
+
+
+def serve(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="One for each direction: a run, whose recipe names its languages, or "
+            "FROM:TO=MODEL, such as en:de=opus-mt-en-de.",
+        ),
+    ],
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen at; 0.0.0.0 lets other machines in. There are no "
+            "passwords."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535),
+    ] = 8501,
+    engine: Annotated[
+        Literal["tensorflow", "ctranslate2"],
+        typer.Option(
+            help="What computes. CTranslate2 starts sooner and is several times as "
+            "fast on CPUs; the model is exported for it once, into its folder."
+        ),
+    ] = "tensorflow",
+    max_texts: Annotated[
+        int, typer.Option(help="Most texts, or lines, of a request.", min=1)
+    ] = 256,
+    max_characters: Annotated[
+        int, typer.Option(help="Most characters of a text.", min=1)
+    ] = 5000,
+    max_waiting: Annotated[
+        int,
+        typer.Option(
+            help="Most texts that wait for a model; further requests are refused.",
+            min=1,
+        ),
+    ] = 1024,
+    max_seconds: Annotated[
+        float, typer.Option(help="Seconds after which a request is given up.", min=1)
+    ] = 60,
+    beam_width: BeamWidth = None,
+    length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    max_length_ratio: MaxLengthRatio = None,
+    no_repeat_ngram_size: NoRepeatNgramSize = None,
+    repetition_penalty: RepetitionPenalty = None,
+):
+    """Translate over HTTP, and on a page to try a translator on.
+
+    It answers as TensorFlow Serving and KServe (V1) do, and as LibreTranslate does,
+    which Weblate and editors of subtitles call. It is for trying and for small teams;
+    for more, `export` the translator for TensorFlow Serving.
+
+    Examples: `keras-transformer serve runs/en-de runs/de-en`,
+    `keras-transformer serve en:de=opus-mt-en-de --engine ctranslate2`
+    """
+    paths: dict[tuple[str, str], str] = {}
+    for model in models:
+        named = _NAMED.fullmatch(model)
+        path = named[3] if named else model
+        check_models(path)
+        languages = (named[1], named[2]) if named else _languages_of_run(path)
+        if languages in paths:
+            raise ValueError(
+                f"{path} and {paths[languages]} both translate from {languages[0]} to "
+                f"{languages[1]}. Name one model for each direction."
+            )
+        paths[languages] = path
+    with optional("uvicorn", "serve", "The service"):
+        import uvicorn
+    from keras_transformer.service import Limits, make_app
+
+    limits = Limits(
+        texts=max_texts,
+        characters=max_characters,
+        seconds=max_seconds,
+        waiting=max_waiting,
+    )
+    listening = _bound_socket(host, port)
+    search_options: dict[str, Any] = {
+        "beam_width": beam_width,
+        "length_penalty": length_penalty,
+        "min_length": min_length,
+        "max_length_ratio": max_length_ratio,
+        "no_repeat_ngram_size": no_repeat_ngram_size,
+        "repetition_penalty": repetition_penalty,
+        "all_hypotheses": True,
+    }
+    translators = {}
+    for languages, path in paths.items():
+        if engine == "ctranslate2":
+            translators[languages] = load_ctranslate2(path, None, **search_options)
+        else:
+            translators[languages] = _ready_translator(path, search_options)
+    app = make_app(translators, limits)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        ws="none",
+        timeout_graceful_shutdown=round(max_seconds) + 1,
+    )
+    server = uvicorn.Server(config)
+    # Once it has stopped gracefully, uvicorn raises these signals again.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    listening.listen()
+    typer.echo(
+        f"Translating {', '.join('-'.join(each) for each in translators)} at "
+        f"{_address(listening)}. Ctrl-C stops.",
+        err=True,
+    )
+    server.run([listening])
+    if server.force_exit:  # by Ctrl-C twice
+        raise typer.Exit(130)
+
+
+def _languages_of_run(model):
+    """Returns the two languages that the recipe of a run names."""
+    settings = run_folder(model) / "settings.yaml"
+    if not settings.is_file():
+        raise ValueError(
+            f"{model} has no recipe that names its languages. Name them: en:de={model}"
+        )
+    data = YAML(typ="safe", pure=True).load(settings)["data"]
+    return data["source"], data["target"]
+
+
+def _bound_socket(host, port):
+    """Returns a socket with an address, which does not listen yet."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, ValueError) as error:
+        bound.close()
+        raise ValueError(
+            f"--host {host} --port {port} cannot be listened at: {error}. Name another."
+        ) from None
+    return bound
+
+
+def _address(bound):
+    host, port, *_ = bound.getsockname()
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _ready_translator(model, search_options):
+    """Returns a `Translator` with the programs that most requests need."""
+    translator = load_translator(model)
+    from keras_transformer.kernels import target
+
+    if target.xla_would_compile_for_cpu():
+        # Otherwise a request that is large enough would wait for XLA.
+        translator.model.compile(jit_compile=False)
+    translator.search = changed_search(translator.search, **search_options)
+    for num_texts in (1, 4, 16):  # the sizes of batches on a CPU
+        translator.translate_n_best(["a"] * num_texts)
+    return translator

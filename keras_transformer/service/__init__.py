@@ -1,0 +1,6 @@
+"""A translation service over HTTP, for trying a translator and for small teams."""
+
+from keras_transformer.service.app import make_app
+from keras_transformer.service.requests import Limits
+
+__all__ = ["Limits", "make_app"]

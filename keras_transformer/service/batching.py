@@ -1,0 +1,125 @@
+"""What many requests ask for at once, computed together in one thread."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+
+class QueueFull(Exception):
+    """As much waits already as may wait."""
+
+
+class _Request(NamedTuple):
+    """A function of a batch of items, and the items that it has yet to be called with.
+
+    Each item stands with what takes its result.
+    """
+
+    function: Callable[[list], Sequence]
+    items: deque[tuple[Any, Future]]
+
+
+class BatchingThread:
+    """Calls functions of a batch of items, with the items of many requests at a time.
+
+    Batches form under load. A request that comes while nothing is computed is not
+    kept waiting; what comes while a batch is computed is in the next one. Each
+    request in turn gives an item to the batch, so that a short request does not wait
+    for the end of a long one.
+
+    Args:
+        max_batch: Most items of a call.
+        max_waiting: Most items that wait.
+        observe: Called with the number of items of each batch.
+    """
+
+    def __init__(
+        self, max_batch: int, max_waiting: int, observe: Callable[[int], None]
+    ):
+        self._max_batch = max_batch
+        self._max_waiting = max_waiting
+        self._observe = observe
+        self._requests: list[_Request] = []
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_stopped = False
+
+    def num_waiting(self) -> int:
+        """Returns how many items wait."""
+        with self._changed:
+            return sum(len(request.items) for request in self._requests)
+
+    async def run(self, function: Callable[[list], Sequence], items: Sequence) -> list:
+        """Returns the result of a function for each item.
+
+        If this is cancelled, items that still wait are left out.
+
+        Args:
+            function: Returns a result for each item of a list.
+            items: The items.
+
+        Raises:
+            QueueFull: If not all items can wait.
+        """
+        futures: list[Future] = [Future() for _ in items]
+        with self._changed:
+            waiting = sum(len(request.items) for request in self._requests)
+            if waiting + len(items) > self._max_waiting:
+                raise QueueFull
+            if items:
+                pairs = zip(items, futures, strict=True)
+                self._requests.append(_Request(function, deque(pairs)))
+            if self._thread is None:
+                self._is_stopped = False
+                self._thread = threading.Thread(target=self._work, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        return await asyncio.gather(*map(asyncio.wrap_future, futures))
+
+    def stop(self) -> None:
+        """Ends the thread once nothing waits."""
+        with self._changed:
+            thread, self._thread, self._is_stopped = self._thread, None, True
+            self._changed.notify()
+        if thread is not None:
+            thread.join()
+
+    def _work(self):
+        while (taken := self._take_batch()) is not None:
+            function, batch = taken
+            # False if the request was cancelled.
+            batch = [x for x in batch if x[1].set_running_or_notify_cancel()]
+            if not batch:
+                continue
+            self._observe(len(batch))
+            try:
+                results = function([item for item, _ in batch])
+            except Exception as error:
+                for _, future in batch:
+                    future.set_exception(error)
+            else:
+                for (_, future), result in zip(batch, results, strict=True):
+                    future.set_result(result)
+
+    def _take_batch(self):
+        """Waits for items, and returns those of the next call and its function."""
+        with self._changed:
+            while not self._requests:
+                if self._is_stopped:
+                    return None
+                self._changed.wait()
+            function = self._requests[0].function
+            # They compare equal, unlike the identities of bound methods.
+            mine = deque(x for x in self._requests if x.function == function)
+            others = [x for x in self._requests if x.function != function]
+            batch = []
+            while mine and len(batch) < self._max_batch:
+                request = mine.popleft()
+                batch.append(request.items.popleft())
+                if request.items:
+                    mine.append(request)
+            self._requests = [*others, *mine]
+            return function, batch

@@ -1,0 +1,128 @@
+"""Reading requests within their limits, and answering in JSON."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from keras_transformer.checks import check_positive_integers, is_finite_number, optional
+
+with optional("starlette", "serve", "The service"):
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+MAX_QUOTED = 60  # characters of a request that an error quotes
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What one request may ask for, and how much may wait.
+
+    Attributes:
+        texts: Most texts of a request; for LibreTranslate's, lines.
+        characters: Most characters of a text.
+        body_bytes: Most bytes of a request.
+        seconds: How long a request may take, the time that it waits included.
+        batch: Most texts that are translated together.
+        waiting: Most texts that wait for each direction, at least `texts`. While they
+            do, further requests are refused.
+    """
+
+    texts: int = 256
+    characters: int = 5000
+    body_bytes: int = 1 << 20
+    seconds: float = 60
+    batch: int = 32
+    waiting: int = 1024
+
+    def __post_init__(self):
+        values = dataclasses.asdict(self)
+        seconds = values.pop("seconds")
+        check_positive_integers(**values)
+        if not is_finite_number(seconds) or seconds <= 0:
+            raise ValueError(
+                "`seconds` must be a positive number. "
+                f"Received: seconds={self.seconds!r}."
+            )
+        if self.waiting < self.texts:
+            raise ValueError(
+                "`waiting` must be at least `texts`, so that every request that is "
+                "allowed can wait. "
+                f"Received: waiting={self.waiting}, texts={self.texts}."
+            )
+
+    def check_texts(self, texts: Sequence[str], name: str, status: int = 413) -> None:
+        """Refuses too many texts, and those that are too long.
+
+        Args:
+            texts: The texts.
+            name: What the request calls them, for the error.
+            status: The status of the error.
+        """
+        if len(texts) > self.texts:
+            raise HTTPException(
+                status,
+                f"`{name}` must hold at most {self.texts} texts. "
+                f"Received: {len(texts)}.",
+            )
+        for index, text in enumerate(texts):
+            if len(text) > self.characters:
+                raise HTTPException(
+                    status,
+                    f"`{name}[{index}]` must have at most {self.characters} "
+                    f"characters. Received: {len(text)}.",
+                )
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Reads the body of a request, and no more of it than the limits allow."""
+
+    async def read():
+        parts, size = [], 0
+        async for part in request.stream():
+            parts.append(part)
+            size += len(part)
+            if size > limits.body_bytes:
+                raise HTTPException(
+                    413, f"A request must have at most {limits.body_bytes} bytes."
+                )
+        return b"".join(parts)
+
+    try:
+        return await asyncio.wait_for(read(), limits.seconds)
+    except asyncio.TimeoutError:
+        raise HTTPException(
+            408, f"The request did not arrive in {limits.seconds:g} seconds."
+        ) from None
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """Returns the JSON object that a request is."""
+    try:
+        found = json.loads(body)
+    except RecursionError:
+        raise HTTPException(400, "The JSON is nested too deeply.") from None
+    except ValueError as error:
+        raise HTTPException(400, f"The request is not JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise HTTPException(
+            400, f"The request must be a JSON object. Received: {quoted(found)}."
+        )
+    return found
+
+
+def quoted(value: object) -> str:
+    """Returns what an error of one line quotes of a request."""
+    if isinstance(value, (list, dict)):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value)
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."
+
+
+def json_response(content: Any, status: int = 200, headers=None) -> Response:
+    """Returns an answer in JSON; a lone surrogate in it becomes a question mark."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    body = text.encode("utf-8", "replace")
+    return Response(body, status, headers, "application/json")

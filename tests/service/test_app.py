@@ -1,0 +1,205 @@
+import asyncio
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from service.served import Gated, ask_together, assert_error, client_of
+
+from keras_transformer.service import Limits, make_app
+
+TEXTS = [f"{number} {noun}" for number in ("two", "five") for noun in ("dog", "bike")]
+PREDICT = "/v1/models/en-de:predict"
+TRANSLATE = {"source": "en", "target": "de"}
+
+
+@pytest.fixture
+def gated(engine):
+    gated = Gated(engine)
+    yield gated
+    gated.gate.set()
+
+
+def post(client, texts, path=PREDICT):
+    return asyncio.ensure_future(client.post(path, json={"instances": texts}))
+
+
+def test_many_clients_at_once_get_what_they_get_alone(engine, gated):
+    texts = [
+        f"{a} {b} plays" for a in ("a", "two", "five") for b in ("dog", "tree")
+    ] * 11
+    alone = {text: engine.translate_n_best([text])[0][0].text for text in texts}
+
+    async def ask(client):
+        asked = [post(client, [text]) for text in texts]
+        await asyncio.to_thread(gated.has_begun.wait, 60)
+        gated.gate.set()
+        return await asyncio.gather(*asked)
+
+    answers = ask_together(gated, ask)
+    found = [x.json()["predictions"][0]["translation"] for x in answers]
+    assert found == [alone[text] for text in texts]
+    assert len(gated.batches) <= 4  # of 32 texts at most
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_again(gated):
+    async def ask(client):
+        running = post(client, TEXTS[:1])
+        await asyncio.to_thread(gated.has_begun.wait, 60)
+        waiting = post(client, TEXTS[1:])
+        shown = ""
+        while 'waiting_texts{model="en-de"} 3.0' not in shown and not waiting.done():
+            await asyncio.sleep(0)  # a request in this process may never yield
+            shown = (await client.get("/metrics")).text
+        refused = await client.post(PREDICT, json={"instances": TEXTS[:1]})
+        gated.gate.set()
+        return refused, await running, await waiting
+
+    refused, *others = ask_together(gated, ask, Limits(texts=3, waiting=3))
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"] == "1"
+    assert_error(refused, "3 texts wait for en-de at most")
+    assert [other.status_code for other in others] == [200, 200]
+
+
+def test_what_takes_too_long_is_given_up_and_not_translated_later(gated):
+    service = client_of(gated, Limits(seconds=0.1))
+    with service as client, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.post, PREDICT, json={"instances": TEXTS[:1]})
+        assert gated.has_begun.wait(60)
+        waiting = client.post(PREDICT, json={"instances": TEXTS[1:]})
+        gated.gate.set()
+    for response, count in ((running.result(), 1), (waiting, 3)):
+        assert response.status_code == 504
+        assert_error(response, f"{count} texts were not translated in 0.1 seconds")
+    assert gated.batches == [TEXTS[:1]]
+
+
+def test_a_body_is_refused_while_it_arrives(engine):
+    num_read = 0
+
+    async def large():
+        nonlocal num_read
+        for _ in range(100):
+            num_read += 1
+            yield b"[" * 1000
+
+    async def ask(client):
+        return await client.post(PREDICT, content=large())
+
+    response = ask_together(engine, ask, Limits(body_bytes=5000))
+    assert response.status_code == 413
+    assert_error(response, "at most 5000 bytes")
+    assert num_read == 6
+
+
+def test_a_body_that_does_not_arrive_is_given_up(engine):
+    async def stalling():
+        yield b"["
+        await asyncio.Event().wait()
+
+    async def ask(client):
+        return await client.post("/translate", content=stalling())
+
+    response = ask_together(engine, ask, Limits(seconds=0.1))
+    assert response.status_code == 408
+    assert_error(response, "did not arrive in 0.1 seconds")
+
+
+HOSTILE = {
+    "nothing": b"",
+    "no JSON": b"{'q': 'a'}",
+    "half": b'{"q": "a',
+    "no UTF-8": b"\xff\xfe\x00",
+    "nested": b"[" * 100_000,
+    "nested objects": b'{"q":' * 50_000,
+    "nested in order": b'{"q": ' + b"[" * 500 + b"]" * 500 + b"}",
+    "number": b"1" * 5000,
+    "large number": b'{"instances": ' + b"9" * 4000 + b"}",
+    "infinity": b'{"q": Infinity, "source": NaN}',
+    "list": b"[]",
+    "null": b"null",
+    "surrogates": b'{"signature_name": "\\ud800", "q": "a", "source": "\\udc00"}',
+    "line feeds": b'{"signature_name": "a\\nb", "q": "a", "target": "a\\nb"}',
+    "zeros": b"\0" * 999,
+}
+
+
+@pytest.mark.parametrize("path", [PREDICT, "/translate"])
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_bodies_are_answered_in_a_line(engine, path, body):
+    response = client_of(engine).post(path, content=body)
+    assert response.status_code == 400
+    assert_error(response, "")
+
+
+def test_hostile_texts_are_translated(engine):
+    texts = ["\ud800", "\0", "a\u2028b", "\U0010ffff", "\u202e", "<script>", "%s{0}\\"]
+    client = client_of(engine)
+    response = client.post(PREDICT, json={"instances": texts[1:]})
+    assert len(response.json()["predictions"]) == 6
+    surrogate = client.post(PREDICT, content=b'{"instances": ["\\ud800 a"]}')
+    assert surrogate.status_code == 200
+    kept = b'{"q": "<b \\ud800>a", "source": "en", "target": "de", "format": "html"}'
+    assert (
+        client.post("/translate", content=kept).json()["translatedText"][:5] == "<b ?>"
+    )
+
+
+def test_a_fault_is_answered_without_its_traceback(engine):
+    class Broken(Gated):
+        def translate_n_best(self, texts):
+            raise RuntimeError("secret")
+
+    response = client_of(Broken(engine)).post(PREDICT, json={"instances": ["a"]})
+    assert response.status_code == 500
+    assert_error(response, "the log of the service says why")
+    assert "secret" not in response.text
+
+
+def test_metrics_count_requests_texts_and_batches(engine):
+    with client_of(engine) as client:
+        client.post(PREDICT, json={"instances": TEXTS})
+        client.post("/translate", json={"q": "a", "source": "en", "target": "xx"})
+        client.get("/no/such/path")
+        text = client.get("/metrics").text
+    found = dict(re.findall(r"^keras_transformer_(\S+) (\S+)$", text, re.MULTILINE))
+    assert found['batch_texts_sum{model="en-de"}'] == "4.0"
+    assert found['batch_texts_count{model="en-de"}'] == "1.0"
+    assert found['waiting_texts{model="en-de"}'] == "0.0"
+    counts = {
+        ("predict", 200): "1.0",
+        ("translate", 400): "1.0",
+        ("none", 404): "1.0",
+    }
+    for (route, status), count in counts.items():
+        labels = f'{{route="{route}",status="{status}"}}'
+        assert found[f"request_seconds_count{labels}"] == count
+
+
+def test_the_service_says_that_it_is_up(engine):
+    assert client_of(engine).get("/healthz").json() == {"status": "ok"}
+
+
+def test_no_language_can_break_the_page(engine):
+    app = make_app({("en", "</script><b>"): engine})
+    from starlette.testclient import TestClient
+
+    page = TestClient(app).get("/").text
+    assert page.count("</script>") == 2
+    assert "\\u003c/script>" in page
+
+
+@pytest.mark.parametrize("name", ["texts", "characters", "body_bytes", "batch"])
+def test_limits_must_be_positive_integers(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be a positive integer"):
+        Limits(**{name: 0})
+
+
+def test_limits_must_allow_what_they_promise():
+    with pytest.raises(ValueError, match="`waiting` must be at least `texts`"):
+        Limits(texts=5, waiting=3)
+    for seconds in (0, float("nan"), "5"):
+        with pytest.raises(ValueError, match="`seconds` must be a positive number"):
+            Limits(seconds=seconds)
+    with pytest.raises(ValueError, match="`translators` must hold one or more"):
+        make_app({})
