@@ -121,7 +121,7 @@ class Search(ConfigObject):
         return type(self)(**{**settings, **changes})
 
     def __call__(
-        self, model: CachedModel, inputs, max_length: int, limits=None
+        self, model: CachedModel, inputs, max_length: int, limits: Any = None
     ) -> Hypotheses:
         """Finds the best sequences for each sentence.
 
@@ -173,7 +173,7 @@ class Search(ConfigObject):
         inputs,
         max_length: int,
         cache_length: int,
-        limits=None,
+        limits: Any = None,
     ) -> SearchState:
         """Reads the inputs and returns the state before the first step.
 

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Protocol
 
 import babel
@@ -56,7 +57,11 @@ class Direction:
         self.aligns = callable(getattr(translator, "align", None))
 
     async def translate(
-        self, texts: Sequence[str], name: str, status: int = 413
+        self,
+        texts: Sequence[str],
+        name: str,
+        status: int = 413,
+        has_tags: bool = False,
     ) -> list[list[Translation]]:
         """Returns the translations of each text, best first.
 
@@ -64,9 +69,12 @@ class Direction:
             texts: What to translate.
             name: What the request calls the texts, for errors.
             status: Status of the error of a text that is too long.
+            has_tags: Whether the texts hold inline tags, which are placed by
+                alignments. There is one translation of each then.
         """
         self.limits.check_texts(texts, name, status)
-        found = await self._run(self.translator.translate_n_best, texts)
+        plain = self.translator.translate_n_best
+        found = await self._run(self._translate_markup if has_tags else plain, texts)
         for index, translations in enumerate(found):
             if "cut source" in translations[0].flags:
                 raise HTTPException(
@@ -87,6 +95,20 @@ class Direction:
 
     def _align(self, pairs):
         return self.translator.align(*map(list, zip(*pairs, strict=True)))
+
+    def _translate_markup(self, texts):
+        from keras_transformer.translator import translate_markup
+
+        best: list[Translation] = []
+
+        def translate(plain, *settings):
+            best.extend(row[0] for row in self.translator.translate_n_best(plain))
+            return [one.text for one in best]
+
+        noting = SimpleNamespace(translate=translate, align=self.translator.align)
+        written = translate_markup(noting, texts)
+        pairs = zip(best, written, strict=True)
+        return [[one._replace(text=text)] for one, text in pairs]
 
     async def _run(self, function, items):
         try:

@@ -30,8 +30,13 @@ _LINE = re.compile(r"(\S(?:.*\S)?)")
 _TAG = re.compile(
     # As in browsers, what nothing closes extends to the end.
     r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)"
-    r"""|</?[a-z!?](?:"[^"]*"|'[^']*'|[^"'<>])*>""",
+    r"""|</?(?P<name>[a-z!?][\w:-]*)(?:"[^"]*"|'[^']*'|[^"'<>])*>""",
     re.DOTALL | re.IGNORECASE,
+)
+_INLINE_TAG = re.compile(
+    "a|abbr|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|mark|q|s|samp"
+    "|small|span|strong|sub|sup|time|tt|u|var|wbr",
+    re.IGNORECASE,
 )
 
 
@@ -92,16 +97,27 @@ def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -
         count = _number_of_alternatives(asked.get("alternatives", 0))
         is_html = _is_html(asked.get("format") or "text")
         limits.check_texts(texts, "q", 400)
-        split = _split_html if is_html else _LINE.split
-        parts = [split(text) for text in texts]
-        lines = [line for each in parts for line in each[1::2]]
+        has_tags = is_html and direction.aligns
         if is_html:
+            parts = [_split_html(text, has_tags) for text in texts]
+        else:
+            parts = [_LINE.split(text) for text in texts]
+        lines = [line for each in parts for line in each[1::2]]
+        if is_html and not has_tags:
             lines = list(map(html.unescape, lines))
-        found = iter(await direction.translate(lines, "lines", 400) if lines else [])
+        found = iter(await direction.translate(lines, "lines", 400, has_tags))
         results = []
         for each in parts:
             rows = [[x.text for x in next(found)] for _ in each[1::2]]
-            results.append(_assembled(each, rows, count, is_html))
+            if is_html:
+                rows = [
+                    # `translate_markup` writes markup where it has read some.
+                    row
+                    if has_tags and ("<" in line or "&" in line)
+                    else [html.escape(text, quote=False) for text in row]
+                    for line, row in zip(each[1::2], rows, strict=True)
+                ]
+            results.append(_assembled(each, rows, count))
         best, others = ([x[0] for x in results], [x[1:] for x in results])
         answer = {"translatedText": best if isinstance(q, list) else best[0]}
         if count:
@@ -159,10 +175,15 @@ def _is_html(format):
     return format == "html"
 
 
-def _split_html(text):
-    """Splits HTML into what is kept, and text, which has odd indices."""
+def _split_html(text, has_tags):
+    """Splits HTML into what is kept, and text, which has odd indices.
+
+    With `has_tags`, text includes the tags that may stand within a sentence.
+    """
     parts, end = [""], 0
     for tag in [*_TAG.finditer(text), None]:
+        if has_tags and tag and _INLINE_TAG.fullmatch(tag["name"] or ""):
+            continue
         before, *line = re.split(
             r"(\S(?:.*\S)?)", text[end : tag.start() if tag else None], flags=re.DOTALL
         )
@@ -174,13 +195,11 @@ def _split_html(text):
     return parts
 
 
-def _assembled(parts, rows, count, is_html):
+def _assembled(parts, rows, count):
     """Returns different translations of a text, at most `count` and one, best first."""
     found = {}
     for rank in range(min(count + 1, max(map(len, rows), default=1))):
         lines = [row[min(rank, len(row) - 1)] for row in rows]
-        if is_html:
-            lines = [html.escape(line, quote=False) for line in lines]
         whole = list(parts)
         whole[1::2] = lines
         found["".join(whole)] = None

@@ -1,10 +1,12 @@
 """LibreTranslate's API."""
 
+import html
 import json
+import re
 import urllib.parse
 
 import pytest
-from service.served import Echo, assert_error, client_of
+from service.served import Aligning, Echo, assert_error, client_of
 
 TEXT = "two dog plays"
 PAIR = {"source": "en", "target": "de"}
@@ -150,3 +152,16 @@ def test_what_cannot_be_translated_is_refused_in_a_line(client, body, message):
 
 def test_there_is_no_detection(client):
     assert client.post("/detect", json={"q": TEXT}).status_code == 404
+
+
+def test_inline_tags_are_placed_by_alignments(engine, texts_of):
+    body = {**PAIR, "q": f"<p>two <b>dog</b> plays &amp;</p>\n{TEXT}", "format": "html"}
+    with client_of(Aligning(engine)) as client:
+        found = client.post("/translate", json=body).json()["translatedText"]
+        body["q"] = "<b>five</b> tree " * 30
+        cut = client.post("/translate", json=body)
+    paragraph, rest = re.fullmatch("<p>(.*)</p>\n(.*)", found).groups()
+    assert re.fullmatch(".*<b>.*</b>.*", paragraph)
+    text = html.unescape(re.sub("</?b>", "", paragraph))
+    assert [text, rest] == [texts_of("two dog plays &")[0], texts_of(TEXT)[0]]
+    assert_error(cut, r"`lines\[0\]` is longer than the 20 subwords")
