@@ -11,7 +11,7 @@ import json
 import re
 
 from keras_transformer.documents.document import Document
-from keras_transformer.documents.sentences import ALWAYS_WRAPPED, wrapped_width
+from keras_transformer.documents.sentences import ALWAYS_WRAPPED, MARKUP, wrapped_width
 
 _CUE = re.compile(  # a time, where to show it, then lines until an empty one
     r"^[ \t]*[\d:.,]+[ \t]+-->.*\n(?:\{\\[^}\n]*\})*"
@@ -51,7 +51,13 @@ def read_subtitles(data: bytes, **settings) -> Document:
     cues = [cue.span("text") for cue in _CUE.finditer(text)]
     spans = [(start, start + len(text[start:end].rstrip())) for start, end in cues]
     texts = [text[slice(*span)] for span in spans]
-    return _changed_in_place(data, spans, texts)._replace(width=ALWAYS_WRAPPED)
+
+    def written(translation, source):
+        # SRT has tags, but no entities.
+        return translation if text.startswith("WEBVTT") else html.unescape(translation)
+
+    document = _changed_in_place(data, spans, texts, written)
+    return document._replace(width=ALWAYS_WRAPPED)
 
 
 def read_html(data: bytes, **settings) -> Document:
@@ -71,7 +77,7 @@ def read_html(data: bytes, **settings) -> Document:
         start = tag.end() if tag else len(text)
 
     def written(translation, source):
-        is_markup = "<" in source or "&" in source
+        is_markup = MARKUP.search(source)
         return translation if is_markup else html.escape(translation, quote=False)
 
     texts = [text[slice(*span)] for span in spans]
