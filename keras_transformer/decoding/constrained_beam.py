@@ -1,0 +1,365 @@
+"""Beam search for translations that contain given phrases."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.decoding.beam import (
+    BeamSearch,
+    Extensions,
+    LengthPenalty,
+    finish,
+    survive,
+)
+from keras_transformer.decoding.processors import Processor
+from keras_transformer.decoding.search import is_one_of
+from keras_transformer.kernels.selection import take_rows, top_k
+
+# Programs are compiled for numbers and lengths of phrases that are powers of four.
+MIN_TABLE_SIZE = 4
+
+
+class Progress(NamedTuple):
+    """What sequences of tokens have of the phrases that are required.
+
+    Attributes:
+        met: Whether a phrase has occurred and was not continued, of shape
+            `(..., phrases)`.
+        matched: Whether the last `n + 1` tokens are the first of a phrase that is not
+            met, of shape `(..., phrases, length)`, at index `n`.
+    """
+
+    met: Any
+    matched: Any
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ConstrainedBeamSearch(BeamSearch):
+    """Finds the best hypotheses that contain required phrases, at any beam width.
+
+    It is a `BeamSearch` with these rules:
+
+    - A hypothesis may end once it contains every phrase of its sentence, each as often
+      as it is required. Occurrences of one phrase do not overlap; those of different
+      phrases may.
+    - Besides the likeliest tokens, the next token of every phrase that is missing
+      extends a hypothesis.
+    - Hypotheses compete with those that have as many tokens of the phrases. The best of
+      each such bank live on, then the second best of each, until the beam is full.
+    - A hypothesis must leave room for the tokens that it lacks, phrase after phrase: so
+      it contains them all when it reaches `max_length`.
+
+    Where nothing is required, the result is that of a `BeamSearch`. It guarantees the
+    phrases unless a processor forbids their tokens, such as `MaximumLength`: then the
+    score is minus infinity, and `model.generate` warns. A beam about as wide as the
+    phrases have tokens places them well; a narrow one may place them too early.
+
+    `model.generate` passes the phrases to its compiled program as an input, so the same
+    program serves other phrases.
+
+    Args:
+        beam_width: As in `BeamSearch`.
+        required: For each sentence its phrases, each a sequence of ids. In traced
+            functions, an integer tensor of shape `(batch, phrases, length)`, padded
+            with -1. None: nothing is required.
+        length_penalty: As in `BeamSearch`.
+        num_hypotheses: As in `BeamSearch`.
+        processors: As in `BeamSearch`.
+        end_ids: As in `BeamSearch`.
+        continuation_ids: Ids that may not follow a phrase, or it does not count:
+            subwords that continue a word.
+
+    Raises:
+        ValueError: If an argument is out of range; when called by `model.generate`, if
+            there are not as many lists of phrases as sentences, or if phrases are
+            longer than `max_length`.
+
+    Example:
+        >>> search = kt.decoding.ConstrainedBeamSearch(4, required=[[[7, 5], [11]], []])
+        >>> search.required
+        (((7, 5), (11,)), ())
+
+    Reference:
+        [Post and Vilar, 2018](https://arxiv.org/abs/1804.06609);
+        [Hu et al., 2019](https://aclanthology.org/N19-1090) for banks as tensors
+    """
+
+    def __init__(
+        self,
+        beam_width: int,
+        required: Sequence[Sequence[Sequence[int]]] | None = None,
+        length_penalty: float | LengthPenalty = 0.6,
+        num_hypotheses: int = 1,
+        processors: Iterable[Processor] = (),
+        end_ids: int | Iterable[int] | None = None,
+        continuation_ids: Iterable[int] = (),
+    ):
+        super().__init__(
+            beam_width, length_penalty, num_hypotheses, processors, end_ids
+        )
+        is_table = ops.is_tensor(required) or required is None
+        self.required = required if is_table else _to_tuples(required)
+        self.continuation_ids = tuple(continuation_ids)
+
+    def first_hypotheses(self, model, inputs, max_length: int):
+        live, finished = super().first_hypotheses(model, inputs, max_length)
+        phrases = self._phrases(ops.shape(live.ids)[0])
+        return live._replace(progress=phrases.first(self.beam_width)), finished
+
+    def grow(self, model, tokens, index, hypotheses):
+        live, finished = hypotheses
+        width, end_ids = self.beam_width, self.end_ids or (model.end_id,)
+        phrases = self._phrases(ops.shape(live.ids)[0])
+        logits, token_ids = phrases.add_next(live.progress, tokens)
+        needed = phrases.needed(phrases.advance(live.progress, token_ids))
+        is_end = is_one_of(token_ids, end_ids)
+        has_all = phrases.are_contained(live.progress)[..., None]
+        room = (live.limits - index - 1)[:, None, None]
+        is_allowed = ops.where(is_end, has_all, needed <= room)
+        scores = live.scores[..., None] + (logits - tokens.normalizer)
+        scores = ops.where(is_allowed, scores, -np.inf)
+
+        choices = token_ids.shape[-1]
+        flat = -1, width * choices
+        token_ids, needed, is_end = (
+            ops.reshape(x, flat) for x in (token_ids, needed, is_end)
+        )
+
+        def extensions(scores, places):
+            parents, ids = places // choices, take_rows(token_ids, places)
+            return Extensions(scores, parents, ids, take_rows(is_end, places))
+
+        complete = ops.reshape(ops.where(has_all, scores, -np.inf), flat)
+        ending = top_k(complete, width * min(choices, 1 + len(end_ids)))
+        divisors = self.penalty.divisors(live.ids.shape[-1])
+        divisor = ops.take(divisors, index)[:, None]
+        finished = finish(finished, live, extensions(*ending), index, divisor)
+
+        scores = ops.where(is_end, -np.inf, ops.reshape(scores, flat))
+        growing = extensions(*best_of_banks(scores, needed, width))
+        progress = keras.tree.map_structure(
+            lambda x: take_rows(x, growing.parents), live.progress
+        )
+        progress = phrases.advance(progress, growing.token_ids[..., None])
+        progress = keras.tree.map_structure(lambda x: x[:, :, 0], progress)
+        live = survive(live, growing, index)._replace(progress=progress)
+        # The search of a sentence ends when all finished hypotheses are better than
+        # those that could end now.
+        to_beat = ops.min(finished.scores, axis=1, keepdims=True)
+        could_end = phrases.are_contained(progress)
+        best = ops.where(could_end, live.scores, -np.inf)
+        best = ops.max(best, axis=1, keepdims=True) / divisor
+        is_over = (to_beat > -np.inf) & (best <= to_beat)
+        return live._replace(scores=ops.where(is_over, -np.inf, live.scores)), finished
+
+    def tables(self, model, inputs, max_length: int) -> dict:
+        tables = super().tables(model, inputs, max_length)
+        if self.required is None:
+            return tables
+        table = ops.convert_to_numpy(_table(self.required))
+        num_sentences = len(keras.tree.flatten(inputs)[0])
+        if len(table) != num_sentences:
+            raise ValueError(
+                "`required` must have a list of phrases for each sentence. "
+                f"Received: {len(table)} lists for {num_sentences} sentences."
+            )
+        num_tokens = np.sum(table >= 0, axis=(1, 2))
+        if (num_tokens > max_length).any():
+            row = np.argmax(num_tokens)
+            raise ValueError(
+                f"`max_length` must be at least {num_tokens[row]}, the tokens of the "
+                f"phrases in required[{row}]. Received: max_length={max_length}."
+            )
+        sizes = [MIN_TABLE_SIZE ** max(1, _log_4(size)) for size in table.shape[1:]]
+        missing = [(0, 0), *((0, n - m) for n, m in zip(sizes, table.shape[1:]))]
+        tables["required"] = np.pad(table, missing, constant_values=-1)
+        return tables
+
+    def with_tables(self, tables: dict):
+        search = super().with_tables(tables)
+        if "required" in tables:
+            search.required = tables["required"]
+        return search
+
+    def named_ids(self):
+        yield from super().named_ids()
+        yield self.continuation_ids
+        if self.required is not None:
+            yield ops.convert_to_numpy(_table(self.required)).clip(0).flatten()
+
+    def get_config(self):
+        required = self.required
+        if ops.is_tensor(required):
+            required = ops.convert_to_numpy(required)
+            required = [[_unpadded(x) for x in row] for row in required]
+        elif required is not None:
+            required = [[list(phrase) for phrase in row] for row in required]
+        return {
+            **super().get_config(),
+            "required": required,
+            "continuation_ids": list(self.continuation_ids),
+        }
+
+    def _phrases(self, num_sentences):
+        required = self.required
+        if required is None:
+            return Phrases(ops.full((num_sentences, 1, 1), -1, "int32"), ())
+        return Phrases(ops.cast(_table(required), "int32"), self.continuation_ids)
+
+
+class Phrases:
+    """Follows the required phrases of each sentence, token by token.
+
+    Args:
+        table: Int32 tensor of shape `(batch, phrases, length)`, padded with -1.
+        continuation_ids: As in `ConstrainedBeamSearch`.
+    """
+
+    def __init__(self, table, continuation_ids: tuple[int, ...]):
+        self._table = table
+        self._may_follow = np.ones(max(continuation_ids, default=0) + 2, "bool")
+        self._may_follow[list(continuation_ids)] = False
+        self._lengths = ops.sum(ops.cast(table >= 0, "int32"), axis=-1)
+        self._counts = np.arange(1, table.shape[-1] + 1, dtype="int32")
+        self._is_last = self._counts == self._lengths[..., None]
+        # Of equal phrases, each waits for those before it.
+        places = np.arange(table.shape[1])
+        is_equal = ops.all(table[:, :, None] == table[:, None], axis=-1)
+        self._waits_for = is_equal & (places[:, None] > places)
+
+    def first(self, num_hypotheses: int):
+        """Returns the `Progress` of hypotheses without tokens."""
+        batch, phrases, length = ops.shape(self._table)
+        shape = batch, num_hypotheses, phrases
+        met = ops.broadcast_to(self._lengths[:, None] == 0, shape)
+        return Progress(met, ops.zeros((*shape, length), "bool"))
+
+    def advance(self, progress, token_ids):
+        """Returns the `Progress` with one more token, for several tokens.
+
+        Args:
+            progress: `Progress` of hypotheses, `(batch, hypotheses, ...)`.
+            token_ids: Int32 tensor of shape `(batch, hypotheses, choices)`.
+
+        Returns:
+            A `Progress`, `(batch, hypotheses, choices, ...)`.
+        """
+        known = ops.clip(token_ids, 0, len(self._may_follow) - 1)
+        may_follow = ops.take(self._may_follow, known)[..., None]
+        pending = self._pending(progress)[:, :, None]
+        met = progress.met[:, :, None] | (pending & may_follow)
+        waits = ops.any(self._waits_for[:, None, None] & ~met[..., None, :], axis=-1)
+        begins = ops.broadcast_to(~waits[..., None], (*ops.shape(met), 1))
+        before = ops.broadcast_to(
+            progress.matched[:, :, None, :, :-1],
+            (*ops.shape(met), len(self._counts) - 1),
+        )
+        is_token = self._table[:, None, None] == token_ids[..., None, None]
+        matched = ops.concatenate([begins, before], axis=-1) & is_token
+        return Progress(met, matched & ~met[..., None])
+
+    def needed(self, progress):
+        """Returns how many tokens are still missing, int32 of shape `(...)`.
+
+        Of the phrases that have begun, only one will be continued.
+        """
+        lengths = self._lengths
+        while len(lengths.shape) < len(progress.met.shape):
+            lengths = lengths[:, None]
+        missing = ops.sum(ops.where(progress.met, 0, lengths), axis=-1)
+        begun = ops.where(progress.matched, self._counts, 0)
+        return missing - ops.max(begun, axis=(-2, -1))
+
+    def are_contained(self, progress):
+        """Tells which hypotheses have all phrases, of shape `(batch, hypotheses)`."""
+        return ops.all(progress.met | self._pending(progress), axis=-1)
+
+    def add_next(self, progress, tokens):
+        """Returns the best logits and ids of a step, and those of the phrases.
+
+        The next token of each phrase is added where it is not among the best.
+        """
+        length = ops.max(ops.where(progress.matched, self._counts, 0), axis=-1)
+        is_next = self._counts - 1 == length[..., None]
+        ids = ops.where(is_next, self._table[:, None], -1)
+        ids = ops.max(ids, axis=-1)  # -1 where the phrase is complete
+        ids = ops.where(progress.met, -1, ids)
+        is_known = (ids[..., None] == tokens.best_ids[:, :, None]) & (
+            tokens.best_logits[:, :, None] > -np.inf
+        )
+        places = np.arange(self._table.shape[1])
+        is_twin = (ids[..., None] == ids[:, :, None]) & (places[:, None] > places)
+        is_new = (ids >= 0) & ~ops.any(is_known, axis=-1) & ~ops.any(is_twin, axis=-1)
+        ids = ops.where(ids < 0, 0, ids)
+        hypotheses, size = tokens.logits.shape[1:]
+        rows = ops.reshape(tokens.logits, (-1, size))
+        logits = take_rows(rows, ops.reshape(ids, (-1, len(places))))
+        logits = ops.reshape(logits, (-1, hypotheses, len(places)))
+        logits = ops.where(is_new, logits, -np.inf)
+        return (
+            ops.concatenate([tokens.best_logits, logits], axis=-1),
+            ops.concatenate([tokens.best_ids, ids], axis=-1),
+        )
+
+    def _pending(self, progress):
+        """Tells which phrases the last token completed."""
+        return ops.any(progress.matched & self._is_last[:, None], axis=-1)
+
+
+def best_of_banks(scores, banks, count: int):
+    """Finds the best of each bank, then the second best of each, and so on.
+
+    Args:
+        scores: Float tensor of shape `(batch, size)`.
+        banks: Int32 tensor of the same shape, which bank each belongs to.
+        count: How many to find.
+
+    Returns:
+        Their scores in descending order, and their places, `(batch, count)`.
+    """
+    size = scores.shape[1]
+    scores, places = top_k(scores, size)
+    banks = take_rows(banks, places)
+    is_better = np.arange(size)[:, None] > np.arange(size)
+    is_rival = (banks[..., None] == banks[:, None]) & is_better
+    rank = ops.sum(ops.cast(is_rival, "int32"), axis=-1)
+    rank = ops.where(scores > -np.inf, rank, size)
+    order = rank * size + np.arange(size, dtype="int32")
+    _, chosen = top_k(-ops.cast(order, "float32"), count)
+    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
+    return take_rows(scores, chosen), take_rows(places, chosen)
+
+
+def _log_4(size: int) -> int:
+    return math.ceil(math.log(size, 4))
+
+
+def _unpadded(phrase):
+    return [int(one) for one in phrase if one >= 0]
+
+
+def _to_tuples(required):
+    try:
+        return tuple(
+            tuple(tuple(int(one) for one in phrase) for phrase in row)
+            for row in required
+        )
+    except TypeError:
+        raise ValueError(required) from None
+
+
+def _table(required):
+    """Returns phrases as a table `(sentences, phrases, length)`, padded with -1."""
+    if not isinstance(required, tuple):
+        return required
+    count = max([1, *map(len, required)])
+    length = max([1, *(len(phrase) for row in required for phrase in row)])
+    table = np.full((len(required), count, length), -1, "int32")
+    for sentence, row in zip(table, required, strict=True):
+        for cells, phrase in zip(sentence, row):
+            cells[: len(phrase)] = phrase
+    return table
