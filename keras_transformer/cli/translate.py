@@ -15,6 +15,8 @@ from keras_transformer.cli.loading import check_models, load_translator
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
+    Glossary,
+    Keep,
     LengthPenalty,
     MaxLength,
     MaxLengthRatio,
@@ -23,6 +25,7 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    given_terms,
     say_where,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
@@ -75,6 +78,8 @@ def translate(
     max_length_ratio: MaxLengthRatio = None,
     no_repeat_ngram_size: NoRepeatNgramSize = None,
     repetition_penalty: RepetitionPenalty = None,
+    glossary: Glossary = None,
+    keep: Keep = None,
 ):
     """Translate a file or standard input, line by line.
 
@@ -94,6 +99,12 @@ def translate(
         )
     if attention is not None:
         check_picture(attention, page=True)
+    terms = given_terms(glossary, keep)
+    if attention is not None and terms is not None:
+        raise typer.BadParameter(
+            "draws translations without --glossary and --keep. Leave it out.",
+            param_hint="--attention",
+        )
     check_models(model)
     # Counting the lines finds a faulty one before anything is loaded or written.
     total = None if text is None else sum(1 for _ in read_lines(text))
@@ -123,7 +134,7 @@ def translate(
     warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
     with bar, _opened(output) as file:
         task = bar.add_task("Translating", total=total)
-        settings = search, batch_size, max_length, chunk_size
+        settings = search, batch_size, max_length, chunk_size, terms
         found = translated(translator, lines, name, *settings)
         for number, (line, translation) in enumerate(found, start=1):
             file.write(f"{translation}\n".encode())
@@ -155,6 +166,7 @@ def translated(
     batch_size: int | None,
     max_length: int | None,
     chunk_size: int = LINES_PER_CHUNK,
+    terms=None,
 ) -> Iterator[tuple[str, str]]:
     """Yields each line and its translation; warns of lines that were cut.
 
@@ -167,12 +179,14 @@ def translated(
         max_length: As in `Translator.translate`.
         chunk_size: Number of lines that are read and translated before the first of
             them is yielded.
+        terms: As in `Translator.translate`.
     """
     from keras_transformer.translator.batching import chunks_of
 
     number = 0
     for chunk in chunks_of(lines, chunk_size):
-        found = translator.translate_n_best(chunk, search, batch_size, max_length)
+        settings = search, batch_size, max_length, terms
+        found = translator.translate_n_best(chunk, *settings)
         for line, (best, *_) in zip(chunk, found, strict=True):
             number += 1
             if best.is_cut:

@@ -19,6 +19,9 @@ from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
 
+# Where there are more banks than places, a token of a phrase makes up for so much
+# log-probability. With less, a beam puts phrases off, and with more it hurries.
+BONUS = 5.0
 # Programs are compiled for numbers and lengths of phrases that are powers of four.
 MIN_TABLE_SIZE = 4
 
@@ -123,7 +126,7 @@ class ConstrainedBeamSearch(BeamSearch):
         scores = live.scores[..., None] + (logits - tokens.normalizer)
         scores = ops.where(is_allowed, scores, -np.inf)
 
-        choices = token_ids.shape[-1]
+        choices = ops.shape(token_ids)[-1]
         flat = -1, width * choices
         token_ids, needed, is_end = (
             ops.reshape(x, flat) for x in (token_ids, needed, is_end)
@@ -133,8 +136,9 @@ class ConstrainedBeamSearch(BeamSearch):
             parents, ids = places // choices, take_rows(token_ids, places)
             return Extensions(scores, parents, ids, take_rows(is_end, places))
 
+        num_best = tokens.best_ids.shape[-1]
         complete = ops.reshape(ops.where(has_all, scores, -np.inf), flat)
-        ending = top_k(complete, width * min(choices, 1 + len(end_ids)))
+        ending = top_k(complete, width * min(num_best, 1 + len(end_ids)))
         divisors = self.penalty.divisors(live.ids.shape[-1])
         divisor = ops.take(divisors, index)[:, None]
         finished = finish(finished, live, extensions(*ending), index, divisor)
@@ -175,7 +179,10 @@ class ConstrainedBeamSearch(BeamSearch):
                 f"phrases in required[{row}]. Received: max_length={max_length}."
             )
         sizes = [MIN_TABLE_SIZE ** max(1, _log_4(size)) for size in table.shape[1:]]
-        missing = [(0, 0), *((0, n - m) for n, m in zip(sizes, table.shape[1:]))]
+        missing = [
+            (0, 0),
+            *((0, n - m) for n, m in zip(sizes, table.shape[1:], strict=True)),
+        ]
         tables["required"] = np.pad(table, missing, constant_values=-1)
         return tables
 
@@ -224,12 +231,14 @@ class Phrases:
         self._may_follow = np.ones(max(continuation_ids, default=0) + 2, "bool")
         self._may_follow[list(continuation_ids)] = False
         self._lengths = ops.sum(ops.cast(table >= 0, "int32"), axis=-1)
-        self._counts = np.arange(1, table.shape[-1] + 1, dtype="int32")
+        _, num_phrases, length = ops.shape(table)
+        self._counts = ops.arange(1, length + 1, dtype="int32")
         self._is_last = self._counts == self._lengths[..., None]
         # Of equal phrases, each waits for those before it.
-        places = np.arange(table.shape[1])
+        places = ops.arange(num_phrases, dtype="int32")
+        self._is_later = places[:, None] > places
         is_equal = ops.all(table[:, :, None] == table[:, None], axis=-1)
-        self._waits_for = is_equal & (places[:, None] > places)
+        self._waits_for = is_equal & self._is_later
 
     def first(self, num_hypotheses: int):
         """Returns the `Progress` of hypotheses without tokens."""
@@ -253,13 +262,11 @@ class Phrases:
         pending = self._pending(progress)[:, :, None]
         met = progress.met[:, :, None] | (pending & may_follow)
         waits = ops.any(self._waits_for[:, None, None] & ~met[..., None, :], axis=-1)
-        begins = ops.broadcast_to(~waits[..., None], (*ops.shape(met), 1))
-        before = ops.broadcast_to(
-            progress.matched[:, :, None, :, :-1],
-            (*ops.shape(met), len(self._counts) - 1),
-        )
+        # What has been matched before a token, and nothing before the first.
+        before = ops.pad(progress.matched[..., :-1], [(0, 0)] * 3 + [(1, 0)])
+        may_begin = ~waits[..., None] & (self._counts == 1)
         is_token = self._table[:, None, None] == token_ids[..., None, None]
-        matched = ops.concatenate([begins, before], axis=-1) & is_token
+        matched = (before[:, :, None] | may_begin) & is_token
         return Progress(met, matched & ~met[..., None])
 
     def needed(self, progress):
@@ -281,9 +288,12 @@ class Phrases:
     def add_next(self, progress, tokens):
         """Returns the best logits and ids of a step, and those of the phrases.
 
-        The next token of each phrase is added where it is not among the best.
+        A phrase that has begun has a next token, unless another has more tokens, as
+        only one of them may go on. The next token of any other phrase is its first.
         """
         length = ops.max(ops.where(progress.matched, self._counts, 0), axis=-1)
+        longest = ops.max(length, axis=-1, keepdims=True)
+        length = ops.where(length == longest, length, 0)
         is_next = self._counts - 1 == length[..., None]
         ids = ops.where(is_next, self._table[:, None], -1)
         ids = ops.max(ids, axis=-1)  # -1 where the phrase is complete
@@ -291,14 +301,14 @@ class Phrases:
         is_known = (ids[..., None] == tokens.best_ids[:, :, None]) & (
             tokens.best_logits[:, :, None] > -np.inf
         )
-        places = np.arange(self._table.shape[1])
-        is_twin = (ids[..., None] == ids[:, :, None]) & (places[:, None] > places)
+        is_twin = (ids[..., None] == ids[:, :, None]) & self._is_later
         is_new = (ids >= 0) & ~ops.any(is_known, axis=-1) & ~ops.any(is_twin, axis=-1)
         ids = ops.where(ids < 0, 0, ids)
         hypotheses, size = tokens.logits.shape[1:]
         rows = ops.reshape(tokens.logits, (-1, size))
-        logits = take_rows(rows, ops.reshape(ids, (-1, len(places))))
-        logits = ops.reshape(logits, (-1, hypotheses, len(places)))
+        shape = ops.shape(ids)
+        logits = take_rows(rows, ops.reshape(ids, (-1, shape[-1])))
+        logits = ops.reshape(logits, shape)
         logits = ops.where(is_new, logits, -np.inf)
         return (
             ops.concatenate([tokens.best_logits, logits], axis=-1),
@@ -310,28 +320,32 @@ class Phrases:
         return ops.any(progress.matched & self._is_last[:, None], axis=-1)
 
 
-def best_of_banks(scores, banks, count: int):
+def best_of_banks(scores, needed, count: int):
     """Finds the best of each bank, then the second best of each, and so on.
 
     Args:
         scores: Float tensor of shape `(batch, size)`.
-        banks: Int32 tensor of the same shape, which bank each belongs to.
+        needed: Int32 tensor of the same shape: how many tokens are missing, which is
+            the bank.
         count: How many to find.
 
     Returns:
         Their scores in descending order, and their places, `(batch, count)`.
     """
-    size = scores.shape[1]
-    scores, places = top_k(scores, size)
-    banks = take_rows(banks, places)
-    is_better = np.arange(size)[:, None] > np.arange(size)
-    is_rival = (banks[..., None] == banks[:, None]) & is_better
-    rank = ops.sum(ops.cast(is_rival, "int32"), axis=-1)
+    size = ops.shape(scores)[1]
+    places = ops.arange(size, dtype="int32")
+    value = scores - BONUS * ops.cast(needed, "float32")
+    one, other = value[..., None], value[:, None]
+    is_ahead = (other > one) | ((other == one) & (places < places[:, None]))
+    is_rival = is_ahead & (needed[..., None] == needed[:, None])
+    num_ahead, rank = (
+        ops.sum(ops.cast(x, "int32"), axis=-1) for x in (is_ahead, is_rival)
+    )
     rank = ops.where(scores > -np.inf, rank, size)
-    order = rank * size + np.arange(size, dtype="int32")
-    _, chosen = top_k(-ops.cast(order, "float32"), count)
+    _, chosen = top_k(-(rank * size + num_ahead), count)
     chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    return take_rows(scores, chosen), take_rows(places, chosen)
+    scores, order = top_k(take_rows(scores, chosen), count)
+    return scores, take_rows(chosen, order)
 
 
 def _log_4(size: int) -> int:

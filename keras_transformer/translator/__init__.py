@@ -1,6 +1,7 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
 from keras_transformer.translator.scoring import TargetScore
+from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
     Translation,
@@ -13,6 +14,7 @@ from keras_transformer.translator.translator import (
 __all__ = [
     "DEFAULT_SEARCH",
     "TargetScore",
+    "Terms",
     "Translation",
     "Translator",
     "check_one_transformer",
