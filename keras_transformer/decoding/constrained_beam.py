@@ -1,6 +1,7 @@
 """Beam search for translations that contain given phrases."""
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,8 +23,6 @@ from keras_transformer.kernels.selection import take_rows, top_k
 # Where there are more banks than places, a token of a phrase makes up for so much
 # log-probability. With less, a beam puts phrases off, and with more it hurries.
 BONUS = 5.0
-# Programs are compiled for numbers and lengths of phrases that are powers of four.
-MIN_TABLE_SIZE = 4
 
 
 class Progress(NamedTuple):
@@ -178,7 +177,7 @@ class ConstrainedBeamSearch(BeamSearch):
                 f"`max_length` must be at least {num_tokens[row]}, the tokens of the "
                 f"phrases in required[{row}]. Received: max_length={max_length}."
             )
-        sizes = [MIN_TABLE_SIZE ** max(1, _log_4(size)) for size in table.shape[1:]]
+        sizes = [4 ** max(1, math.ceil(math.log(x, 4))) for x in table.shape[1:]]
         missing = [
             (0, 0),
             *((0, n - m) for n, m in zip(sizes, table.shape[1:], strict=True)),
@@ -348,22 +347,23 @@ def best_of_banks(scores, needed, count: int):
     return scores, take_rows(chosen, order)
 
 
-def _log_4(size: int) -> int:
-    return math.ceil(math.log(size, 4))
-
-
 def _unpadded(phrase):
     return [int(one) for one in phrase if one >= 0]
 
 
 def _to_tuples(required):
+    """Returns phrases of each sentence as tuples; raises `ValueError` unless ids."""
     try:
-        return tuple(
-            tuple(tuple(int(one) for one in phrase) for phrase in row)
-            for row in required
+        rows = [[map(operator.index, phrase) for phrase in row] for row in required]
+        rows = tuple(tuple(map(tuple, row)) for row in rows)
+    except TypeError:  # not nested so deep, or not of integers
+        rows = (((-1,),),)
+    if min((one for row in rows for phrase in row for one in phrase), default=0) < 0:
+        raise ValueError(
+            "`required` must be a list of phrases for each sentence, and each phrase a "
+            f"sequence of ids. Received: required={required}."
         )
-    except TypeError:
-        raise ValueError(required) from None
+    return rows
 
 
 def _table(required):
@@ -374,6 +374,6 @@ def _table(required):
     length = max([1, *(len(phrase) for row in required for phrase in row)])
     table = np.full((len(required), count, length), -1, "int32")
     for sentence, row in zip(table, required, strict=True):
-        for cells, phrase in zip(sentence, row):
+        for cells, phrase in zip(sentence, row, strict=False):
             cells[: len(phrase)] = phrase
     return table

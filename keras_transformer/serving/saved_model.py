@@ -228,7 +228,9 @@ class ServedTranslator(tf.Module):
         """Searches the translations of subwords `(batch, length)`, group by group.
 
         `required` are the ids of `RequiredPhrases`, which count where the export has
-        terms. The ids of the `Hypotheses` are as long as the longest needs. A blank source
+        terms.
+
+        The ids of the `Hypotheses` are as long as the longest needs. A blank source
         has no ids, and a score of 0.
         """
         groups = self._policy.group_of(source_ids)

@@ -15,9 +15,9 @@ from keras_transformer.models import Ensemble
 from keras_transformer.text_files import read_lines
 
 PATTERNS = {
-    "url": r"(?i:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'’”»]",
+    "url": r"(?i:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'\x{2019}\x{201D}\x{BB}]",
     "email": r"[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+",
-    "number": r"\b\d+(?:[.,:/’']\d+)*\b",
+    "number": r"\b\d+(?:[.,:/'\x{2019}]\d+)*\b",
     "placeholder": r"\$?\{\{?[^{}\s]*\}\}?"
     r"|%(?:\(\w+\))?[#0+-]*\d*(?:\.\d+)?[sdiufFeEgGxXcr]\b",
     "emoji": r"[\p{So}\x{1F3FB}-\x{1F3FF}]"
