@@ -95,11 +95,12 @@ class Terms(tf.Module):
             _one_space(term): _one_space(target)
             for term, target in (glossary or {}).items()
         }
-        if "" in glossary or "" in glossary.values():
-            raise ValueError(
-                "`glossary` must have no empty term. "
-                f"Received: {glossary.get('', '')!r} for {''!r}."
-            )
+        for term, target in glossary.items():
+            if not term or not target:
+                raise ValueError(
+                    "`glossary` must have no empty term. "
+                    f"Received: {target!r} for {term!r}."
+                )
         self.glossary = glossary
         self.keep = (keep,) if isinstance(keep, str) else tuple(keep)
         for pattern in self.keep:
@@ -314,8 +315,9 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
         pieces = tf.pad(pieces, [[0, 0], [0, length - tf.shape(pieces)[1]]])
         copies = tf.strings.regex_replace(pieces, "^\u2581(.*)$", f"{_FROM}\\1{_TO}")
         shape = tf.shape(ids)
+        has_text = (pieces != "") & (pieces != "\u2581")
         sources, has_text = (
-            tf.repeat(x, shape[1], axis=0) for x in (source_ids, pieces != "")
+            tf.repeat(x, shape[1], axis=0) for x in (source_ids, has_text)
         )
         rows = tf.reshape(ids, [-1, shape[2]])
         places = most_attended(translator.model, sources, has_text, rows)
