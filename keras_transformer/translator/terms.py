@@ -30,10 +30,11 @@ PATTERNS = {
 MAX_PHRASE_LENGTH = 16
 ROWS_PER_ALIGNMENT = 64
 
-_WORD = r"[\p{L}\p{M}\p{N}_]+"
-# Characters that `Terms.find` puts around words and what it found, and that
-# `write_unknown` puts around texts.
-_WORD_MARK, _FROM, _TO, _KEPT = "\x01", "\x02", "\x03", "\x04"
+MAX_MATCHES = 1024  # that are looked at in one text; no translation has so many terms
+
+# Characters around what `Terms.find` keeps, and around words and single characters.
+_FROM, _TO, _MARK = "\x02", "\x03", "\x01"
+_UNIT = rf"{_FROM}[^{_TO}]*{_TO}|[\p{{L}}\p{{M}}\p{{N}}_]+|[^\s\p{{Z}}]"
 # Scripts that write words without spaces: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -91,27 +92,25 @@ class Terms(tf.Module):
         super().__init__(name="terms")
         if isinstance(glossary, (str, os.PathLike)):
             glossary = read_glossary(glossary)
-        glossary = {
-            _one_space(term): _one_space(target)
-            for term, target in (glossary or {}).items()
-        }
-        for term, target in glossary.items():
-            if not term or not target:
+        self.glossary = dict(glossary or {})
+        for term, target in self.glossary.items():
+            if not term.strip() or not target.strip():
                 raise ValueError(
                     "`glossary` must have no empty term. "
                     f"Received: {target!r} for {term!r}."
                 )
-        self.glossary = glossary
         self.keep = (keep,) if isinstance(keep, str) else tuple(keep)
         for pattern in self.keep:
             _check_pattern(PATTERNS.get(pattern, pattern))
-        kept = "|".join(f"(?:{PATTERNS.get(x, x)})" for x in self.keep)
-        self._kept = kept
-        longest_first = sorted(glossary, key=len, reverse=True)
-        self._terms = "|".join(map(_pattern_of, longest_first))
-        rows = tf.lookup.KeyValueTensorInitializer(
-            [*glossary] or [""], [*glossary.values()] or [""], tf.string, tf.string
-        )
+        self._kept = "|".join(f"(?:{PATTERNS.get(x, x)})" for x in self.keep)
+        # A key that no text has stands in an empty table.
+        units = _units_of([*self.glossary, _FROM])
+        self._longest = int(units.bounding_shape()[1])
+        keys = tf.strings.reduce_join(units, axis=1, separator=" ").numpy()
+        targets = [" ".join(target.split()) for target in self.glossary.values()]
+        # Two terms may differ in their spaces only.
+        table = dict(zip(keys, [*targets, ""], strict=True))
+        rows = tf.lookup.KeyValueTensorInitializer([*table], [*table.values()])
         self._table = tf.lookup.StaticHashTable(rows, "")
 
     def find(self, texts):
@@ -125,28 +124,54 @@ class Terms(tf.Module):
             tensor of shape `(batch, None)`.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
-        texts = tf.strings.regex_replace(texts, "[\x01-\x04]", " ")
+        texts = tf.strings.regex_replace(texts, "[\x01-\x03]", " ")
         if self._kept:
-            marked = f"{_FROM}{_KEPT}\\0{_TO}"
-            texts = tf.strings.regex_replace(texts, self._kept, marked)
-        if self._terms:
-            texts = _mark_words(texts)
-            either = f"({_FROM}[^{_TO}]*{_TO})|(?:{self._terms})"
-            texts = tf.strings.regex_replace(texts, either, f"{_FROM}\\0{_TO}")
-            for mark in (_FROM, _TO):  # twice around what is kept
-                texts = tf.strings.regex_replace(texts, mark * 2, mark)
-            texts = tf.strings.regex_replace(texts, _WORD_MARK, "")
-        found = tf.strings.split(texts, _FROM)[:, 1:]
-        spans = tf.strings.split(found.values, _TO)[:, :1]
-        spans = spans.to_tensor("", shape=[None, 1])[:, 0]
-        terms = tf.strings.regex_replace(spans, r"[\s\p{Z}]+", " ")
-        targets = self._table.lookup(terms)
-        lower = self._table.lookup(tf.strings.lower(terms, encoding="utf-8"))
-        targets = tf.where(targets == "", lower, targets)
-        is_kept = tf.strings.substr(spans, 0, 1) == _KEPT
-        kept = tf.strings.regex_replace(spans, _KEPT, "")
-        found = found.with_values(tf.where(is_kept, kept, targets))
-        return tf.ragged.boolean_mask(found, found != "")
+            texts = tf.strings.regex_replace(texts, self._kept, f"{_FROM}\\0{_TO}")
+        units = _units_of(texts)
+        lengths, targets = self._matches(units)
+        starts = units.with_values(tf.range(tf.size(lengths)))
+        is_match = units.with_values(lengths > 0)
+        starts, lengths, targets = (
+            tf.ragged.boolean_mask(x, is_match)[:, :MAX_MATCHES]
+            for x in (starts, units.with_values(lengths), units.with_values(targets))
+        )
+
+        # From left to right, of all that begin at one place the longest.
+        def choose(state, match):
+            end, _ = state
+            start, length = match
+            is_free = start >= end
+            return tf.where(is_free, start + length, end), is_free
+
+        matches = tuple(
+            tf.transpose(tf.pad(x.to_tensor(-1), [[0, 0], [0, 1]], constant_values=-1))
+            for x in (starts, lengths)
+        )
+        nothing = tf.zeros_like(matches[0][0])
+        _, is_chosen = tf.scan(choose, matches, (nothing, nothing > 0))
+        targets = targets.to_tensor("")
+        is_chosen = tf.transpose(is_chosen)[:, : tf.shape(targets)[1]]
+        return tf.ragged.boolean_mask(targets, is_chosen)
+
+    def _matches(self, units):
+        """Returns how many units match from each on, and the target, of all texts."""
+        words, rows = units.values, units.value_rowids()
+        keys, lengths = words, tf.zeros_like(words, tf.int32)
+        targets = tf.zeros_like(words)
+        for length in range(1, self._longest + 1):
+            if length > 1:
+                following = tf.roll(words, 1 - length, axis=0)
+                is_same_text = tf.range(tf.size(words)) + length <= tf.size(words)
+                is_same_text &= tf.roll(rows, 1 - length, axis=0) == rows
+                keys = tf.where(is_same_text, keys + " " + following, "")
+            found = self._table.lookup(keys)
+            lower = tf.strings.lower(keys, encoding="utf-8")
+            found = tf.where(found == "", self._table.lookup(lower), found)
+            lengths = tf.where(found == "", lengths, length)
+            targets = tf.where(found == "", targets, found)
+        is_kept = tf.strings.substr(words, 0, 1) == _FROM
+        kept = tf.strings.regex_replace(words, f"[{_FROM}{_TO}]", "")
+        return tf.where(is_kept, 1, lengths), tf.where(is_kept, kept, targets)
 
 
 def read_glossary(path: str | os.PathLike) -> dict[str, str]:
@@ -170,22 +195,12 @@ def read_glossary(path: str | os.PathLike) -> dict[str, str]:
     return glossary
 
 
-def _pattern_of(term):
-    """Returns the pattern of a term in a text whose words are marked."""
-    marked = _mark_words(tf.constant(term)).numpy().decode()
-    marked = re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", marked)
-    pattern = r"[\s\p{Z}]+".join(marked.split(" "))
-    return f"(?i:{pattern})" if term == term.lower() else pattern
-
-
-def _mark_words(texts):
-    # What is kept counts as a word.
-    pattern = f"{_FROM}[^{_TO}]*{_TO}|{_WORD}"
-    return tf.strings.regex_replace(texts, pattern, f"{_WORD_MARK}\\0{_WORD_MARK}")
-
-
-def _one_space(term):
-    return " ".join(term.split())
+def _units_of(texts):
+    """Splits texts into words, other characters, and what is kept, without spaces."""
+    marked = tf.strings.regex_replace(texts, _UNIT, f"{_MARK}\\0{_MARK}")
+    units = tf.strings.split(marked, _MARK)
+    is_blank = tf.strings.regex_full_match(units.values, r"[\s\p{Z}]*")
+    return tf.ragged.boolean_mask(units, units.with_values(~is_blank))
 
 
 def _check_pattern(pattern):

@@ -11,7 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
+from keras_transformer.decoding import (
+    BeamSearch,
+    ConstrainedBeamSearch,
+    ForcedPrefix,
+    Search,
+)
 from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels import target
 from keras_transformer.models import Ensemble, Transformer
@@ -600,6 +605,12 @@ def check_serves_any_text(search: Search) -> None:
             for each text.
     """
     check_search(search)
+    if isinstance(search, ConstrainedBeamSearch) and search.required is not None:
+        raise ValueError(
+            "`search` must require no phrases, because texts are sorted. Received: "
+            f"phrases for {len(search.required)} texts. Pass `terms`, or call "
+            "`model.generate`."
+        )
     for processor in search.processors:
         if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
             raise ValueError(

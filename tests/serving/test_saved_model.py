@@ -613,7 +613,7 @@ def test_the_command_line_of_tensorflow_runs_an_export(exported, tmp_path):
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_terms_are_served_as_they_are_live(translator, jit_compile, tmp_path):
     emoji = "\N{SLICE OF PIZZA}"
-    terms = kt.translator.Terms({"dog": "Rad"}, keep=["url", "emoji"])
+    terms = kt.translator.Terms({"dog": "Rad", "C/.+": "x"}, keep=["url", "emoji"])
     texts = [*TEXTS, "dog " * 8, f"a man {emoji} http://x.org/{emoji}", "Dog dog"]
     settings = {"jit_compile": jit_compile, "terms": terms}
     path = translator.export(tmp_path / "1", SEARCH, **settings)

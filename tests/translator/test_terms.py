@@ -55,6 +55,7 @@ def occurs(term, text):
         ("bike BIKE Bike", ["Zweirad"]),
         ("five man, five  Man, five \u00a0 man", ["Männer zu fünft"] * 3),
         ("five, man", ["fein"]),
+        ("five man man five man", ["Männer zu fünft", "fein", "Männer zu fünft"]),
         (f"{ADDRESS}. dog", [ADDRESS, "Rad"]),
         ("a\x02dog\x03b 7", ["Rad", "7"]),
         ("3rd, B2B, 1,234.5 and 10:30.", ["1,234.5", "10:30"]),
@@ -153,7 +154,7 @@ def test_an_unknown_token_of_the_model_is_written_as_in_the_source(
 def test_terms_are_read_from_a_file(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("dog\tHund\n\n New  York \tNeu-York\r\n", "utf-8")
-    assert Terms(path).glossary == {"dog": "Hund", "New York": "Neu-York"}
+    assert Terms(path).glossary == {"dog": "Hund", "New  York": "Neu-York"}
     for line in ("dog", "dog\t", "\tHund", "a\tb\tc"):
         path.write_text(f"a\tb\n{line}\n", "utf-8")
         with pytest.raises(ValueError, match=r"terms.tsv:2 must have .* Received: '"):
@@ -165,7 +166,7 @@ def test_terms_are_read_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"glossary": {" ": "x"}}, "`glossary` must have no empty term. .*'x' for ''"),
+        ({"glossary": {" ": "x"}}, "`glossary` must have no empty term. .*'x' for ' '"),
         ({"glossary": {"x": ""}}, "`glossary` must have no empty term. .*'' for 'x'"),
         ({"keep": ["a("]}, r"`keep` must be .* Received: 'a\(', .*missing \)"),
         ({"keep": ["url", "a*"]}, r"Received: 'a\*', .* matches the empty text"),
@@ -179,3 +180,9 @@ def test_terms_that_cannot_be_found_are_refused(settings, message):
 def test_a_search_that_draws_has_no_terms(translator):
     with pytest.raises(ValueError, match="a beam search or greedy search where there"):
         translator.translate(SOURCES[:1], kt.decoding.Sampling(), terms=TERMS)
+
+
+def test_phrases_of_single_texts_are_no_terms(translator):
+    search = kt.decoding.ConstrainedBeamSearch(2, [[[5]]])
+    with pytest.raises(ValueError, match="phrases for 1 texts. Pass `terms`"):
+        translator.translate(SOURCES[:1], search)
