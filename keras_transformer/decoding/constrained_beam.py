@@ -20,9 +20,9 @@ from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
 
-# Where there are more banks than places, a token of a phrase makes up for so much
-# log-probability. With less, a beam puts phrases off, and with more it hurries.
-BONUS = 5.0
+# Log-probability of a missing token, where there are more banks than places. With less
+# a narrow beam puts phrases off, and with more it begins translations with them.
+MISSING_TOKEN = -5.0
 
 
 class Progress(NamedTuple):
@@ -50,15 +50,17 @@ class ConstrainedBeamSearch(BeamSearch):
       phrases may.
     - Besides the likeliest tokens, the next token of every phrase that is missing
       extends a hypothesis.
-    - Hypotheses compete with those that have as many tokens of the phrases. The best of
+    - Hypotheses compete with those that lack as many tokens of the phrases. The best of
       each such bank live on, then the second best of each, until the beam is full.
+      Where there are more banks than places, each token that is missing counts like a
+      log-probability of -5.
     - A hypothesis must leave room for the tokens that it lacks, phrase after phrase: so
       it contains them all when it reaches `max_length`.
 
     Where nothing is required, the result is that of a `BeamSearch`. It guarantees the
     phrases unless a processor forbids their tokens, such as `MaximumLength`: then the
-    score is minus infinity, and `model.generate` warns. A beam about as wide as the
-    phrases have tokens places them well; a narrow one may place them too early.
+    score is minus infinity, and `model.generate` warns. A beam that is about as wide as
+    the phrases have tokens places them best.
 
     `model.generate` passes the phrases to its compiled program as an input, so the same
     program serves other phrases.
@@ -333,7 +335,7 @@ def best_of_banks(scores, needed, count: int):
     """
     size = ops.shape(scores)[1]
     places = ops.arange(size, dtype="int32")
-    value = scores - BONUS * ops.cast(needed, "float32")
+    value = scores + MISSING_TOKEN * ops.cast(needed, "float32")
     one, other = value[..., None], value[:, None]
     is_ahead = (other > one) | ((other == one) & (places < places[:, None]))
     is_rival = is_ahead & (needed[..., None] == needed[:, None])

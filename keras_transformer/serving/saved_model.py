@@ -23,6 +23,7 @@ from keras_transformer.translator import (
 )
 from keras_transformer.translator.scoring import log_probabilities
 from keras_transformer.translator.terms import (
+    MAX_PHRASE_LENGTH,
     constrained,
     required_phrases,
     unknown_texts,
@@ -150,6 +151,7 @@ class ServedTranslator(tf.Module):
             "max_source_length": self._translator.max_source_length,
             "max_target_length": self._max_target_length,
             "search": search,
+            "terms": self._terms and self._terms.settings(),
             "jit_compile": self._jit_compile,
             "dtype": self._translator.model.dtype_policy.name,
         }
@@ -227,11 +229,13 @@ class ServedTranslator(tf.Module):
     def find(self, source_ids, required):
         """Searches the translations of subwords `(batch, length)`, group by group.
 
-        `required` are the ids of `RequiredPhrases`, which count where the export has
-        terms.
-
         The ids of the `Hypotheses` are as long as the longest needs. A blank source
         has no ids, and a score of 0.
+
+        Args:
+            source_ids: Int32 tensor of shape `(batch, length)`.
+            required: The tensor of ids of `RequiredPhrases`; it counts where the export
+                has terms.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths
@@ -285,8 +289,8 @@ class ServedTranslator(tf.Module):
 
 
 def _nothing_required(source_ids):
-    """Returns ids of `RequiredPhrases` without phrases."""
-    return tf.fill([tf.shape(source_ids)[0], 1, 1], -1)
+    """Returns the ids of `RequiredPhrases` without phrases."""
+    return tf.fill([tf.shape(source_ids)[0], 4, MAX_PHRASE_LENGTH], -1)
 
 
 def _checked(function, specs):

@@ -113,6 +113,10 @@ class Terms(tf.Module):
         rows = tf.lookup.KeyValueTensorInitializer([*table], [*table.values()])
         self._table = tf.lookup.StaticHashTable(rows, "")
 
+    def settings(self) -> dict:
+        """Returns the arguments."""
+        return {"glossary": dict(self.glossary), "keep": list(self.keep)}
+
     def find(self, texts):
         """Returns what the translations of texts must contain, with TensorFlow ops.
 
@@ -220,7 +224,8 @@ class RequiredPhrases(NamedTuple):
     """What the translations of some texts must contain.
 
     Attributes:
-        ids: Int32 tensor of shape `(batch, phrases, length)`, padded with -1.
+        ids: Int32 tensor of shape `(batch, phrases, length)`, padded with -1 to a power
+            of four and to `MAX_PHRASE_LENGTH`.
         stand_ins: String tensor of shape `(batch, phrases)`: the texts that unknown
             tokens represent, in their order, and then empty texts.
     """
@@ -253,9 +258,13 @@ def required_phrases(terms: Terms, texts, translator, limits) -> RequiredPhrases
     lengths = found.with_values(tf.cast(ids.row_lengths(), tf.int32)).to_tensor()
     fits = tf.cumsum(lengths, axis=1) < limits[:, None]
     table = found.with_values(ids).to_tensor(-1)
-    table = tf.where(fits[..., None], table, -1)
-    # A table has at least one cell.
-    table = tf.pad(table, [[0, 0], [0, 1], [0, 1]], constant_values=-1)
+    table = tf.where(fits[..., None], table, -1)[:, : tf.reduce_max(limits)]
+    # Few shapes, for which XLA compiles on a server.
+    sizes = 4 ** tf.range(1, 16)
+    count, length = tf.shape(table)[1], tf.shape(table)[2]
+    size = sizes[tf.math.count_nonzero(sizes < count)]
+    padding = [[0, 0], [0, size - count], [0, MAX_PHRASE_LENGTH - length]]
+    table = tf.pad(table, padding, constant_values=-1)
     is_stand_in = ~found.with_values(is_known).to_tensor(True) & fits
     stand_ins = tf.ragged.boolean_mask(found.to_tensor(), is_stand_in).to_tensor()
     return RequiredPhrases(table, stand_ins)

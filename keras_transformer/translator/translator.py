@@ -526,7 +526,8 @@ class Translator:
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
             search: The search that found them.
-            unknown: What to write for unknown tokens, as `unknown_texts` returns it.
+            unknown: What to write for unknown tokens, a string tensor as
+                `terms.unknown_texts` returns it.
 
         Returns:
             A string tensor of shape `(...)`.
