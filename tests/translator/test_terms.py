@@ -16,6 +16,7 @@ GLOSSARY = {
     "five man": "Männer zu fünft",
     "man": "fein",
     "Bike": "Zweirad",
+    "plays": "spiel",  # which the model goes on with a "t"
 }
 TERMS = Terms(GLOSSARY, keep=["url", "emoji", "number", r"[A-Z]+-\d+"])
 TEXTS = [
@@ -101,7 +102,7 @@ def test_every_translation_contains_the_terms_of_its_text(translator, search):
     """Although the vocabulary knows neither the emoji nor most of the others."""
     translations = translator.translate_n_best(TEXTS, search, terms=TERMS)
     required = found_in(TEXTS)
-    assert [len(terms) for terms in required] == [1, 2, 1, 3, 3, 2, 0, 0]
+    assert [len(terms) for terms in required] == [1, 3, 1, 4, 3, 2, 0, 0]
     for hypotheses, terms in zip(translations, required, strict=True):
         for one in hypotheses:
             assert one.score > -np.inf
@@ -186,3 +187,26 @@ def test_phrases_of_single_texts_are_no_terms(translator):
     search = kt.decoding.ConstrainedBeamSearch(2, [[[5]]])
     with pytest.raises(ValueError, match="phrases for 1 texts. Pass `terms`"):
         translator.translate(SOURCES[:1], search)
+
+
+def test_a_tokenizer_with_a_language_writes_terms_too(translator):
+    """And leaves unknown tokens out where nothing is written for them."""
+    subwords = translator.target_tokenizer
+    pieces = subwords.pieces(range(subwords.vocabulary_size))
+    language = pieces[-1]
+    tokenizer = kt.text.VocabularyTokenizer(
+        subwords.model_proto,
+        {piece: i for i, piece in enumerate(pieces)},
+        start="<s>",
+        end="</s>",
+        prefix=[language],
+    )
+    tokenizers = translator.source_tokenizer, tokenizer
+    other = kt.Translator(translator.model, *tokenizers, 40)
+    text = f"a dog rides {EMOJI}"
+    (best,) = other.translate([text], kt.decoding.GreedySearch(), terms=TERMS)
+    assert occurs("Rad", best) >= 1
+    assert occurs(EMOJI, best) == 1
+    ids = tokenizer([text])
+    assert tokenizer.split([text]).row_lengths()[0] == ids.row_lengths()[0]
+    assert EMOJI not in tokenizer.detokenize(ids).numpy()[0].decode()
