@@ -23,6 +23,11 @@ DOCS = [
     "nbclient>=0.10",
     "zensical~=0.0.73",
 ]
+# What splits sentences, and reads PO, XLIFF and TMX.
+DOCUMENTS = [
+    "sentencex>=1.0.32",
+    'translate-toolkit>=3.20; python_version >= "3.11"',
+]
 # What Keras exports with, and what then runs the models.
 EXPORT = [
     "ai-edge-litert>=2.1",
@@ -104,12 +109,14 @@ setup(
         "ctranslate2": CTRANSLATE2,
         "export": EXPORT,
         "docs": DOCS,
+        "documents": DOCUMENTS,
         "dev": [
             *KERAS_HUB,
             *HUB,
             *CTRANSLATE2,
             *EXPORT,
             *DOCS,
+            *DOCUMENTS,
             "build>=1.3",
             "hypothesis>=6.100",
             "import-linter>=2.3",

@@ -22,6 +22,7 @@ PARTS = (
     "evaluation",
     "text",
     "translator",
+    "documents",
     "serving",
     "plots",
     "datasets",

@@ -34,6 +34,7 @@ from keras_transformer.version import __version__
 if TYPE_CHECKING:
     from keras_transformer import (
         datasets,
+        documents,
         evaluation,
         plots,
         serving,
@@ -47,6 +48,7 @@ __all__ = [
     "__version__",
     "datasets",
     "decoding",
+    "documents",
     "evaluation",
     "layers",
     "models",

@@ -7,6 +7,7 @@ import sys
 import pytest
 from interop.random_translator import make_translator
 
+import keras_transformer as kt
 from keras_transformer.checks import optional
 from keras_transformer.interop import checkpoint, hub
 from keras_transformer.version import DISTRIBUTION
@@ -39,7 +40,20 @@ def import_searches(folder):
     importlib.import_module("keras_transformer.interop.keras_hub")
 
 
+def split_sentences(folder):
+    (folder / "book").write_text("A dog.")
+    kt.documents.translate(make_translator(), folder / "book", folder / "out", "text")
+
+
+def read_catalogue(folder):
+    sys.modules.pop("keras_transformer.documents.stores", None)
+    (folder / "a.po").write_text('msgid "A dog"\nmsgstr ""\n')
+    kt.documents.translate(make_translator(), folder / "a.po", folder / "out")
+
+
 USES = [
+    ("sentencex", "documents", split_sentences),
+    ("translate", "documents", read_catalogue),
     ("huggingface_hub", "hub", download),
     ("keras_hub", "keras-hub", import_searches),
     ("safetensors", "hub", read_weights),
@@ -55,6 +69,8 @@ USES = [
     "keras_hub-keras-hub-import_searches",
     "safetensors-hub-read_weights",
     "safetensors-hub-<lambda>",
+    "sentencex-documents-split_sentences",
+    "translate-documents-read_catalogue",
 )
 @pytest.mark.parametrize(("package", "extra", "use"), USES)
 def test_a_missing_package_is_named_with_its_extra(
@@ -68,7 +84,8 @@ def test_a_missing_package_is_named_with_its_extra(
     pattern = r".+ needs the package (.+), which is not installed\. .* with: (.+)"
     needed, remedy = re.fullmatch(pattern, str(caught.value)).groups()
     assert (needed, remedy) == (package, f'pip install "{DISTRIBUTION}[{extra}]"')
-    assert {path.name for path in tmp_path.iterdir()} <= {"model.safetensors"}
+    inputs = {"model.safetensors", "a.po", "book"}
+    assert {path.name for path in tmp_path.iterdir()} <= inputs
 
 
 def test_an_installed_package_that_lacks_another_keeps_its_error(monkeypatch):

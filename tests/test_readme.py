@@ -32,6 +32,7 @@ FOREIGN_OPTIONS = {"--auto_config", "--gpus", "--mixed_precision", "--model_type
 RUN_PAGES = [
     "layers.md",
     "constraints.md",
+    "alignments.md",
     "keras.md",
     "many_gpus.md",
     "migrating/keras_hub.md",

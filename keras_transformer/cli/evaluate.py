@@ -23,7 +23,11 @@ from keras_transformer.cli.options import (
     changed_search,
     say_where,
 )
-from keras_transformer.cli.translate import progress_bar, translated
+from keras_transformer.cli.translate import (
+    progress_bar,
+    report_flags,
+    translated,
+)
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import read_lines
 
@@ -157,9 +161,13 @@ def _translate(text, total, translator, search, batch_size, max_length):
     with progress_bar() as bar:
         task = bar.add_task("Translating", total=total)
         for path in text.sources:
-            settings = path, search, batch_size, max_length
-            for _, one in translated(translator, read_lines(path), *settings):
-                translations.append(one)
+            found = translated(
+                translator, read_lines(path), search, batch_size, max_length
+            )
+            for number, (_, (best, *_)) in enumerate(found, start=1):
+                if "cut source" in best.flags:
+                    report_flags(f"{path}:{number}", best, translator)
+                translations.append(best.text)
                 bar.advance(task)
     return translations
 

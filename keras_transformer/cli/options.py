@@ -148,8 +148,12 @@ def changed_search(
     max_length_ratio: float | None = None,
     no_repeat_ngram_size: int | None = None,
     repetition_penalty: float | None = None,
+    num_hypotheses: int | None = None,
 ):
-    """Returns a translator's search, changed by the options that were given."""
+    """Returns a translator's search, changed by the options that were given.
+
+    Its beam is at least as wide as the number of hypotheses.
+    """
     from keras_transformer import decoding
 
     options = {
@@ -163,13 +167,17 @@ def changed_search(
         kept = [one for one in search.processors if type(one) not in given]
         processors = [*kept, *(kind(value) for kind, value in given.items())]
         search = search.replace(processors=processors)
-    if beam_width is None and length_penalty is None:
+    num_hypotheses = num_hypotheses or 1
+    if beam_width is None and length_penalty is None and num_hypotheses == 1:
         return search
-    beam_width = beam_width or search.num_slots
+    beam_width = max(beam_width or search.num_slots, num_hypotheses)
     if beam_width == 1 and length_penalty is not None:
         raise typer.BadParameter(
             "needs a beam. Add --beam-width, such as 5.", param_hint="--length-penalty"
         )
     from keras_transformer.runs.folder import with_beam
 
-    return with_beam(search, beam_width, length_penalty)
+    search = with_beam(search, beam_width, length_penalty)
+    if num_hypotheses == 1:
+        return search
+    return search.replace(num_hypotheses=num_hypotheses)

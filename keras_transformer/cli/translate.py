@@ -1,6 +1,9 @@
 """`keras-transformer translate`."""
 
 import contextlib
+import itertools
+import json
+import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -11,7 +14,7 @@ import typer
 from rich import progress
 from rich.console import Console
 
-from keras_transformer.cli.loading import check_models, load_translator
+from keras_transformer.cli.loading import check_models, load_translator, run_folder
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
@@ -29,7 +32,13 @@ from keras_transformer.cli.options import (
     say_where,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
-from keras_transformer.storage import replace_file
+from keras_transformer.documents.translation import (
+    FORMATS,
+    format_of,
+    opened_output,
+    plan,
+    run,
+)
 from keras_transformer.text_files import decode_lines, read_lines
 
 LINES_PER_CHUNK = 8192
@@ -37,12 +46,12 @@ LINES_PER_CHUNK = 8192
 
 def translate(
     model: Model,
-    text: Annotated[
-        Path | None,
+    files: Annotated[
+        list[Path] | None,
         typer.Argument(
-            metavar="FILE",
-            help="Text to translate, one sentence per line, plain or gzipped. "
-            "[default: standard input]",
+            metavar="[FILE]...",
+            help="Texts to translate: one sentence per line, plain or gzipped, or "
+            "documents. [default: standard input]",
         ),
     ] = None,
     output: Annotated[
@@ -51,9 +60,65 @@ def translate(
             "--output",
             "-o",
             metavar="FILE",
-            help="File to write to. [default: standard output]",
+            help="File to write to, or a folder for the translations of several files. "
+            "[default: standard output]",
         ),
     ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Format of the files: {', '.join(FORMATS)}. `lines` has one sentence "
+            "per line, `text` has paragraphs. [default: by its name; lines if that "
+            "has no such ending, as .txt]",
+            metavar="FORMAT",
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of a table to translate; given twice, that of the texts and "
+            "that of their translations. [default: source, then target]",
+            metavar="NAME",
+        ),
+    ] = None,
+    source_language: Annotated[
+        str | None,
+        typer.Option(
+            help="Language of documents, by which they are split into sentences. "
+            "[default: the recipe's, or en]",
+            metavar="CODE",
+        ),
+    ] = None,
+    target_language: Annotated[
+        str | None,
+        typer.Option(
+            help="Language that TMX and XLIFF name the translations by. [default: the "
+            "recipe's]",
+            metavar="CODE",
+        ),
+    ] = None,
+    n_best: Annotated[
+        int | None,
+        typer.Option(
+            help="Write so many translations of each line, best first: the number of "
+            "the line, a tab, and the translation.",
+            min=1,
+        ),
+    ] = None,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores", help="Write the score and a tab before each translation."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Write a JSON object for each line: its text and its translations, "
+            "with scores and flags.",
+        ),
+    ] = False,
     attention: Annotated[
         Path | None,
         typer.Option(
@@ -62,6 +127,23 @@ def translate(
             metavar="FILE",
         ),
     ] = None,
+    alignments: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write which words are aligned, line by line: 0-0 1-2 means that "
+            "the first word of the translation renders the first word of the source, "
+            "and the third renders the second. White space separates words.",
+            metavar="FILE",
+        ),
+    ] = None,
+    markup: Annotated[
+        bool,
+        typer.Option(
+            "--markup",
+            help="Keep tags, such as <b> and <x/>, around what they enclose. Entities, "
+            "such as &amp;, are translated as their characters.",
+        ),
+    ] = False,
     batch_size: BatchSize = None,
     jit_compile: Annotated[
         bool,
@@ -81,22 +163,33 @@ def translate(
     glossary: Glossary = None,
     keep: Keep = None,
 ):
-    """Translate a file or standard input, line by line.
+    """Translate files or standard input, line by line or as documents.
 
     Line n of the output translates line n of the input; an empty line stays empty.
     Text of any size can be piped through: up to 8,192 lines are read and translated at
     a time. With `--batch-size 1`, or if the input is typed in, every line
     is translated as soon as it is read.
 
+    Files named .html, .json, .csv, .tsv, .srt, .vtt, .po, .xlf and .tmx are translated
+    as such documents, and others are with `--format`. With `--output`, a command
+    that was killed goes on where it stopped if it is repeated. Translations that look
+    wrong are reported, each with the reason.
+
     Example: `echo "A man rides a bike." | keras-transformer translate runs/en-de`
     """
-    if text is not None and output is not None and output.resolve() == text.resolve():
-        raise ValueError(f"{output} is the input. Name another file to write to.")
-    if text is not None and not text.exists():
-        raise FileNotFoundError(
-            f"{text} does not exist. Name a file, or pass a sentence through standard "
-            f'input: echo "{text}" | keras-transformer translate {model}'
+    files = files or []
+    paths = [path.resolve() for path in (*files, output, alignments) if path]
+    if len(set(paths)) < len(paths):
+        raise ValueError(
+            f"{max(paths, key=paths.count)} is named twice. Name another file to write "
+            "to."
         )
+    for path in files:
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} does not exist. Name a file, or pass a sentence through "
+                f'standard input: echo "{path}" | keras-transformer translate {model}'
+            )
     if attention is not None:
         check_picture(attention, page=True)
     terms = given_terms(glossary, keep)
@@ -106,8 +199,28 @@ def translate(
             param_hint="--attention",
         )
     check_models(model)
-    # Counting the lines finds a faulty one before anything is loaded or written.
-    total = None if text is None else sum(1 for _ in read_lines(text))
+    formats = {format or format_of(path) for path in files} or {format or "lines"}
+    is_one_text = len(files) < 2 and formats == {"lines"}
+    columns = {"n-best": n_best, "scores": scores, "json": as_json}
+    options = {**columns, "attention": attention, "alignments": alignments}
+    given = [name for name, value in options.items() if value]
+    if markup and given:
+        raise ValueError(f"--{given[0]} is not possible for text with --markup.")
+    given += ["markup"] * markup
+    if not is_one_text and (given or not files):
+        raise typer.BadParameter(
+            "needs one text with a sentence per line." if given else "needs a file.",
+            param_hint=f"--{[*given, 'format'][0]}",
+        )
+    if len(files) > 1 and output is None:
+        raise typer.BadParameter("is needed for several files.", param_hint="--output")
+    jobs, total = None, None
+    if not is_one_text or (files and output and not given):
+        source, target = _languages(model, source_language, target_language)
+        jobs = plan(files, output, format, source, target, column or ())
+    elif files:
+        # Counting the lines finds a faulty one before anything is loaded or written.
+        total = sum(1 for _ in read_lines(files[0]))
     translator = load_translator(model)
     if attention is not None:
         from keras_transformer.translator import check_one_transformer
@@ -123,57 +236,118 @@ def translate(
         max_length_ratio,
         no_repeat_ngram_size,
         repetition_penalty,
+        n_best,
     )
-    name = text or "standard input"
-    lines = read_lines(text) if text else decode_lines(sys.stdin.buffer, name)
-    line_by_line = batch_size == 1 or (text is None and sys.stdin.isatty())
-    chunk_size = 1 if line_by_line else LINES_PER_CHUNK
     # On one terminal, the bar and the translations would overwrite each other.
     bar = progress_bar(shown=output is not None or not sys.stdout.isatty())
-    # `translated` reports a line that was cut by its number, a picture by no number.
+    # What was cut is reported by its line, a picture by no number.
     warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
-    with bar, _opened(output) as file:
-        task = bar.add_task("Translating", total=total)
-        settings = search, batch_size, max_length, chunk_size, terms
-        found = translated(translator, lines, name, *settings)
-        for number, (line, translation) in enumerate(found, start=1):
-            file.write(f"{translation}\n".encode())
-            file.flush()
-            bar.advance(task)
-            if attention is not None and translation:
-                suffix = f"-{number}" if number > 1 else ""
-                picture = attention.with_stem(attention.stem + suffix)
-                write_attention(picture, translator, line, search, max_length)
+    if jobs is not None:
+        settings = {"batch_size": batch_size, "max_length": max_length, "terms": terms}
+        with bar:
+            _translate_files(translator, jobs, bar, search=search, **settings)
+        if (num_left := len(files) - len(jobs)) > 0:
+            typer.echo(
+                f"{num_left} of {len(files)} files were in {output} already, and stay. "
+                "Remove them there to translate them again.",
+                err=True,
+            )
+    else:
+        name = files[0] if files else "standard input"
+        lines = read_lines(files[0]) if files else decode_lines(sys.stdin.buffer, name)
+        line_by_line = batch_size == 1 or (not files and sys.stdin.isatty())
+        chunk_size = 1 if line_by_line else LINES_PER_CHUNK
+        links = opened_output(alignments) if alignments else contextlib.nullcontext()
+        with bar, opened_output(output) as file, links as links_file:
+            task = bar.add_task("Translating", total=total)
+            translate_lines = _translated_markup if markup else translated
+            how = search, batch_size, max_length, chunk_size, terms
+            found = translate_lines(translator, lines, *how)
+            if links_file is not None:
+                found = _aligned(translator, found, chunk_size, links_file)
+            for number, (line, translations) in enumerate(found, start=1):
+                report_flags(f"{name}:{number}", translations[0], translator)
+                rows = _as_rows(number, line, translations, *columns.values())
+                file.writelines(f"{row}\n".encode() for row in rows)
+                file.flush()
+                bar.advance(task)
+                if attention is not None and translations[0].text:
+                    suffix = f"-{number}" if number > 1 else ""
+                    picture = attention.with_stem(attention.stem + suffix)
+                    write_attention(picture, translator, line, search, max_length)
     if output is not None:
         say_where("The translations are", output)
+    if alignments is not None:
+        say_where("The alignments are", alignments)
 
 
-@contextlib.contextmanager
-def _opened(output):
-    """Opens standard output, or a file that appears once the block has ended."""
-    if output is None:
-        yield sys.stdout.buffer
+def _languages(model, source, target):
+    """Returns languages, by default those of a run's recipe."""
+    settings = run_folder(model) / "settings.yaml"
+    if settings.is_file():
+        from keras_transformer.runs import Recipe
+
+        data = Recipe.load(settings).data
+        return source or data.source, target or data.target
+    return source or "en", target
+
+
+def _translate_files(translator, jobs, bar, **settings):
+    """Translates what was planned; reports what looks wrong."""
+    task = bar.add_task("Translating", total=sum(job.num_sentences for job in jobs))
+    starts = [0, *itertools.accumulate(job.num_sentences for job in jobs)]
+    for step in run(translator, jobs, **settings):
+        job, number = step.job, step.first
+        for number, (sentence, one) in enumerate(step.pairs, start=step.first):
+            # A sentence of a document is found by its text.
+            where = number if job.document is None else f" {sentence!r}"
+            report_flags(f"{job.path}:{where}", one, translator)
+        bar.update(
+            task, completed=starts[jobs.index(job)] + min(number, job.num_sentences)
+        )
+
+
+def _as_rows(number, line, translations, n_best, scores, as_json):
+    """Yields the lines to write for a line of text."""
+    # There may be fewer hypotheses than were asked for.
+    found = [one for one in translations if one.score > -math.inf] or translations[:1]
+    if as_json:
+        columns = ("text", "score", "flags")
+        rows = [dict(zip(columns, one, strict=True)) for one in found]
+        yield json.dumps({"text": line, "translations": rows}, ensure_ascii=False)
         return
-    with replace_file(output) as unfinished, unfinished.open("wb") as file:
-        yield file
+    for one in found:
+        columns = [*([number] if n_best else []), *([one.score] if scores else [])]
+        yield "\t".join(map(str, [*columns, one.text]))
+
+
+def report_flags(where: str, translation, translator) -> None:
+    """Says on standard error for which reasons a translation looks wrong."""
+    reasons = ", ".join(translation.flags)
+    if "cut source" in translation.flags:
+        typer.echo(
+            f"Warning: {where} is cut: it is longer than the "
+            f"{translator.max_source_length} subwords that the model reads. Split it.",
+            err=True,
+        )
+    elif reasons:
+        typer.echo(f"Warning: {where} has a doubtful translation: {reasons}.", err=True)
 
 
 def translated(
     translator,
     lines: Iterable[str],
-    name,
     search,
     batch_size: int | None,
     max_length: int | None,
     chunk_size: int = LINES_PER_CHUNK,
     terms=None,
-) -> Iterator[tuple[str, str]]:
-    """Yields each line and its translation; warns of lines that were cut.
+) -> Iterator[tuple[str, list]]:
+    """Yields each line and its translations, as `Translator.translate_n_best` does.
 
     Args:
         translator: A `Translator`.
         lines: What to translate.
-        name: Name of the file that holds the lines, for warnings.
         search: As in `Translator.translate`.
         batch_size: As in `Translator.translate`.
         max_length: As in `Translator.translate`.
@@ -183,20 +357,42 @@ def translated(
     """
     from keras_transformer.translator.batching import chunks_of
 
-    number = 0
     for chunk in chunks_of(lines, chunk_size):
         settings = search, batch_size, max_length, terms
         found = translator.translate_n_best(chunk, *settings)
-        for line, (best, *_) in zip(chunk, found, strict=True):
-            number += 1
-            if best.is_cut:
-                typer.echo(
-                    f"Warning: {name}:{number} is cut: it is longer than the "
-                    f"{translator.max_source_length} subwords that the model reads. "
-                    "Split it.",
-                    err=True,
-                )
-            yield line, best.text
+        yield from zip(chunk, found, strict=True)
+
+
+def _translated_markup(
+    translator, lines, search, batch_size, max_length, chunk_size, terms
+) -> Iterator[tuple[str, list]]:
+    """Yields each line and its translation, both with their tags."""
+    from keras_transformer.translator import Translation, translate_markup
+    from keras_transformer.translator.batching import chunks_of
+
+    settings = search, batch_size, max_length, terms
+    for chunk in chunks_of(lines, chunk_size):
+        texts = translate_markup(translator, chunk, *settings)
+        for line, text in zip(chunk, texts, strict=True):
+            yield line, [Translation(text, math.nan)]
+
+
+def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:
+    """Yields lines and translations, and writes to a file which words are aligned.
+
+    Those are of the best translation of each line.
+    """
+    from keras_transformer.translator import pharaoh, word_links
+    from keras_transformer.translator.batching import chunks_of
+
+    for chunk in chunks_of(found, chunk_size):
+        pairs = translator.align(
+            [line for line, _ in chunk], [best.text for _, (best, *_) in chunk]
+        )
+        for (line, translations), aligned in zip(chunk, pairs, strict=True):
+            links = word_links(line, translations[0].text, aligned)
+            file.write(f"{pharaoh(links)}\n".encode())
+            yield line, translations
 
 
 def progress_bar(shown: bool = True) -> progress.Progress:

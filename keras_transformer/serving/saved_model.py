@@ -21,6 +21,7 @@ from keras_transformer.translator import (
     batching,
     check_serves_any_text,
 )
+from keras_transformer.translator.alignment import aligned_spans, alignment_weights
 from keras_transformer.translator.scoring import log_probabilities
 from keras_transformer.translator.terms import (
     MAX_PHRASE_LENGTH,
@@ -105,12 +106,18 @@ class ServedTranslator(tf.Module):
     | `translate_n_best` | `text` | `translations`, `scores` |
     | `translate_ids` | `source_ids` | `ids`, `score` |
     | `score` | `text`, `target` | `log_probability`, `tokens` |
+    | `align` | `text`, `target` | `spans`, `weights` |
+    | `translate_aligned` | `text` | `translation`, `score`, `spans`, `weights` |
 
     All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
     num_hypotheses)`, and ids, `(batch, length)`, which include end tokens and are
     padded with the model's `pad_id`. Texts that are too long are cut, as in
     `Translator.translate`; a target is cut at `max_length`, as in
     `Translator.encode_targets`.
+
+    `spans` `(batch, pairs, 4)` and `weights` `(batch, pairs)` are those of
+    `Translator.align`: the first character in the text and the one after the last,
+    then the same in the translation. A row with fewer pairs is padded with zeros.
 
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
     translation as there, whatever else is in its batch. The arguments are as in
@@ -138,10 +145,16 @@ class ServedTranslator(tf.Module):
         longest = translator.max_source_length
         self._policy = translator.batching_policy(max_length)
         self._max_target_length = self._policy.target_length(longest)
-        # Traced once, for the three signatures that call it.
-        specs = [tf.TensorSpec([None] * rank, tf.int32) for rank in (2, 3)]
-        find = tf.function(self.find, specs, autograph=False)
+        # Traced once, for all signatures that call them.
+        ids, required, text = (
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None, None, None], tf.int32),
+            tf.TensorSpec([None], tf.string),
+        )
+        find = tf.function(self.find, [ids, required], autograph=False)
         self.find = find  # type: ignore[method-assign]
+        align = tf.function(self.align, [text, text], autograph=False)
+        self.align = align  # type: ignore[method-assign]
 
     def settings(self) -> dict:
         """Returns the settings of the export."""
@@ -166,6 +179,8 @@ class ServedTranslator(tf.Module):
             "translate_n_best": (self.translate_n_best, text),
             "translate_ids": (self.translate_ids, source_ids),
             "score": (self.score, text, target),
+            "align": (self.align, text, target),
+            "translate_aligned": (self.translate_aligned, text),
         }
         return {
             name: tf.function(_checked(function, specs), specs, autograph=False)
@@ -214,17 +229,35 @@ class ServedTranslator(tf.Module):
 
         It is summed over `"tokens"` target tokens, end token included.
         """
-        model = self._translator.model
+        log_probability, tokens = log_probabilities(
+            self._translator.model, *self._encode(text, target), self._num_given
+        )
+        return {"log_probability": log_probability, "tokens": tokens}
+
+    def align(self, text, target):
+        """Returns which characters of `text` each subword of `target` renders."""
+        translator = self._translator
+        source_ids, labels = self._encode(text, target)
+        weights = alignment_weights(translator.model, source_ids, labels)
+        spans = translator.encoded_spans(text, target, self._max_target_length)
+        is_end = source_ids == self.source_tokenizer.end_id
+        spans, weights = aligned_spans(weights, *spans, is_end)
+        return {"spans": spans.to_tensor(), "weights": weights.to_tensor()}
+
+    def translate_aligned(self, text):
+        """Returns what `translate` does, and what `align` does for the translations."""
+        found = self.translate(text)
+        return {**found, **self.align(text, found["translation"])}
+
+    def _encode(self, text, target):
+        """Returns the ids of texts and of as many translations."""
         sizes = tf.size(text), tf.size(target)
         message = "`text` and `target` must have the same length. Received:"
         check = tf.debugging.Assert(sizes[0] == sizes[1], [message, *sizes])
         with tf.control_dependencies([check]):
             source_ids, _ = self._translator.encode(text)
         labels = self._translator.encode_targets(target, self._max_target_length)
-        log_probability, tokens = log_probabilities(
-            model, source_ids, labels, self._num_given
-        )
-        return {"log_probability": log_probability, "tokens": tokens}
+        return source_ids, labels
 
     def find(self, source_ids, required):
         """Searches the translations of subwords `(batch, length)`, group by group.

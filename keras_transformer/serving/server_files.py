@@ -71,6 +71,8 @@ def write_warmup_requests(
             ("translate_n_best", {"text": [text]}),
             ("translate_ids", {"source_ids": source_ids}),
             ("score", {"text": [text], "target": [text]}),
+            ("align", {"text": [text], "target": [text]}),
+            ("translate_aligned", {"text": [text]}),
         ]
     write_requests(path, requests)
 

@@ -2,10 +2,18 @@
 
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import SubwordTokenizer, batch_of_texts, plain
+from keras_transformer.text.tokenizer import (
+    LEFT_OUT,
+    SubwordTokenizer,
+    batch_of_texts,
+    plain,
+)
 
 # SentencePiece's subwords have at most 16 characters of at most 4 bytes.
 _MAX_BYTES_PER_SUBWORD = 64
+_INVISIBLE = (
+    r"[\s\v\x1c-\x1f\x{85}\p{Z}\x{AD}\x{200B}\x{200E}\x{200F}\x{2060}\x{FEFF}\x{2581}]"
+)
 WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\p{Z}]*"  # that of `str.isspace`
 
 
@@ -26,16 +34,94 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
         Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
         a boolean tensor of shape `(batch,)`: which texts were cut.
     """
-    texts, num_bytes = plain(batch_of_texts(texts)), _MAX_BYTES_PER_SUBWORD * max_length
-    is_long = tf.strings.length(texts) > num_bytes
-    stripped = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}|{WHITE_SPACE}$", "")
-    texts = tf.where(is_long, stripped, texts)
-    ids = tokenizer(tf.strings.substr(texts, 0, num_bytes))
-    is_cut = ids.row_lengths() >= max_length
-    is_cut |= tf.strings.length(texts) > num_bytes
+    read, _, is_longer = _beginning(plain(batch_of_texts(texts)), max_length)
+    ids = tokenizer(read)
+    is_cut = (ids.row_lengths() >= max_length) | is_longer
     ends = tf.fill([ids.nrows(), 1], tokenizer.end_id)
     ids = tf.concat([ids[:, : max_length - 1], ends], axis=1)
     return ids.to_tensor(tokenizer.pad_id), is_cut
+
+
+def _beginning(texts, max_length):
+    """Returns what `encode` reads of plain texts.
+
+    Also returns how many characters it skips before, and whether it leaves out some
+    behind.
+    """
+    num_bytes = _MAX_BYTES_PER_SUBWORD * max_length
+    is_long = tf.strings.length(texts) > num_bytes
+    rest = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}", "")
+    rest = tf.where(is_long, rest, texts)
+    num_skipped = _num_characters(texts) - _num_characters(rest)
+    stripped = tf.strings.regex_replace(rest, f"{WHITE_SPACE}$", "")
+    rest = tf.where(is_long, stripped, rest)
+    is_longer = tf.strings.length(rest) > num_bytes
+    return tf.strings.substr(rest, 0, num_bytes), num_skipped, is_longer
+
+
+def _num_characters(texts):
+    return tf.strings.length(texts, "UTF8_CHAR")
+
+
+def encoded_spans(texts, tokenizer: SubwordTokenizer, max_length: int):
+    """Returns where the subwords that `encode` returns stand in their texts.
+
+    Positions count the characters of a text as it is given, before it is normalised.
+    White space around a subword is left out. A subword without text of its own has an
+    empty span: the end token, a language, the mark of a space, and all but the last of
+    several subwords that one character was normalised to.
+
+    Arguments are as in `encode`.
+
+    Returns:
+        The first character of each subword and the one after its last, int32 of shape
+        `(batch, length, 2)`. Empty spans, and those of padding, are `(0, 0)`.
+    """
+    texts = batch_of_texts(texts)
+    read, num_skipped, _ = _beginning(plain(texts), max_length)
+    starts, ends = tokenizer.byte_offsets(read)
+    rows = starts.value_rowids()
+    # All rows are searched at once, by indices into the characters of all of them.
+    characters = tf.strings.unicode_split(texts, "UTF-8")
+    firsts = characters.row_starts()
+    kept = _indices(~tf.strings.regex_full_match(characters.values, LEFT_OUT))
+    visible = _indices(~tf.strings.regex_full_match(characters.values, _INVISIBLE))
+    byte_starts = tf.strings.unicode_decode_with_offsets(read, "UTF-8")[1]
+    keys = _keys(byte_starts.value_rowids(), byte_starts.values)
+    num_before = tf.cast(num_skipped, tf.int64) - byte_starts.row_starts()
+    num_before += tf.searchsorted(kept, firsts, out_type=tf.int64)
+
+    def character_at(offsets):
+        number = tf.searchsorted(keys, _keys(rows, offsets), "right", tf.int64) - 1
+        return _item(kept, number + tf.gather(num_before, rows))
+
+    begin = tf.searchsorted(visible, character_at(starts.values))
+    end = tf.searchsorted(visible, character_at(ends.values - 1), side="right")
+    has_text = (starts.values < ends.values) & (begin < end)
+    spans = tf.stack([_item(visible, begin), _item(visible, end - 1) + 1], axis=1)
+    spans -= tf.gather(firsts, rows)[:, None]
+    spans = tf.cast(tf.where(has_text[:, None], spans, 0), tf.int32)
+    spans = starts.with_values(spans)[:, : max_length - 1]
+    return tf.concat(
+        [spans, tf.zeros([spans.nrows(), 1, 2], tf.int32)], axis=1
+    ).to_tensor()
+
+
+def _indices(is_true):
+    return tf.where(is_true)[:, 0]
+
+
+def _keys(rows, offsets):
+    """Returns integers that sort by row, then by offset."""
+    return rows * 2**32 + offsets
+
+
+def _item(values, indices):
+    """`values[indices]`, or any integer where an index is out of range."""
+    values = tf.concat([values, [0]], axis=0)
+    return tf.gather(
+        values, tf.clip_by_value(indices, 0, tf.size(values, indices.dtype) - 1)
+    )
 
 
 def add_start_and_end(ids: tf.RaggedTensor, tokenizer, start=False, end=False):

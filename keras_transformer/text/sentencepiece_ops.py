@@ -61,6 +61,27 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         )
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
+    def byte_offsets(self, texts):
+        """Returns the first byte of each subword, and the one after its last.
+
+        Two ragged int64 tensors of shape `(batch, None)`, in bytes of the texts before
+        SentencePiece normalises them.
+        """
+        _, row_splits, *offsets = _ops.sentencepiece_tokenize_with_offsets_op(
+            self.resource_handle,
+            texts,
+            nbest_size=0,
+            alpha=1.0,
+            out_type=tf.int32,
+            **_NO_SYMBOLS,
+        )
+        return [
+            tf.RaggedTensor.from_row_splits(
+                tf.cast(values, tf.int64), row_splits, validate=False
+            )
+            for values in offsets
+        ]
+
     def detokenize(self, ids):
         """Returns texts `(batch,)` of ids or subwords, ragged `(batch, None)`."""
         return _ops.sentencepiece_detokenize_op(

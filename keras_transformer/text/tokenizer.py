@@ -12,6 +12,8 @@ from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer_training import train_model
 from keras_transformer.text_files import Paths
 
+LEFT_OUT = r"[\x{AD}\x{2060}\x{FEFF}]"  # soft hyphen, word joiner, byte order mark
+
 
 class SubwordTokenizer(tf.Module):
     """Splits text into subwords, and joins subwords to text.
@@ -177,6 +179,23 @@ class SubwordTokenizer(tf.Module):
         pieces = tf.where(ids.values == self.unknown_id, unknown.values, pieces)
         return self._model.detokenize(ids.with_values(pieces))
 
+    def byte_offsets(self, texts):
+        """Returns where each subword begins and ends, in bytes of `plain(texts)`.
+
+        A subword may begin with white space, or have no bytes.
+
+        Args:
+            texts: As in a call.
+
+        Returns:
+            The first byte of each subword and the one after its last, two ragged int64
+            tensors of shape `(batch, None)`.
+        """
+        return self._byte_offsets(plain(batch_of_texts(texts)))
+
+    def _byte_offsets(self, texts):
+        return self._model.byte_offsets(texts)
+
     def detokenize(self, ids, unknown=None):
         """Joins subwords to text, up to the first end token of each row.
 
@@ -285,7 +304,7 @@ def plain(texts):
     broken, such as the soft hyphen, are left out.
     """
     texts = tf.strings.regex_replace(texts, r"[\v\x1c-\x1f\x{85}]", " ")
-    return tf.strings.regex_replace(texts, r"[\x{AD}\x{2060}\x{FEFF}]", "")
+    return tf.strings.regex_replace(texts, LEFT_OUT, "")
 
 
 def _batch_of_ids(ids, pad_id):

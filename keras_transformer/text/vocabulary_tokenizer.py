@@ -108,13 +108,24 @@ class VocabularyTokenizer(SubwordTokenizer):
         """Returns the language codes of texts, where they are read, and subwords."""
         codes = tf.fill([tf.size(texts), 0], "")
         if self._settings["reads_language_codes"]:
-            rest = tf.strings.regex_replace(texts, _LANGUAGE_CODE, "", False)
-            num_bytes = tf.strings.length(texts) - tf.strings.length(rest)
+            num_bytes, rest = _without_code(texts)
             codes = tf.strings.substr(texts, tf.zeros_like(num_bytes), num_bytes)
             has_code = num_bytes[:, None] > 0
             codes = tf.ragged.boolean_mask(codes[:, None], has_code)
             texts = rest
         return codes, self._model.tokenize(texts, tf.string, alpha)
+
+    def _byte_offsets(self, texts):
+        # A prefix and a code have no bytes.
+        textless = [tf.zeros([tf.size(texts), len(self._prefix_ids)], tf.int64)]
+        num_bytes = tf.zeros([tf.size(texts)], tf.int32)
+        if self._settings["reads_language_codes"]:
+            num_bytes, texts = _without_code(texts)
+            zeros = tf.zeros([tf.size(texts), 1], tf.int64)
+            textless.append(tf.ragged.boolean_mask(zeros, num_bytes[:, None] > 0))
+        before = tf.cast(num_bytes[:, None], tf.int64)
+        offsets = self._model.byte_offsets(texts)
+        return [tf.concat([*textless, each + before], axis=1) for each in offsets]
 
     def _decode(self, ids):
         return self._decode_with(ids, tf.zeros_like(ids, tf.string))
@@ -170,6 +181,12 @@ class VocabularyTokenizer(SubwordTokenizer):
             return cls(path.read_bytes(), **settings)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} cannot be loaded. {error}") from None
+
+
+def _without_code(texts):
+    """Returns the number of bytes of the code that a text begins with, and the rest."""
+    rest = tf.strings.regex_replace(texts, _LANGUAGE_CODE, "", False)
+    return tf.strings.length(texts) - tf.strings.length(rest), rest
 
 
 def _piece_of_id(vocabulary):

@@ -1,5 +1,12 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
+from keras_transformer.translator.alignment import (
+    AlignedPair,
+    pharaoh,
+    word_links,
+)
+from keras_transformer.translator.flagging import flags
+from keras_transformer.translator.markup import translate_markup
 from keras_transformer.translator.scoring import TargetScore
 from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import (
@@ -13,6 +20,7 @@ from keras_transformer.translator.translator import (
 
 __all__ = [
     "DEFAULT_SEARCH",
+    "AlignedPair",
     "TargetScore",
     "Terms",
     "Translation",
@@ -20,4 +28,8 @@ __all__ = [
     "check_one_transformer",
     "check_serves_any_text",
     "ensemble",
+    "flags",
+    "pharaoh",
+    "translate_markup",
+    "word_links",
 ]

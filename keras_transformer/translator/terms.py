@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from keras import ops
 
 from keras_transformer.decoding import BeamSearch, ConstrainedBeamSearch, Search
-from keras_transformer.models import Ensemble
 from keras_transformer.text_files import read_lines
+from keras_transformer.translator.alignment import alignment_weights
 
 PATTERNS = {
     "url": r"(?i:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'\x{2019}\x{201D}\x{BB}]",
@@ -112,6 +111,9 @@ class Terms(tf.Module):
         table = dict(zip(keys, [*targets, ""], strict=True))
         rows = tf.lookup.KeyValueTensorInitializer([*table], [*table.values()])
         self._table = tf.lookup.StaticHashTable(rows, "")
+
+    def __repr__(self):
+        return f"Terms(glossary={dict(self.glossary)!r}, keep={self.keep!r})"
 
     def settings(self) -> dict:
         """Returns the arguments."""
@@ -344,34 +346,14 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
             tf.repeat(x, shape[1], axis=0) for x in (source_ids, has_text)
         )
         rows = tf.reshape(ids, [-1, shape[2]])
-        places = most_attended(translator.model, sources, has_text, rows)
-        places = tf.reshape(places, [shape[0], -1])
+        weights = alignment_weights(translator.model, sources, rows)
+        weights = tf.where(has_text[:, None], weights, -1.0)
+        places = tf.reshape(tf.argmax(weights, axis=2), [shape[0], -1])
         copies = tf.gather(copies, places, batch_dims=1)
         return tf.where(is_stand_in, written, tf.reshape(copies, shape))
 
     is_copied = tf.reduce_any(is_unknown & ~is_stand_in)
     return tf.cond(is_copied, copy, lambda: written)
-
-
-def most_attended(model, source_ids, has_text, ids):
-    """Returns which source subword each target subword attends to most.
-
-    Args:
-        model: A `Transformer`, or an `Ensemble`, whose first model is asked.
-        source_ids: Int32 tensor of shape `(batch, source_length)`.
-        has_text: Which of them may be found, boolean of the same shape.
-        ids: Int32 tensor of shape `(batch, length)`, without start tokens.
-
-    Returns:
-        Places in `source_ids`, int32 of the shape of `ids`.
-    """
-    model = model.models[0] if isinstance(model, Ensemble) else model
-    starts = ops.full_like(ids[:, :1], model.start_id)
-    target_ids = ops.concatenate([starts, ids[:, :-1]], axis=1)
-    scores = model.attention_scores(source_ids, target_ids)["cross"][-1]
-    scores = ops.mean(ops.cast(scores, "float32"), axis=1)
-    scores = ops.where(has_text[:, None], scores, -1.0)
-    return ops.cast(ops.argmax(scores, axis=-1), "int32")
 
 
 def with_spaces(texts):

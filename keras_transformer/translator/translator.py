@@ -3,12 +3,13 @@
 import importlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import (
@@ -21,15 +22,25 @@ from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels import target
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.text.encoding import WHITE_SPACE, encode
+from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
 from keras_transformer.text.tokenizer import check_tokenizer
+from keras_transformer.translator.alignment import (
+    AlignedPair,
+    aligned_pairs,
+    alignment_weights,
+)
 from keras_transformer.translator.batching import (
     BatchingPolicy,
     chunks_of,
     unpadded_lengths,
 )
+from keras_transformer.translator.flagging import flags
 from keras_transformer.translator.saving import read_translator, save_translator
-from keras_transformer.translator.scoring import Scorer, TargetScore
+from keras_transformer.translator.scoring import (
+    PairFunction,
+    TargetScore,
+    log_probabilities,
+)
 from keras_transformer.translator.terms import (
     ROWS_PER_ALIGNMENT,
     Terms,
@@ -61,12 +72,13 @@ class Translation(NamedTuple):
     Attributes:
         text: The translation.
         score: Its score, as the search defines it.
-        is_cut: Whether its source was too long and only its beginning was read.
+        flags: The reasons for which it looks wrong, such as `"loop"` or
+            `"cut source"`; see `translator.flags`.
     """
 
     text: str
     score: float
-    is_cut: bool = False
+    flags: tuple[str, ...] = ()
 
 
 class Translator:
@@ -122,7 +134,7 @@ class Translator:
         limit = model.max_positions or max_source_length
         self.max_source_length = min(max_source_length, limit)
         self.search = search
-        self._scorer: Scorer | None = None
+        self._pair_functions: dict[Callable, PairFunction] = {}
 
     def __repr__(self):
         sizes = [
@@ -171,7 +183,7 @@ class Translator:
         """
         found = self.translate_n_best(texts, search, batch_size, max_length, terms)
         best = [translations[0] for translations in found]
-        cut = [index for index, one in enumerate(best) if one.is_cut]
+        cut = [index for index, one in enumerate(best) if "cut source" in one.flags]
         if cut:
             warnings.warn(
                 f"{len(cut)} of {len(best)} texts are longer than "
@@ -224,7 +236,8 @@ class Translator:
         """Translates as `translate` does, and returns every hypothesis with its score.
 
         The `num_hypotheses` of `search` is the number of translations of each text.
-        There is no warning of texts that are cut: each `Translation` tells it.
+        There is no warning of texts that are cut: each `Translation` has flags for what
+        looks wrong with it.
 
         Returns:
             For each text a list of `Translation`, best first. A score of minus infinity
@@ -232,11 +245,13 @@ class Translator:
         """
         search = search or self.search
         check_serves_any_text(search)
-        encoded = _as_bytes(texts)
+        encoded = as_bytes(texts)
         if not encoded:
             return []
         source_ids, is_cut = self.encode(encoded)
-        is_cut = is_cut.numpy().tolist()
+        is_cut = is_cut.numpy()
+        is_unknown = source_ids.numpy() == self.source_tokenizer.unknown_id
+        end_ids = search.end_ids or (self.model.end_id,)
         found = [[Translation("", 0.0)] * search.num_hypotheses for _ in encoded]
         policy = self.batching_policy(max_length)
         for rows, sources, target_length in policy.groups(source_ids):
@@ -247,22 +262,34 @@ class Translator:
                 asked = constrained(search, required.ids, self.target_tokenizer)
             settings = asked, target_length, batch_size
             ids, scores = self.model.generate(sources, *settings)
+            ids = ops.convert_to_numpy(ids)
             decoded = self.decode(ids, search).numpy()
             if terms is not None:
-                is_unknown = ids == self.target_tokenizer.unknown_id
-                with_unknown = np.flatnonzero(is_unknown.any(axis=(1, 2)))
+                without_text = ids == self.target_tokenizer.unknown_id
+                with_unknown = np.flatnonzero(without_text.any(axis=(1, 2)))
                 for start in range(0, len(with_unknown), ROWS_PER_ALIGNMENT):
                     some = with_unknown[start : start + ROWS_PER_ALIGNMENT]
                     given = some_texts, sources, ids, required.stand_ins
                     unknown = unknown_texts(self, *(tf.gather(x, some) for x in given))
                     decoded[some] = self.decode(ids[some], search, unknown).numpy()
-            for row, *best_first in zip(rows, decoded, scores, strict=True):
-                found[row] = [
-                    Translation(
-                        text.decode("utf-8", "replace"), float(score), is_cut[row]
+            source_lengths = unpadded_lengths(sources, self.source_tokenizer).numpy()
+            lengths = np.sum(ids != self.target_tokenizer.pad_id, axis=2)
+            has_end = np.isin(ids, end_ids).any(axis=2)
+            columns: list = [rows, source_lengths, decoded, scores, lengths, has_end]
+            for row, source_length, *best_first in zip(*columns, strict=True):
+                source, found[row] = encoded[row].decode(), []
+                for text, score, length, is_ended in zip(*best_first, strict=True):
+                    text = text.decode("utf-8", "replace")
+                    reasons = flags(
+                        source,
+                        text,
+                        source_length,
+                        length,
+                        is_cut=is_cut[row],
+                        has_end=is_ended,
+                        has_unknown=is_unknown[row].any(),
                     )
-                    for text, score in zip(*best_first, strict=True)
-                ]
+                    found[row].append(Translation(text, float(score), reasons))
         return found
 
     def score(
@@ -293,19 +320,71 @@ class Translator:
             >>> [score.log_probability < 0 for score in scores]
             [True, True]
         """
-        sources, targets = _as_bytes(texts), _as_bytes(translations)
-        if len(sources) != len(targets):
-            raise ValueError(
-                "`translations` must have one translation of each text. "
-                f"Received: {len(sources)} texts, {len(targets)} translations."
-            )
+        sources, targets = _as_pairs(texts, translations)
         if not sources:
             return []
-        if self._scorer is None or not self._scorer.is_of(self.model):
+        ids = self.encode(sources)[0], self.encode_targets(targets)
+        scores = [TargetScore(0.0, 0)] * len(sources)
+        computed = self._on_pairs(log_probabilities, *ids, self.num_given_tokens())
+        for rows, found in computed:
+            for row, *score in zip(rows, *(x.tolist() for x in found), strict=True):
+                scores[row] = TargetScore(*score)
+        return scores
+
+    def align(
+        self, texts: Sequence[str], translations: Sequence[str]
+    ) -> list[list[AlignedPair]]:
+        """Returns which subwords of a source each subword of a translation renders.
+
+        A subword of the translation is aligned to the subword of the source that the
+        model attends to most when it predicts it, or to none if that is the end
+        token. The translations may be of any origin, such as all hypotheses of one
+        text: `align([text] * n, hypotheses)`.
+
+        Args:
+            texts: What is translated, a list of str.
+            translations: A translation of each.
+
+        Returns:
+            For each text a list of `AlignedPair`, in the order of the translation. Of
+            texts that are too long only the beginning is aligned.
+
+        Raises:
+            ValueError: As in `score`.
+
+        Example:
+            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+            >>> model = kt.models.Transformer(
+            ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+            ... )
+            >>> translator = kt.Translator(model, tokenizer)
+            >>> text, translation = "a man", "a dog rides"
+            >>> (pairs,) = translator.align([text], [translation])
+            >>> all(text[slice(*pair.source)] in "a man" for pair in pairs)
+            True
+        """
+        sources, targets = _as_pairs(texts, translations)
+        if not sources:
+            return []
+        source_ids, labels = self.encode(sources)[0], self.encode_targets(targets)
+        spans = [x.numpy() for x in self.encoded_spans(sources, targets)]
+        is_end = source_ids.numpy() == self.source_tokenizer.end_id
+        found: list[list[AlignedPair]] = [[] for _ in sources]
+        for rows, weights in self._on_pairs(alignment_weights, source_ids, labels):
+            given = (x[rows] for x in (*spans, is_end))
+            for row, pairs in zip(rows, aligned_pairs(weights, *given), strict=True):
+                found[row] = pairs
+        return found
+
+    def _on_pairs(self, function, source_ids, labels, *arguments):
+        """Yields rows of pairs, and what a function of the model returns for them."""
+        known = self._pair_functions.get(function)
+        if known is None or not known.is_of(self.model):
             policy = self.batching_policy()
-            self._scorer = Scorer(self.model, policy, self.num_given_tokens())
-        source_ids, _ = self.encode(sources)
-        return self._scorer(source_ids, self.encode_targets(targets))
+            known = PairFunction(function, self.model, policy, arguments)
+            self._pair_functions[function] = known
+        return known(source_ids, labels)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the translator to a folder, which may exist.
@@ -512,6 +591,29 @@ class Translator:
         max_length = policy.target_length(self.max_source_length)
         return encode(texts, self.target_tokenizer, max_length)[0]
 
+    def encoded_spans(self, texts, targets, max_length: int | None = None):
+        """Returns where the subwords of texts and translations stand in them.
+
+        Args:
+            texts: As in `encode`.
+            targets: A translation of each, a list or a string tensor.
+            max_length: As in `encode_targets`.
+
+        Returns:
+            Two int32 tensors of shape `(batch, length, 2)`, with TensorFlow ops only:
+            the first character of each subword and the one after its last.
+        """
+        policy = self.batching_policy(max_length)
+        sides = (
+            (texts, self.source_tokenizer, self.max_source_length),
+            (
+                targets,
+                self.target_tokenizer,
+                policy.target_length(self.max_source_length),
+            ),
+        )
+        return [encoded_spans(*side) for side in sides]
+
     def num_given_tokens(self) -> int:
         """Returns how many tokens, such as a language, begin every translation."""
         with tf.init_scope():  # not part of a graph that is being traced
@@ -679,7 +781,18 @@ def check_one_transformer(translator: Translator, what: str) -> None:
         )
 
 
-def _as_bytes(texts: Iterable[str]) -> list[bytes]:
+def _as_pairs(texts, translations) -> tuple[list[bytes], list[bytes]]:
+    """Returns texts and translations in UTF-8; raises `ValueError` unless they fit."""
+    sources, targets = as_bytes(texts), as_bytes(translations)
+    if len(sources) != len(targets):
+        raise ValueError(
+            "`translations` must have one translation of each text. "
+            f"Received: {len(sources)} texts, {len(targets)} translations."
+        )
+    return sources, targets
+
+
+def as_bytes(texts: Iterable[str]) -> list[bytes]:
     """Returns texts in UTF-8; raises `ValueError` unless each of them is a str."""
     is_single = isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable)
     listed: list = [texts] if is_single else list(texts)

@@ -28,6 +28,7 @@ from keras_transformer.decoding import (
     RepetitionPenalty,
 )
 from keras_transformer.runs import Recipe, Run
+from keras_transformer.translator import pharaoh, word_links
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["demo", "train", "translate", "evaluate", "export", "average"]
@@ -169,8 +170,90 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     output = tmp_path / "output"
     result = shell("translate", run, tmp_path / "text.gz", "--output", output)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert in_one_line(result) == f"The translations are in {output}."
+    *warnings, where = result.stderr.splitlines()
+    assert where == f"The translations are in {output}."
+    assert all("has a doubtful translation: " in line for line in warnings)
     assert output.read_text() == shell("translate", run, stdin=lines).stdout
+
+
+@pytest.mark.usefixtures("loaded")
+def test_documents_go_to_a_folder_and_are_told_apart_by_their_names(run, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"ba": "mu ne", "n": 7}))
+    (tmp_path / "a.txt").write_text("mu ne\n")
+    files = tmp_path / "a.json", tmp_path / "a.txt"
+    result = shell("translate", run, *files, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    (line,) = (tmp_path / "out" / "a.txt").read_text().splitlines()
+    found = json.loads((tmp_path / "out" / "a.json").read_text())
+    assert found == {"ba": line, "n": 7}
+    assert shell("translate", run, files[0]).stdout == json.dumps(found)
+    (tmp_path / "out" / "a.txt").unlink()
+    result = shell("translate", run, *files, "-o", tmp_path / "out")
+    assert "1 of 2 files were in" in result.stderr
+    assert (tmp_path / "out" / "a.txt").read_text() == f"{line}\n"
+
+
+@pytest.mark.usefixtures("loaded")
+def test_paragraphs_are_asked_for(run, tmp_path):
+    (tmp_path / "book.txt").write_text("  Mu ne! Ba ko!\r\n\r\nRi li")
+    written = shell("translate", run, tmp_path / "book.txt", "--format", "text").stdout
+    lines = "Mu ne!\nBa ko!\nRi li\n"
+    one, two, three = shell("translate", run, stdin=lines).stdout.splitlines()
+    assert written == f"  {one} {two}\n\n{three}"  # the test's runner drops \\r
+
+
+def test_hypotheses_scores_and_flags_are_written(run, loaded):
+    text = "ba ko li\n\nmu ne\n"
+    search = BeamSearch(5, length_penalty=0.6, num_hypotheses=5)
+    expected = loaded.translate_n_best(text.splitlines(), search)
+    result = shell("translate", run, "--n-best", 5, "--scores", stdin=text)
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [(int(row[0]), float(row[1]), row[2]) for row in rows] == [
+        (number, one.score, one.text)
+        for number, found in enumerate(expected, start=1)
+        for one in found
+    ]
+    result = shell("translate", run, "--n-best", 5, "--json", stdin=text)
+    objects = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["text"] for one in objects] == text.splitlines()
+    for one, found in zip(objects, expected, strict=True):
+        assert [tuple(x.values()) for x in one["translations"]] == [
+            (best.text, best.score, [*best.flags]) for best in found
+        ]
+    result = shell("translate", run, "--scores", stdin=text)
+    scores = [float(line.split("\t")[0]) for line in result.stdout.splitlines()]
+    best = loaded.translate_n_best(text.splitlines())
+    assert scores == [one.score for (one,) in best]
+    flagged = [number for number, (one,) in enumerate(best, start=1) if one.flags]
+    assert flagged
+    for line, number in zip(result.stderr.splitlines(), flagged, strict=True):
+        start = f"Warning: standard input:{number} has a doubtful translation: "
+        assert line.startswith(start)
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.json", "--scores"], "--scores: needs one text with a sentence per line"),
+        (["a.txt", "b.txt", "--json", "-o", "out"], "--json: needs one text"),
+        (["--format", "text"], "--format: needs a file"),
+        (["a.txt", "b.txt"], "--output: is needed for several files"),
+        (["a.txt", "--format", "doc"], "must be one of lines, text"),
+        (["a.json"], "a.json cannot be read as json"),
+    ],
+)
+def test_what_does_not_go_together_is_reported(
+    run, tmp_path, monkeypatch, arguments, message
+):
+    for name in ("a.json", "a.txt", "b.txt"):
+        (tmp_path / name).write_text("ba")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    result = shell("translate", run, *arguments, stdin="ba\n")
+    assert result.exit_code in (1, 2)
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert not Path("out").exists()
 
 
 @pytest.mark.quick("options1-search1")
@@ -228,12 +311,41 @@ def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     assert compiled == [False, True]
 
 
+def test_alignments_are_written_line_by_line(run, loaded, tmp_path):
+    source, links = ["ba ko li", "", "  ne ne"], tmp_path / "links"
+    stdin = "".join(f"{line}\n" for line in source)
+    result = shell("translate", run, "--alignments", links, stdin=stdin)
+    assert result.stderr.splitlines()[-1] == f"The alignments are in {links}."
+    translations = result.stdout.split("\n")[:-1]
+    expected = [
+        pharaoh(word_links(*texts, pairs))
+        for *texts, pairs in zip(
+            source, translations, loaded.align(source, translations), strict=True
+        )
+    ]
+    assert links.read_text().split("\n")[:-1] == expected
+    assert expected[1] == ""
+    assert re.fullmatch(r"(\d-\d ?)+", expected[0])
+
+
+@pytest.mark.usefixtures("loaded")
+def test_tags_are_kept_where_the_text_is_markup(run, tmp_path):
+    result = shell("translate", run, "--markup", stdin="<b>ba ko</b>\nba ko\n")
+    marked, plain = result.stdout.splitlines()
+    assert marked == f"<b>{plain}</b>"
+    options = ["--markup", "--alignments", tmp_path / "links"]
+    result = shell("translate", run, *options, stdin="ba\n")
+    assert result.exit_code == 1
+    assert "--alignments is not possible for text with --markup" in in_one_line(result)
+
+
 @pytest.mark.usefixtures("loaded")
 def test_a_sentence_that_is_too_long_is_reported_by_its_line(run):
     result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
-    assert "standard input:2 is cut: it is longer than the 32" in in_one_line(result)
+    *_, warning = result.stderr.splitlines()
+    assert "standard input:2 is cut: it is longer than the 32" in warning
 
 
 @pytest.mark.usefixtures("loaded")
@@ -632,7 +744,7 @@ def test_a_command_that_fails_leaves_the_file_that_was_there(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert result.exit_code == 1
-    assert "File too large" in in_one_line(result)
+    assert "File too large" in result.stderr.splitlines()[-1]
     assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
 
 
@@ -666,9 +778,10 @@ def test_an_interrupted_training_continues_after_its_origin_has_moved(
     assert len(Run("tuned").log.rows()) == 2
 
 
-def test_a_text_is_not_overwritten_by_its_translation(run, tmp_path):
+@pytest.mark.parametrize("option", ["--output", "--alignments"])
+def test_a_text_is_not_overwritten_by_what_is_made_of_it(run, tmp_path, option):
     write_lines(tmp_path / "text", ["ba"])
-    result = shell("translate", run, tmp_path / "text", "-o", tmp_path / "text")
+    result = shell("translate", run, tmp_path / "text", option, tmp_path / "text")
     assert result.exit_code == 1
     assert "Name another file" in in_one_line(result)
     assert (tmp_path / "text").read_text() == "ba\n"

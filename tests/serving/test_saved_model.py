@@ -52,6 +52,7 @@ SERVING = Path(__file__).parent
 SENTENCEPIECE_OPS = {
     "SentencepieceOp",
     "SentencepieceTokenizeOp",
+    "SentencepieceTokenizeWithOffsetsOp",
     "SentencepieceDetokenizeOp",
 }
 
@@ -257,6 +258,7 @@ def test_the_c_interface_gives_the_live_translations(export, signatures, live, r
 
 def test_signatures_have_the_names_types_and_ranks_that_are_promised(signatures):
     text, score = ("DT_STRING", 1), ("DT_FLOAT", 1)
+    aligned = {"spans": ("DT_INT32", 3), "weights": ("DT_FLOAT", 2)}
     assert {name: specs_of(one) for name, one in signatures.items()} == {
         "serving_default": [{"text": text}, {"translation": text, "score": score}],
         "translate_n_best": [
@@ -270,6 +272,11 @@ def test_signatures_have_the_names_types_and_ranks_that_are_promised(signatures)
         "score": [
             {"text": text, "target": text},
             {"log_probability": score, "tokens": ("DT_INT32", 1)},
+        ],
+        "align": [{"text": text, "target": text}, aligned],
+        "translate_aligned": [
+            {"text": text},
+            {"translation": text, "score": score, **aligned},
         ],
     }
 
@@ -374,6 +381,29 @@ def test_log_probabilities_are_those_of_the_model(translator, served):
         assert tokens[row] == len(labels)
 
 
+def test_alignments_are_those_of_the_translator(translator, served):
+    # With characters that SentencePiece normalises, and of several bytes.
+    texts = [*TEXTS, "a \u00addo\u00adg  rides", "\uff54wo bike 😀", TOO_LONG]
+    texts = [text.replace("\0", "") for text in texts]
+    found = served["translate_aligned"](text=tf.constant(texts))
+    targets = decoded(found["translation"].numpy())
+    again = served["align"](text=tf.constant(texts), target=tf.constant(targets))
+    live = translator.align(texts, targets)
+    assert sum(map(len, live)) > len(texts)
+    for answer in (found, again):
+        spans, weights = answer["spans"].numpy(), answer["weights"].numpy()
+        for row, pairs in enumerate(live):
+            expected = np.array([(*one.source, *one.target) for one in pairs])
+            rest = spans[row, len(pairs) :], weights[row, len(pairs) :]
+            np.testing.assert_array_equal(
+                spans[row, : len(pairs)], expected.reshape(-1, 4)
+            )
+            np.testing.assert_allclose(
+                weights[row, : len(pairs)], [one.weight for one in pairs], 1e-5, 1e-6
+            )
+            assert not any(x.any() for x in rest)
+
+
 def test_every_text_has_the_target_that_it_is_scored_with(served):
     with pytest.raises(tf.errors.InvalidArgumentError, match="the same length"):
         served["score"](text=tf.constant(["a", "b"]), target=tf.constant(["c"]))
@@ -396,6 +426,8 @@ def test_any_bytes_have_an_answer(served, texts):
     np.testing.assert_array_equal(n_best["translations"][:, 0], best["translation"])
     scored = served["score"](text=texts, target=texts[::-1])
     assert (scored["tokens"] > 0).numpy().all()
+    aligned = served["align"](text=texts, target=texts[::-1])
+    assert aligned["spans"].shape[:2] == aligned["weights"].shape
     for scores in (best["score"], n_best["scores"], scored["log_probability"]):
         assert np.isfinite(scores).all()
         assert (scores <= 0).numpy().all()

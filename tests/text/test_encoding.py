@@ -1,10 +1,10 @@
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.text import SubwordTokenizer, encode
-from keras_transformer.text.encoding import WHITE_SPACE
+from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer, encode
+from keras_transformer.text.encoding import WHITE_SPACE, encoded_spans
 
 LINES = ["a man rides a bike", "a dog rides a man", "a bike"]
 TOKENIZER = SubwordTokenizer.train(LINES, vocabulary_size=25)
@@ -73,3 +73,85 @@ def test_only_the_head_of_a_long_text_is_encoded(text, max_length):
     expected, _ = encode([head], TOKENIZER, max_length)
     assert ids.numpy().tolist() == expected.numpy().tolist()
     assert is_cut.numpy().all()
+
+
+def shown(text, tokenizer, max_length=99):
+    """Returns the text of each subword that has some."""
+    spans = encoded_spans([text], tokenizer, max_length)
+    assert spans.shape == (*encode([text], tokenizer, max_length)[0].shape, 2)
+    return [text[start:end] for start, end in spans[0].numpy() if start < end]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a bike", ["a", "bi", "ke"]),
+        ("  a\t\v bike\n", ["a", "bi", "ke"]),
+        # a byte order mark and a soft hyphen, which are not read
+        ("\ufeffa bi\u00adke", ["a", "bi", "ke"]),
+        # compatibility characters, of several bytes
+        ("\uff41 \uff42ike\x85a", ["\uff41", "\uff42i", "ke", "a"]),
+        ("a\u200bbike", ["a", "bi", "ke"]),
+        # one character that becomes several subwords: the last of them has it
+        ("\u2480 a", ["\u2480", "a"]),
+        ("\N{GRINNING FACE} a", ["\N{GRINNING FACE}", "a"]),
+        ("e\u0301 a", ["e\u0301", "a"]),
+    ],
+)
+def test_subwords_stand_where_their_text_does(text, expected):
+    assert shown(text, TOKENIZER) == expected
+
+
+def test_subwords_of_a_text_that_is_cut_stand_where_they_did():
+    text = 999 * " \u00ad" + "a bike a man"
+    assert shown(text, TOKENIZER, 5) == ["a", "bi", "ke"]
+
+
+def test_a_text_has_its_spans_whatever_is_before_it():
+    texts = ["\u00ada \u2060bike", "", 99 * " " + "a\u00ad bike", "a bi\u00adke"]
+    together = encoded_spans(texts, TOKENIZER, 9).numpy()
+    for text, spans in zip(texts, together, strict=True):
+        alone = encoded_spans([text], TOKENIZER, 9)[0].numpy()
+        assert spans[: len(alone)].tolist() == alone.tolist()
+        assert not spans[len(alone) :].any()
+
+
+def test_languages_have_no_text():
+    vocabulary = {piece: i for i, piece in enumerate(TOKENIZER.pieces(range(25)))}
+    others = ["<pad>", ">>fra<<", "en"]
+    vocabulary |= {piece: 25 + i for i, piece in enumerate(others)}
+    tokenizer = VocabularyTokenizer(
+        TOKENIZER.model_proto,
+        vocabulary,
+        prefix=["en"],
+        reads_language_codes=True,
+    )
+    assert shown(">>fra<< a bike", tokenizer) == ["a", "bi", "ke"]
+    assert shown("a bike", tokenizer) == ["a", "bi", "ke"]
+
+
+@settings(max_examples=10)
+@given(st.lists(st.text(max_size=20), max_size=3), st.integers(2, 20))
+def test_spans_lie_one_after_another_within_their_texts(texts, max_length):
+    texts = [text.encode("utf-8", "replace").decode() for text in texts]
+    ids = encode(texts, TOKENIZER, max_length)[0]
+    spans = encoded_spans(texts, TOKENIZER, max_length)
+    assert spans.shape == (*ids.shape, 2)
+    for text, row in zip(texts, spans.numpy().tolist(), strict=True):
+        ends = [0]
+        for start, end in row:
+            if start < end:
+                assert ends[-1] <= start
+                assert not text[start:end][0].isspace()
+                ends.append(end)
+            else:
+                assert start == end == 0
+        assert ends[-1] <= len(text)
+
+
+@settings(max_examples=10)
+@given(st.lists(st.binary(max_size=20), max_size=3))
+def test_any_bytes_have_spans(texts):
+    texts = tf.constant(texts, tf.string)
+    spans = encoded_spans(texts, TOKENIZER, 9)
+    assert spans.shape[:2] == encode(texts, TOKENIZER, 9)[0].shape

@@ -159,7 +159,7 @@ def test_the_n_best_begin_with_the_translation(translator):
     scores = np.array([[one.score for one in translations] for translations in found])
     assert (np.diff(scores) <= 0).all()
     assert (scores[:, 0] < 0).all()
-    assert translator.translate_n_best([" "], search) == [[("", 0.0, False)] * 3]
+    assert translator.translate_n_best([" "], search) == [[("", 0.0, ())] * 3]
 
 
 def test_white_space_and_marks_of_line_breaks_change_no_translation(translator):
@@ -221,7 +221,7 @@ def test_what_is_too_long_is_cut_with_a_warning(translator):
         translations = translator.translate(texts, GREEDY)
     assert translations == translator.translate(["a", read, "two"], GREEDY)
     found = translator.translate_n_best(texts, GREEDY)
-    assert [best.is_cut for (best,) in found] == [False, True, False]
+    assert ["cut source" in best.flags for (best,) in found] == [False, True, False]
 
 
 def test_a_stream_is_read_a_chunk_at_a_time(translator):

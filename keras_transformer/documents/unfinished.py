@@ -1,0 +1,73 @@
+"""Translations that are kept beside an output until it is complete."""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_SUFFIX = ".unfinished"
+
+
+class Journal:
+    """A file that translations are appended to, one a line.
+
+    Args:
+        file: The open file.
+        question: What is translated and how, as a line. Translations that the file
+            holds for another question are removed, and so is a line that a killed
+            process has not completed.
+    """
+
+    def __init__(self, file, question: str):
+        self._file, self.count = file, -1
+        file.seek(0)
+        size = 0
+        for line in file:
+            is_whole = line.endswith(b"\n")
+            if not is_whole or (self.count < 0 and json.loads(line) != question):
+                break
+            size += len(line)
+            self.count += 1
+        file.truncate(size)
+        if self.count < 0:
+            self.append([question])
+
+    def append(self, lines: list[str]) -> None:
+        """Writes whole lines, and counts them."""
+        self._file.seek(0, os.SEEK_END)
+        self._file.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+        self._file.flush()
+        self.count += len(lines)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the translations."""
+        self._file.seek(0)
+        next(self._file)
+        yield from map(json.loads, self._file)
+
+
+@contextlib.contextmanager
+def journal(output: Path | None, question: str) -> Iterator[Journal]:
+    """Opens the journal of an output, which is removed once the block has ended.
+
+    If the block raises an error, the journal stays if it holds translations. Without an
+    output, or for one that is no file, such as a pipe, it is a temporary file.
+    """
+    if output is None or (output.exists() and not output.is_file()):
+        with tempfile.TemporaryFile() as file:
+            yield Journal(file, question)
+        return
+    path = output.with_name(f"{output.name}{_SUFFIX}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = None
+    try:
+        with open(path, "a+b") as file:
+            kept = Journal(file, question)
+            yield kept
+    except BaseException:
+        if kept is None or kept.count == 0:
+            path.unlink(missing_ok=True)
+        raise
+    path.unlink()
