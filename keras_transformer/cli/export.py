@@ -8,6 +8,8 @@ import typer
 from keras_transformer.cli.loading import check_models, load_translator
 from keras_transformer.cli.options import (
     BeamWidth,
+    Glossary,
+    Keep,
     LengthPenalty,
     MaxLength,
     MaxLengthRatio,
@@ -16,6 +18,7 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    given_terms,
 )
 from keras_transformer.storage import create_folder
 
@@ -45,6 +48,8 @@ def export(
     max_length_ratio: MaxLengthRatio = None,
     no_repeat_ngram_size: NoRepeatNgramSize = None,
     repetition_penalty: RepetitionPenalty = None,
+    glossary: Glossary = None,
+    keep: Keep = None,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 
@@ -54,6 +59,7 @@ def export(
 
     Example: `keras-transformer export runs/en-de saved_models/en-de`
     """
+    terms = given_terms(glossary, keep)
     translator = load_translator(model)
     search = changed_search(
         translator.search,
@@ -66,7 +72,9 @@ def export(
     )
     from keras_transformer.serving import next_version
 
-    path = translator.export(next_version(folder), search, max_length, jit_compile)
+    path = translator.export(
+        next_version(folder), search, max_length, jit_compile, terms=terms
+    )
     dtype = translator.model.dtype_policy.name
     typer.echo(f"The SavedModel is in {path}, and computes in {dtype}.")
 

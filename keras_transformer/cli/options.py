@@ -108,11 +108,36 @@ RepetitionPenalty = Annotated[
         min=1,
     ),
 ]
+Glossary = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of terms that translations must contain: lines with a source term, "
+        "a tab and a target term. A term in lower case is found in any case.",
+        metavar="FILE",
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What comes through unchanged: url, email, number, placeholder, emoji or "
+        "a regular expression (RE2). May be given several times.",
+        metavar="PATTERN",
+    ),
+]
 
 
 def say_where(what: str, path: Path) -> None:
     """Says on standard error where a result is."""
     typer.echo(f"{what} in {path}.", err=True)
+
+
+def given_terms(glossary: Path | None, keep: list[str] | None):
+    """Returns the `Terms` of the options, or None if neither is given."""
+    if glossary is None and not keep:
+        return None
+    from keras_transformer.translator import Terms
+
+    return Terms(glossary, keep or ())
 
 
 def changed_search(

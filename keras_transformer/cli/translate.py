@@ -23,6 +23,8 @@ from keras_transformer.cli.loading import (
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
+    Glossary,
+    Keep,
     LengthPenalty,
     MaxLength,
     MaxLengthRatio,
@@ -31,6 +33,7 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    given_terms,
     say_where,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
@@ -170,6 +173,8 @@ def translate(
     max_length_ratio: MaxLengthRatio = None,
     no_repeat_ngram_size: NoRepeatNgramSize = None,
     repetition_penalty: RepetitionPenalty = None,
+    glossary: Glossary = None,
+    keep: Keep = None,
 ):
     """Translate files or standard input, line by line or as documents.
 
@@ -198,13 +203,27 @@ def translate(
                 f"{path} does not exist. Name a file, or pass a sentence through "
                 f'standard input: echo "{path}" | keras-transformer translate {model}'
             )
-    if engine == "ctranslate2" and (attention or alignments or markup or jit_compile):
-        raise ValueError(
-            "--engine ctranslate2 must be left out with --attention, --alignments, "
-            "--markup and --jit-compile, which need TensorFlow."
+    needs_tensorflow = {
+        "attention": attention,
+        "alignments": alignments,
+        "markup": markup,
+        "glossary": glossary,
+        "keep": keep,
+        "jit-compile": jit_compile,
+    }
+    if engine == "ctranslate2" and any(needs_tensorflow.values()):
+        name = next(name for name, value in needs_tensorflow.items() if value)
+        raise typer.BadParameter(
+            f"needs TensorFlow. Leave out --engine {engine}.", param_hint=f"--{name}"
         )
     if attention is not None:
         check_picture(attention, page=True)
+    terms = given_terms(glossary, keep)
+    if attention is not None and terms is not None:
+        raise typer.BadParameter(
+            "draws translations without --glossary and --keep. Leave it out.",
+            param_hint="--attention",
+        )
     check_models(model)
     formats = {format or format_of(path) for path in files} or {format or "lines"}
     is_one_text = len(files) < 2 and formats == {"lines"}
@@ -259,7 +278,7 @@ def translate(
     # What was cut is reported by its line, a picture by no number.
     warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
     if jobs is not None:
-        settings = {"batch_size": batch_size, "max_length": max_length}
+        settings = {"batch_size": batch_size, "max_length": max_length, "terms": terms}
         with bar:
             _translate_files(translator, jobs, bar, search=search, **settings)
         if (num_left := len(files) - len(jobs)) > 0:
@@ -277,7 +296,7 @@ def translate(
         with bar, opened_output(output) as file, links as links_file:
             task = bar.add_task("Translating", total=total)
             translate_lines = _translated_markup if markup else translated
-            how = search, batch_size, max_length, chunk_size
+            how = search, batch_size, max_length, chunk_size, terms
             found = translate_lines(translator, lines, *how)
             if links_file is not None:
                 found = _aligned(translator, found, chunk_size, links_file)
@@ -357,6 +376,7 @@ def translated(
     batch_size: int | None,
     max_length: int | None,
     chunk_size: int = LINES_PER_CHUNK,
+    terms=None,
 ) -> Iterator[tuple[str, list]]:
     """Yields each line and its translations, as `Translator.translate_n_best` does.
 
@@ -368,19 +388,21 @@ def translated(
         max_length: As in `Translator.translate`.
         chunk_size: Number of lines that are read and translated before the first of
             them is yielded.
+        terms: As in `Translator.translate`.
     """
     for chunk in chunks_of(lines, chunk_size):
-        found = translator.translate_n_best(chunk, search, batch_size, max_length)
+        settings = search, batch_size, max_length, terms
+        found = translator.translate_n_best(chunk, *settings)
         yield from zip(chunk, found, strict=True)
 
 
 def _translated_markup(
-    translator, lines, search, batch_size, max_length, chunk_size
+    translator, lines, search, batch_size, max_length, chunk_size, terms
 ) -> Iterator[tuple[str, list]]:
     """Yields each line and its translation, both with their tags."""
     from keras_transformer.translator import translate_markup
 
-    settings = search, batch_size, max_length
+    settings = search, batch_size, max_length, terms
     for chunk in chunks_of(lines, chunk_size):
         texts = translate_markup(translator, chunk, *settings)
         for line, text in zip(chunk, texts, strict=True):

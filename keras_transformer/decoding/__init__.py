@@ -1,8 +1,9 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `model`, `search`, `next_tokens`, `sampling`, `greedy`, `beam`;
-`processors` and `constraints`, which control a search; then `continuous_batching` and
-`runner`, which search many sentences through few compiled programs.
+Reading order: `model`, `search`, `next_tokens`, `sampling`, `greedy`, `beam`,
+`constrained_beam`; `processors` and `constraints`, which control a search; then
+`continuous_batching` and `runner`, which search many sentences through few compiled
+programs.
 """
 
 from keras_transformer.decoding.beam import (
@@ -10,6 +11,7 @@ from keras_transformer.decoding.beam import (
     PowerLengthPenalty,
     WuLengthPenalty,
 )
+from keras_transformer.decoding.constrained_beam import ConstrainedBeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.model import CachedModel
@@ -28,6 +30,7 @@ __all__ = [
     "BannedIds",
     "BeamSearch",
     "CachedModel",
+    "ConstrainedBeamSearch",
     "ForcedPrefix",
     "GreedySearch",
     "Hypotheses",

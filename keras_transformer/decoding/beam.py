@@ -90,6 +90,8 @@ class LiveHypotheses(NamedTuple):
         scores: Log-probability so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
         limits: Most tokens, int32 of shape `(batch,)`.
+        progress: Of a `ConstrainedBeamSearch`, what they have of the phrases that are
+            required.
     """
 
     token_ids: Any
@@ -97,6 +99,7 @@ class LiveHypotheses(NamedTuple):
     cache_slots: Any
     scores: Any
     limits: Any
+    progress: Any = ()
 
 
 class Extensions(NamedTuple):

@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -294,6 +294,12 @@ class Search(ConfigObject):
                 processors[place] = processor.with_table(tables[str(place)])
         return self.replace(processors=processors)
 
+    def named_ids(self) -> Iterator[Iterable[int]]:
+        """Yields the ids that the search names: the vocabulary must have them."""
+        yield self.end_ids or ()
+        for processor in self.processors:
+            yield processor.named_ids()
+
     @classmethod
     def from_config(cls, config):
         # None is a default, and what older files have for settings that are gone.
@@ -335,7 +341,7 @@ def check_search(search, vocabulary_size: int | None = None) -> None:
             f"`BeamSearch(4)`. Received: search={search!r}."
         )
     if vocabulary_size is not None:
-        for ids in (search.end_ids or (), *(x.named_ids() for x in search.processors)):
+        for ids in search.named_ids():
             check_vocabulary(ids, vocabulary_size)
 
 

@@ -63,6 +63,7 @@ class CTranslate2Translator:
         search: None = None,
         batch_size: int | None = None,
         max_length: int | None = None,
+        terms: None = None,
     ) -> list[list[Translation]]:
         """Translates as `Translator.translate_n_best` does; the search is the export's.
 
@@ -71,6 +72,7 @@ class CTranslate2Translator:
             search: None.
             batch_size: Texts to translate at a time. Default: 32.
             max_length: The most subwords of a translation. Default: the export's.
+            terms: None.
         """
         count = self._arguments.get("num_hypotheses", 1)
         found = [[Translation("", 0.0)] * count for _ in texts]

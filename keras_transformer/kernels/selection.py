@@ -139,9 +139,9 @@ def take_rows(x, indices):
     """
     if x.shape[0] == 0:  # JAX cannot gather from an empty tensor.
         return ops.zeros((*ops.shape(indices), *x.shape[2:]), x.dtype)
-    num_rows, choices = ops.shape(x)[:2]
+    num_rows, choices, *rest = ops.shape(x)
     starts = ops.arange(0, num_rows * choices, choices, dtype="int32")
-    flat = ops.reshape(x, (-1, *x.shape[2:]))
+    flat = ops.reshape(x, (-1, *rest))
     return ops.take(flat, ops.expand_dims(starts, 1) + indices, axis=0)
 
 

@@ -15,9 +15,20 @@ from keras_transformer.serving.server_files import (
     write_warmup_requests,
 )
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.translator import Translator, batching, check_serves_any_text
+from keras_transformer.translator import (
+    Terms,
+    Translator,
+    batching,
+    check_serves_any_text,
+)
 from keras_transformer.translator.alignment import aligned_spans, alignment_weights
 from keras_transformer.translator.scoring import log_probabilities
+from keras_transformer.translator.terms import (
+    MAX_PHRASE_LENGTH,
+    constrained,
+    required_phrases,
+    unknown_texts,
+)
 from keras_transformer.version import __version__
 
 
@@ -28,6 +39,7 @@ def export_translator(
     max_length: int | None = None,
     jit_compile: bool = False,
     dtype: str | None = None,
+    terms: Terms | None = None,
 ) -> Path:
     """Writes a translator as a SavedModel.
 
@@ -39,7 +51,7 @@ def export_translator(
     path = check_exportable(path, search)
     check_serves_any_text(search)
     translator = translator.in_dtype(dtype)
-    served = ServedTranslator(translator, search, max_length, jit_compile)
+    served = ServedTranslator(translator, search, max_length, jit_compile, terms)
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
         tf.saved_model.save(served, unfinished, signatures=served.signatures())
@@ -119,8 +131,10 @@ class ServedTranslator(tf.Module):
         search: Search,
         max_length: int | None,
         jit_compile: bool = False,
+        terms: Terms | None = None,
     ):
         super().__init__(name="translator")
+        self._terms = terms
         self.weights = [weight.value for weight in translator.model.weights]
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
@@ -132,11 +146,12 @@ class ServedTranslator(tf.Module):
         self._policy = translator.batching_policy(max_length)
         self._max_target_length = self._policy.target_length(longest)
         # Traced once, for all signatures that call them.
-        ids, text = (
+        ids, required, text = (
             tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None, None, None], tf.int32),
             tf.TensorSpec([None], tf.string),
         )
-        find = tf.function(self.find, [ids], autograph=False)
+        find = tf.function(self.find, [ids, required], autograph=False)
         self.find = find  # type: ignore[method-assign]
         align = tf.function(self.align, [text, text], autograph=False)
         self.align = align  # type: ignore[method-assign]
@@ -149,6 +164,7 @@ class ServedTranslator(tf.Module):
             "max_source_length": self._translator.max_source_length,
             "max_target_length": self._max_target_length,
             "search": search,
+            "terms": self._terms and self._terms.settings(),
             "jit_compile": self._jit_compile,
             "dtype": self._translator.model.dtype_policy.name,
         }
@@ -180,8 +196,17 @@ class ServedTranslator(tf.Module):
     def translate_n_best(self, text):
         """Returns translations and scores of shape `(batch, num_hypotheses)`."""
         ids, _ = self._translator.encode(text)
-        found = self.find(ids)
-        translations = self._translator.decode(found.ids, self._search)
+        if self._terms is None:
+            found = self.find(ids, _nothing_required(ids))
+            translations = self._translator.decode(found.ids, self._search)
+            return {"translations": translations, "scores": found.scores}
+        lengths = map(self._policy.target_length, self._policy.source_lengths)
+        limits = tf.gather([*lengths, 0], self._policy.group_of(ids))
+        required = required_phrases(self._terms, text, self._translator, limits)
+        found = self.find(ids, required.ids)
+        given = text, ids, found.ids, required.stand_ins
+        unknown = unknown_texts(self._translator, *given)
+        translations = self._translator.decode(found.ids, self._search, unknown)
         return {"translations": translations, "scores": found.scores}
 
     def translate_ids(self, source_ids):
@@ -196,7 +221,7 @@ class ServedTranslator(tf.Module):
         ids = ids[:, :limit]
         is_last = tf.range(tf.shape(ids)[1]) == limit - 1
         ids = tf.where(is_cut[:, None] & is_last, tokenizer.end_id, ids)
-        found = self.find(ids)
+        found = self.find(ids, _nothing_required(ids))
         return {"ids": found.ids[:, 0], "score": found.scores[:, 0]}
 
     def score(self, text, target):
@@ -234,18 +259,24 @@ class ServedTranslator(tf.Module):
         labels = self._translator.encode_targets(target, self._max_target_length)
         return source_ids, labels
 
-    def find(self, source_ids):
+    def find(self, source_ids, required):
         """Searches the translations of subwords `(batch, length)`, group by group.
 
         The ids of the `Hypotheses` are as long as the longest needs. A blank source
         has no ids, and a score of 0.
+
+        Args:
+            source_ids: Int32 tensor of shape `(batch, length)`.
+            required: The tensor of ids of `RequiredPhrases`; it counts where the export
+                has terms.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths
         num_groups = len(source_lengths) + 1
         rows = tf.dynamic_partition(tf.range(tf.size(groups)), groups, num_groups)
         *sources, blank = tf.dynamic_partition(source_ids, groups, num_groups)
-        found = list(map(self._search_group, sources, source_lengths))
+        required = tf.dynamic_partition(required, groups, num_groups)
+        found = list(map(self._search_group, sources, required[:-1], source_lengths))
         found.append(self._empty_hypotheses(blank))
         fields = zip(*found, strict=True)
         ids, scores = (tf.dynamic_stitch(rows, field) for field in fields)
@@ -253,12 +284,15 @@ class ServedTranslator(tf.Module):
         longest = tf.reduce_max(tf.where(is_used, tf.range(tf.size(is_used)) + 1, 0))
         return Hypotheses(ids[..., :longest], scores)
 
-    def _search_group(self, source_ids, source_length):
+    def _search_group(self, source_ids, required, source_length):
         """Searches the translations of sources of one padded length."""
         target_length = self._policy.target_length(source_length)
 
-        def find(inputs):
-            return self._search(self._translator.model, inputs, target_length)
+        def find(inputs, required):
+            search = self._search
+            if self._terms is not None:
+                search = constrained(search, required, self.target_tokenizer)
+            return search(self._translator.model, inputs, target_length)
 
         if self._jit_compile:
             find = tf.function(find, autograph=False, jit_compile=True)
@@ -267,10 +301,11 @@ class ServedTranslator(tf.Module):
             # Padded as in `Translator.translate`, for the same rounding errors.
             inputs = self._policy.pad(source_ids, source_length)
             num_rows = tf.shape(source_ids)[0]
+            tables = required
             if self._jit_compile:
                 full = batching.next_power_of_two(num_rows)
-                inputs = batching.fill_up(inputs, full)
-            ids, scores = (field[:num_rows] for field in find(inputs))
+                inputs, tables = (batching.fill_up(x, full) for x in (inputs, required))
+            ids, scores = (field[:num_rows] for field in find(inputs, tables))
             missing = self._max_target_length - target_length
             padding = [[0, 0], [0, 0], [0, missing]]
             ids = tf.pad(ids, padding, constant_values=self._translator.model.pad_id)
@@ -284,6 +319,11 @@ class ServedTranslator(tf.Module):
         shape_of_ids = [*shape, self._max_target_length]
         ids = tf.fill(shape_of_ids, self._translator.model.pad_id)
         return Hypotheses(ids, tf.zeros(shape))
+
+
+def _nothing_required(source_ids):
+    """Returns the ids of `RequiredPhrases` without phrases."""
+    return tf.fill([tf.shape(source_ids)[0], 4, MAX_PHRASE_LENGTH], -1)
 
 
 def _checked(function, specs):

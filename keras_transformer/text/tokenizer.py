@@ -163,8 +163,21 @@ class SubwordTokenizer(tf.Module):
         """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
         return self._model.tokenize(plain(texts), alpha=alpha)
 
+    def split(self, texts):
+        """Returns the subwords of texts as text, where a call returns their ids.
+
+        Unknown subwords are as they are in the texts, and tokens that the tokenizer
+        adds are empty. "\u2581" is the mark of a space.
+        """
+        return self._model.tokenize(plain(batch_of_texts(texts)), tf.string)
+
     def _decode(self, ids):
         return self._model.detokenize(ids)
+
+    def _decode_with(self, ids, unknown):
+        pieces = tf.gather(self.pieces(range(self.vocabulary_size)), ids.values)
+        pieces = tf.where(ids.values == self.unknown_id, unknown.values, pieces)
+        return self._model.detokenize(ids.with_values(pieces))
 
     def byte_offsets(self, texts):
         """Returns where each subword begins and ends, in bytes of `plain(texts)`.
@@ -183,7 +196,7 @@ class SubwordTokenizer(tf.Module):
     def _byte_offsets(self, texts):
         return self._model.byte_offsets(texts)
 
-    def detokenize(self, ids):
+    def detokenize(self, ids, unknown=None):
         """Joins subwords to text, up to the first end token of each row.
 
         Padding and start tokens are left out.
@@ -192,6 +205,8 @@ class SubwordTokenizer(tf.Module):
             ids: Integer tensor of shape `(..., length)`, such as `(batch, length)` or
                 `(batch, hypotheses, length)`; or a ragged tensor or list of rows of
                 different lengths, `(batch, None)`.
+            unknown: What to write for unknown tokens, a string tensor of the shape of
+                `ids`.
 
         Returns:
             A string tensor of shape `(...)`.
@@ -208,6 +223,10 @@ class SubwordTokenizer(tf.Module):
         is_before_end = tf.cumsum(tf.cast(is_end, tf.int32), axis=1) == 0
         is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
         rows = tf.ragged.boolean_mask(rows, is_text)
+        if unknown is not None:
+            unknown = tf.reshape(unknown, tf.shape(is_text))
+            unknown = tf.ragged.boolean_mask(unknown, is_text)
+            return tf.reshape(self._decode_with(rows, unknown), shape[:-1])
         try:
             return tf.reshape(self._decode(rows), shape[:-1])
         # In a graph these are raised as they are.

@@ -4,14 +4,13 @@ import json
 import numbers
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
-from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.tokenizer import SubwordTokenizer, batch_of_texts, plain
 
 # A text may begin with a target language, as ">>fra<<" (OPUS-MT).
 _LANGUAGE_CODE = r"^(?s:>>.*?<<)"
@@ -94,18 +93,27 @@ class VocabularyTokenizer(SubwordTokenizer):
         )
         self._table = tf.lookup.StaticHashTable(rows, self.unknown_id)
 
+    def split(self, texts):
+        codes, pieces = self._split(plain(batch_of_texts(texts)))
+        prefix = tf.fill([pieces.nrows(), len(self._prefix_ids)], "")
+        return tf.concat([prefix, tf.zeros_like(codes), pieces], axis=1)
+
     def _encode(self, texts, alpha=None):
         prefix = tf.constant([self._prefix_ids], tf.int32)
-        parts = [tf.repeat(prefix, tf.size(texts), axis=0)]
+        prefix = tf.repeat(prefix, tf.size(texts), axis=0)
+        parts = map(self._table.lookup, self._split(texts, alpha))
+        return tf.concat([prefix, *parts], axis=1)
+
+    def _split(self, texts, alpha=None):
+        """Returns the language codes of texts, where they are read, and subwords."""
+        codes = tf.fill([tf.size(texts), 0], "")
         if self._settings["reads_language_codes"]:
             num_bytes, rest = _without_code(texts)
             codes = tf.strings.substr(texts, tf.zeros_like(num_bytes), num_bytes)
             has_code = num_bytes[:, None] > 0
             codes = tf.ragged.boolean_mask(codes[:, None], has_code)
-            parts.append(self._table.lookup(codes))
             texts = rest
-        pieces = self._model.tokenize(texts, tf.string, alpha)
-        return tf.concat([*parts, self._table.lookup(pieces)], axis=1)
+        return codes, self._model.tokenize(texts, tf.string, alpha)
 
     def _byte_offsets(self, texts):
         # A prefix and a code have no bytes.
@@ -120,9 +128,16 @@ class VocabularyTokenizer(SubwordTokenizer):
         return [tf.concat([*textless, each + before], axis=1) for each in offsets]
 
     def _decode(self, ids):
-        is_text = tf.ragged.map_flat_values(partial(tf.gather, self._is_text), ids)
-        ids = tf.ragged.boolean_mask(ids, is_text)
-        pieces = tf.ragged.map_flat_values(partial(tf.gather, self._piece_of_id), ids)
+        return self._decode_with(ids, tf.zeros_like(ids, tf.string))
+
+    def _decode_with(self, ids, unknown):
+        pieces = tf.where(
+            tf.gather(self._is_text, ids.values),
+            tf.gather(self._piece_of_id, ids.values),
+            tf.where(ids.values == self.unknown_id, unknown.values, ""),
+        )
+        pieces = ids.with_values(pieces)
+        pieces = tf.ragged.boolean_mask(pieces, pieces != "")
         texts = self._model.detokenize(pieces)
         # SentencePiece keeps the mark of a space in subwords that it does not know.
         return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))

@@ -9,6 +9,7 @@ from keras_transformer.translator.alignment import (
 )
 from keras_transformer.translator.markup import translate_markup
 from keras_transformer.translator.scoring import TargetScore
+from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
     Translator,
@@ -21,6 +22,7 @@ __all__ = [
     "DEFAULT_SEARCH",
     "AlignedPair",
     "TargetScore",
+    "Terms",
     "Translation",
     "Translator",
     "check_one_transformer",

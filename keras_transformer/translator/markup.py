@@ -12,6 +12,7 @@ from typing import NamedTuple
 from keras_transformer.decoding import Search
 from keras_transformer.translation import as_bytes
 from keras_transformer.translator.alignment import AlignedPair, words_in
+from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import Translator
 
 _ATTRIBUTES = r"""(?:[\s/](?:"[^"]*"|'[^']*'|[^"'<>])*)?"""
@@ -47,6 +48,7 @@ def translate_markup(
     search: Search | None = None,
     batch_size: int | None = None,
     max_length: int | None = None,
+    terms: Terms | None = None,
 ) -> list[str]:
     """Translates texts with tags, such as HTML's `<b>` and XLIFF's `<g>` and `<x/>`.
 
@@ -81,6 +83,7 @@ def translate_markup(
         search: As in `Translator.translate`.
         batch_size: As in `Translator.translate`.
         max_length: As in `Translator.translate`.
+        terms: As in `Translator.translate`.
 
     Returns:
         The translation of each text. Warnings and errors are those of
@@ -100,7 +103,7 @@ def translate_markup(
     as_bytes(texts)  # checks that they are texts
     sources = [_Source(text) for text in texts]
     plain = [source.plain for source in sources]
-    found = translator.translate(plain, search, batch_size, max_length)
+    found = translator.translate(plain, search, batch_size, max_length, terms)
     tagged = [index for index, source in enumerate(sources) if source.tags]
     pairs = translator.align(
         [plain[index] for index in tagged], [found[index] for index in tagged]

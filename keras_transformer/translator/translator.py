@@ -12,7 +12,12 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.decoding import BeamSearch, ForcedPrefix, Search
+from keras_transformer.decoding import (
+    BeamSearch,
+    ConstrainedBeamSearch,
+    ForcedPrefix,
+    Search,
+)
 from keras_transformer.decoding.search import check_search
 from keras_transformer.flagging import flags
 from keras_transformer.kernels import target
@@ -37,6 +42,14 @@ from keras_transformer.translator.scoring import (
     TargetScore,
     log_probabilities,
 )
+from keras_transformer.translator.terms import (
+    ROWS_PER_ALIGNMENT,
+    Terms,
+    constrained,
+    required_phrases,
+    unknown_texts,
+    with_spaces,
+)
 
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
@@ -47,7 +60,7 @@ _EXPORTERS = {
     "saved_model": (
         "serving.saved_model",
         "export_translator",
-        ("jit_compile", "dtype"),
+        ("jit_compile", "dtype", "terms"),
     ),
     "ctranslate2": ("interop.ctranslate2", "export_ctranslate2", ("quantization",)),
     "hugging_face": ("interop.hugging_face.export", "export_hugging_face", ()),
@@ -127,6 +140,7 @@ class Translator:
         search: Search | None = None,
         batch_size: int | None = None,
         max_length: int | None = None,
+        terms: Terms | None = None,
     ) -> list[str]:
         """Translates a list of texts of any length.
 
@@ -142,16 +156,18 @@ class Translator:
             max_length: The most subwords of a translation, end token included; by
                 default twice the padded length of its source, or the number of the
                 model's positions if that is less.
+            terms: What the translations must contain.
 
         Returns:
             The translation of each text, in the order of the texts. A warning tells how
             many texts were too long and were cut.
 
         Raises:
-            ValueError: If `texts` is not a list of str, or if `search` forces a
-                different prefix for each text, since texts are sorted.
+            ValueError: If `texts` is not a list of str, if `search` forces a different
+                prefix for each text, since texts are sorted, or if it draws and there
+                are `terms`.
         """
-        found = self.translate_n_best(texts, search, batch_size, max_length)
+        found = self.translate_n_best(texts, search, batch_size, max_length, terms)
         best = [translations[0] for translations in found]
         cut = [index for index, one in enumerate(best) if "cut source" in one.flags]
         if cut:
@@ -170,6 +186,7 @@ class Translator:
         batch_size: int | None = None,
         max_length: int | None = None,
         chunk_size: int = 8192,
+        terms: Terms | None = None,
     ) -> Iterator[str]:
         """Translates line by line, in memory that does not grow with the text.
 
@@ -192,7 +209,7 @@ class Translator:
             )
         check_positive_integers(chunk_size=chunk_size)
         for chunk in chunks_of(lines, chunk_size):
-            yield from self.translate(chunk, search, batch_size, max_length)
+            yield from self.translate(chunk, search, batch_size, max_length, terms)
 
     def translate_n_best(
         self,
@@ -200,6 +217,7 @@ class Translator:
         search: Search | None = None,
         batch_size: int | None = None,
         max_length: int | None = None,
+        terms: Terms | None = None,
     ) -> list[list[Translation]]:
         """Translates as `translate` does, and returns every hypothesis with its score.
 
@@ -222,10 +240,25 @@ class Translator:
         end_ids = search.end_ids or (self.model.end_id,)
         found = [[Translation("", 0.0)] * search.num_hypotheses for _ in encoded]
         policy = self.batching_policy(max_length)
-        for rows, ids, target_length in policy.groups(source_ids):
-            source_lengths = unpadded_lengths(ids, self.source_tokenizer).numpy()
-            ids, scores = self.model.generate(ids, search, target_length, batch_size)
-            decoded, ids = self.decode(ids, search).numpy(), ops.convert_to_numpy(ids)
+        for rows, sources, target_length in policy.groups(source_ids):
+            some_texts, asked = tf.gather(encoded, rows), search
+            if terms is not None:
+                limits = tf.fill([len(rows)], target_length)
+                required = required_phrases(terms, some_texts, self, limits)
+                asked = constrained(search, required.ids, self.target_tokenizer)
+            settings = asked, target_length, batch_size
+            ids, scores = self.model.generate(sources, *settings)
+            ids = ops.convert_to_numpy(ids)
+            decoded = self.decode(ids, search).numpy()
+            if terms is not None:
+                without_text = ids == self.target_tokenizer.unknown_id
+                with_unknown = np.flatnonzero(without_text.any(axis=(1, 2)))
+                for start in range(0, len(with_unknown), ROWS_PER_ALIGNMENT):
+                    some = with_unknown[start : start + ROWS_PER_ALIGNMENT]
+                    given = some_texts, sources, ids, required.stand_ins
+                    unknown = unknown_texts(self, *(tf.gather(x, some) for x in given))
+                    decoded[some] = self.decode(ids[some], search, unknown).numpy()
+            source_lengths = unpadded_lengths(sources, self.source_tokenizer).numpy()
             lengths = np.sum(ids != self.target_tokenizer.pad_id, axis=2)
             has_end = np.isin(ids, end_ids).any(axis=2)
             columns: list = [rows, source_lengths, decoded, scores, lengths, has_end]
@@ -452,6 +485,7 @@ class Translator:
         format: str = "saved_model",
         quantization: str | None = None,
         dtype: str | None = None,
+        terms: Terms | None = None,
     ) -> Path:
         """Writes the translator for another system.
 
@@ -476,6 +510,7 @@ class Translator:
                 or `"float16"`. None: float32.
             dtype: For `"saved_model"`: as in `in_dtype`. Default: what suits this
                 machine.
+            terms: For `"saved_model"`: as in `translate`.
 
         Returns:
             The path.
@@ -495,7 +530,7 @@ class Translator:
             )
         module, function, known = _EXPORTERS[format]
         options = {"jit_compile": jit_compile, "quantization": quantization}
-        options["dtype"] = dtype
+        options |= {"dtype": dtype, "terms": terms}
         options = {name: value for name, value in options.items() if value}
         for name, value in options.items():
             if name not in known:
@@ -578,9 +613,10 @@ class Translator:
 
     def num_given_tokens(self) -> int:
         """Returns how many tokens, such as a language, begin every translation."""
-        return int(self.target_tokenizer([""]).row_lengths()[0])
+        with tf.init_scope():  # not part of a graph that is being traced
+            return int(self.target_tokenizer([""]).row_lengths()[0])
 
-    def decode(self, ids, search: Search):
+    def decode(self, ids, search: Search, unknown=None):
         """Returns the texts that a search found, with TensorFlow ops only.
 
         A text ends before an end token of the search. Control characters, such as a
@@ -589,13 +625,16 @@ class Translator:
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
             search: The search that found them.
+            unknown: What to write for unknown tokens, a string tensor as
+                `terms.unknown_texts` returns it.
 
         Returns:
             A string tensor of shape `(...)`.
         """
         for end_id in search.end_ids or ():
             ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
-        texts = self.target_tokenizer.detokenize(ids)
+        texts = self.target_tokenizer.detokenize(ids, unknown)
+        texts = texts if unknown is None else with_spaces(texts)
         # A tokenizer with bytes can write line feeds, and a text has one line.
         return tf.strings.regex_replace(texts, r"[\p{Cc}\p{Zl}\p{Zp}]", " ")
 
@@ -666,6 +705,12 @@ def check_serves_any_text(search: Search) -> None:
             for each text.
     """
     check_search(search)
+    if isinstance(search, ConstrainedBeamSearch) and search.required is not None:
+        raise ValueError(
+            "`search` must require no phrases, because texts are sorted. Received: "
+            f"phrases for {len(search.required)} texts. Pass `terms`, or call "
+            "`model.generate`."
+        )
     for processor in search.processors:
         if isinstance(processor, ForcedPrefix) and processor.num_sequences != 1:
             raise ValueError(

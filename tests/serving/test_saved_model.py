@@ -639,3 +639,29 @@ def test_the_command_line_of_tensorflow_runs_an_export(exported, tmp_path):
     )
     translation = np.load(tmp_path / "translation.npy", allow_pickle=True)
     assert decoded(translation) == TARGETS[:1]
+
+
+@pytest.mark.slow  # as test_terms.py shows of the ops that both consist of
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_terms_are_served_as_they_are_live(translator, jit_compile, tmp_path):
+    emoji = "\N{SLICE OF PIZZA}"
+    terms = kt.translator.Terms({"dog": "Rad", "C/.+": "x"}, keep=["url", "emoji"])
+    texts = [*TEXTS, "dog " * 8, f"a man {emoji} http://x.org/{emoji}", "Dog dog"]
+    settings = {"jit_compile": jit_compile, "terms": terms}
+    path = translator.export(tmp_path / "1", SEARCH, **settings)
+    signatures = tf.saved_model.load(path).signatures
+    live = translator.translate_n_best(texts, SEARCH, terms=terms)
+    found = signatures["translate_n_best"](tf.constant(texts))
+    assert [[one.text for one in row] for row in live] == [
+        [text.decode() for text in row] for row in found["translations"].numpy()
+    ]
+    scores = [[one.score for one in row] for row in live]
+    np.testing.assert_allclose(found["scores"], scores, 1e-4, 1e-5)
+    best = signatures["serving_default"](tf.constant(texts[-2:]))["translation"]
+    assert f"http://x.org/{emoji}" in best.numpy()[0].decode()
+    # Ids have no text to find terms in.
+    ids, _ = translator.encode(texts)
+    found = signatures["translate_ids"](source_ids=ids)
+    plain = translator.translate_n_best(texts, SEARCH)
+    scores = [best.score for best, _ in plain]
+    np.testing.assert_allclose(found["score"], scores, 1e-4, 1e-5)
