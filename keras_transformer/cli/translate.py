@@ -212,9 +212,9 @@ def translate(
         "jit-compile": jit_compile,
     }
     if engine == "ctranslate2" and any(needs_tensorflow.values()):
-        name = next(name for name, value in needs_tensorflow.items() if value)
+        option = next(x for x, value in needs_tensorflow.items() if value)
         raise typer.BadParameter(
-            f"needs TensorFlow. Leave out --engine {engine}.", param_hint=f"--{name}"
+            f"needs TensorFlow. Leave out --engine {engine}.", param_hint=f"--{option}"
         )
     if attention is not None:
         check_picture(attention, page=True)
