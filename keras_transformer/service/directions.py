@@ -74,7 +74,9 @@ class Direction:
         """
         self.limits.check_texts(texts, name, status)
         plain = self.translator.translate_n_best
-        found = await self._run(self._translate_markup if has_tags else plain, texts)
+        found = await self._compute(
+            self._translate_markup if has_tags else plain, texts
+        )
         for index, translations in enumerate(found):
             if "cut source" in translations[0].flags:
                 raise HTTPException(
@@ -91,7 +93,7 @@ class Direction:
         self.limits.check_texts(texts, "text")
         self.limits.check_texts(translations, "target")
         pairs = list(zip(texts, translations, strict=True))
-        return await self._run(self._align, pairs)
+        return await self._compute(self._align, pairs)
 
     def _align(self, pairs):
         return self.translator.align(*map(list, zip(*pairs, strict=True)))
@@ -110,7 +112,7 @@ class Direction:
         pairs = zip(best, written, strict=True)
         return [[one._replace(text=text)] for one, text in pairs]
 
-    async def _run(self, function, items):
+    async def _compute(self, function, items):
         try:
             running = self.thread.run(function, items)
             return await asyncio.wait_for(running, self.limits.seconds)

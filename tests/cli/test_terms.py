@@ -9,6 +9,7 @@ def shell(*arguments, stdin=None):
     return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
 
 
+@pytest.mark.slow
 def test_translate_takes_a_glossary_and_patterns(trained_by_the_shell, tmp_path):
     glossary = tmp_path / "terms.tsv"
     glossary.write_text("dog\tKatze\n", "utf-8")

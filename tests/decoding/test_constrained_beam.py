@@ -170,6 +170,7 @@ def test_without_phrases_it_is_a_beam_search(width, required):
     np.testing.assert_array_equal(found.scores, expected.scores)
 
 
+@pytest.mark.quick("4")
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_a_sentence_gets_beside_others_what_it_gets_alone(batch_size, monkeypatch):
     # One takes the place of another that has ended, without XLA too.

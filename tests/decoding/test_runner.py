@@ -387,6 +387,7 @@ def test_another_seed_is_an_input_and_not_compiled_anew():
     assert model._runner._program.cache_info().misses == 1
 
 
+@pytest.mark.quick("search1-continuous")
 @pytest.mark.parametrize("batch_size", [17, 5], ids=["one-batch", "continuous"])
 @pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3), Sampling(seed=5)])
 def test_another_limit_of_the_length_is_an_input_and_not_compiled_anew(

@@ -32,7 +32,7 @@ def test_a_checkpoint_becomes_a_translator(originals, tmp_path):
     for weight, wanted in pairs:
         np.testing.assert_array_equal(weight.numpy(), wanted.numpy())
     done = run("translate", checkpoint, stdin=TEXT)
-    assert done.output.splitlines() == mine.translate([TEXT])
+    assert done.stdout.splitlines() == mine.translate([TEXT])
     again = run("convert", checkpoint, tmp_path / "mine")
     assert again.exit_code == 1
     assert "exists already" in again.stderr

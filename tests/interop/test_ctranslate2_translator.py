@@ -52,6 +52,7 @@ def test_translations_are_those_of_the_translator(translator, engine):
     np.testing.assert_allclose(*scores, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_length_holds(translator, engine):
     live = translator.translate_n_best(TEXTS, BEAM, max_length=3)
     found = engine.translate_n_best(TEXTS, max_length=3)

@@ -44,7 +44,7 @@ def generated(lm, sampler, ids, stop, jit_compile=False):
     return found[f"{part(lm)}token_ids"] * mask, mask
 
 
-@pytest.mark.quick("llama-(3,)", "bart-[3, 5]")
+@pytest.mark.quick("bart-[3, 5]")
 @each_stop
 @each_family
 def test_greedy_search_equals_that_of_keras_hub(make, stop):
@@ -168,6 +168,7 @@ def test_processors_see_what_was_added(make):
             assert len(set(added)) == len(added)
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_sample_and_no_seed_draws_anew():
     lm = gpt2()
     ids = prompts(lm, length=12)

@@ -28,6 +28,7 @@ def export(translator, tmp_path_factory):
     return translator.export(path, GREEDY, 13, format="ctranslate2")
 
 
+@pytest.mark.slow
 def test_a_copy_from_another_process_translates_as_the_translator(translator, tmp_path):
     translator.save(tmp_path / "translator")
     batches = kt.serving.BatchTranslator(tmp_path / "translator", search=GREEDY)

@@ -111,6 +111,7 @@ def test_layers_but_the_first_and_all_heads_are_averaged():
     )
 
 
+@pytest.mark.slow
 def test_an_ensemble_averages_its_models():
     keras.utils.set_random_seed(1)
     parts = [make_translator(), make_translator()]

@@ -136,6 +136,7 @@ def test_what_a_vocabulary_cannot_write_takes_the_place_of_one_token(translator)
     assert not stand_ins[0]
 
 
+@pytest.mark.quick("False")
 @pytest.mark.parametrize("is_first", [True, False])
 def test_an_unknown_token_of_the_model_is_written_as_in_the_source(
     translator, is_first
