@@ -111,6 +111,9 @@ def test_all_layers_are_those_at_any_depth():
     assert {id(x) for x in (outer, inner, *inner.layers, *outer.layers)} <= found
 
 
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
 def test_nothing_else_in_the_package_uses_private_names_of_keras():
     """Every private attribute that is read is one that the package itself defines."""
     # Those of named tuples and of the module `os`.
@@ -118,7 +121,7 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = []
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if isinstance(node, _DEFINITIONS):
                 defined.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 defined.add(node.id)
