@@ -11,7 +11,12 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding.continuous_batching import search_continuously
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.model import CachedModel
-from keras_transformer.decoding.search import Hypotheses, Search, check_search
+from keras_transformer.decoding.search import (
+    Hypotheses,
+    Search,
+    check_search,
+    power_of_two,
+)
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.layers.cache import growing_lengths, lengthen_cache
@@ -83,11 +88,11 @@ class SearchRunner:
             return Hypotheses(ids, np.zeros(shape, "float32"))
         # The limit of the length and the settings of single sentences are inputs of the
         # program, so that it serves others.
+        tables = search.tables(self._model, inputs, max_length)
         limit, positions = np.int32(max_length), self._model.max_positions
-        max_length = 1 << (max_length - 1).bit_length()
+        max_length = power_of_two(max_length)
         if positions is not None:
             max_length = min(max_length, positions)
-        tables = search.tables(self._model, inputs, max_length)
         search = search.with_tables(dict.fromkeys(tables))
 
         is_exact = self._model.compute_dtype == "float32"

@@ -9,7 +9,12 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers, is_finite_number
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
-from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
+from keras_transformer.decoding.search import (
+    Hypotheses,
+    Search,
+    is_one_of,
+    power_of_two,
+)
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
 from keras_transformer.kernels.selection import in_nucleus, take_one, take_rows, top_k
 from keras_transformer.layers.cache import (
@@ -220,7 +225,7 @@ class Sampling(Search):
         if self.temperature > 0:
             # Drawn here for the whole batch: sentences are searched in groups, and
             # compiled code on JAX cannot advance Keras's global seed.
-            numbers = self.random_numbers(model, inputs, max_length)
+            numbers = self.random_numbers(model, inputs, power_of_two(max_length))
             tables["random_numbers"] = ops.convert_to_numpy(numbers)
         return tables
 

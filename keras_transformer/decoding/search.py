@@ -307,6 +307,11 @@ class Search(ConfigObject):
         return super().from_config(config)
 
 
+def power_of_two(length: int) -> int:
+    """Returns the smallest power of two that is no less: few lengths are compiled."""
+    return 1 << (length - 1).bit_length()
+
+
 def is_one_of(token_ids, ids):
     """Tells which tokens are one of `ids`."""
     return functools.reduce(operator.or_, [token_ids == one for one in ids])

@@ -215,9 +215,9 @@ def test_its_settings_make_it_anew():
         ([[[-1]]], r"`required` must be .* Received: required=\[\[\[-1\]\]\]"),
         ([[[3]]], "list of phrases for each sentence. Received: 1 lists for 3"),
         ([[], [[7]], []], "of 7 tokens. Received: 7"),
-        ([[], [[3, 4, 5], [6, 6]], []], r"at least 5, .* required\[1\].*max_length=4"),
+        ([[], [[3, 4], [6, 6]], []], r"at least 4, .* required\[1\].*max_length=3"),
     ],
 )
 def test_phrases_that_cannot_be_required_are_refused(required, message):
     with pytest.raises(ValueError, match=message):
-        Toy(7, 4).generate(SOURCES, ConstrainedBeamSearch(2, required), 4)
+        Toy(7, 4).generate(SOURCES, ConstrainedBeamSearch(2, required), 3)
