@@ -1,13 +1,16 @@
 """CTranslate2 translates from within the package, without TensorFlow."""
 
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from interop.random_translator import MAX_LENGTH, TEXTS, make_translator
+from typer.testing import CliRunner
 
 import keras_transformer as kt
+from keras_transformer.cli import app
 
 pytest.importorskip("ctranslate2")
 
@@ -64,6 +67,31 @@ def test_what_is_no_export_or_no_list_of_texts_is_refused(engine, tmp_path):
         CTranslate2Translator(tmp_path)
     with pytest.raises(ValueError, match="`texts` must be a list of str"):
         engine.translate_n_best("a dog")
+
+
+@pytest.mark.filterwarnings("ignore:2 translations of sentences")
+def test_documents_are_translated_as_by_the_translator(translator, engine, tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text('text,number\n"two dog plays, a dog",1\na,2\n')
+    kt.documents.translate(engine, table, tmp_path / "b.csv", columns=["text"])
+    sentence, word = engine.translate_n_best(["two dog plays, a dog", "a"])
+    expected = f'text,number\n"{sentence[0].text}",1\n{word[0].text},2\n'
+    assert (tmp_path / "b.csv").read_text() == expected
+    assert engine.checksum() != translator.checksum()
+
+
+def test_what_only_tensorflow_can_do_is_refused_before_anything_is_loaded(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<p>a <b>dog</b></p>")
+    for options, message in (
+        ([page], "must be left out for .*page.html, whose tags"),
+        (["--markup"], "--markup: needs TensorFlow. Leave out --engine"),
+        (["--keep", "url"], "--keep: needs TensorFlow. Leave out --engine"),
+    ):
+        arguments = ["translate", tmp_path, *options, "--engine", "ctranslate2"]
+        done = CliRunner().invoke(app, [*map(str, arguments)], input="a")
+        assert done.exit_code
+        assert re.search(message, " ".join(done.stderr.split()))
 
 
 @pytest.mark.slow
