@@ -344,6 +344,7 @@ def _translate_files(translator, jobs, bar, **settings):
 
 def _as_rows(number, line, translations, n_best, scores, as_json):
     """Yields the lines to write for a line of text."""
+    translations = translations[: n_best or 1]  # the translator's search may find more
     # There may be fewer hypotheses than were asked for.
     found = [one for one in translations if one.score > -math.inf] or translations[:1]
     if as_json:

@@ -1,6 +1,6 @@
-import re
 import json
 import random
+import re
 import shutil
 
 import pytest

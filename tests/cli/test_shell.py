@@ -231,6 +231,15 @@ def test_hypotheses_scores_and_flags_are_written(run, loaded):
         assert line.startswith(start)
 
 
+def test_a_line_has_one_translation_whatever_the_saved_search_finds(
+    run, loaded, monkeypatch
+):
+    text = "ba ko li\n\nmu ne\n"
+    monkeypatch.setattr(loaded, "search", BeamSearch(3, num_hypotheses=3))
+    expected = loaded.translate(text.splitlines())
+    assert shell("translate", run, stdin=text).stdout.splitlines() == expected
+
+
 @pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize(
     ("arguments", "message"),
