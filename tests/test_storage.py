@@ -165,7 +165,7 @@ for number in itertools.count(1):
 """
 
 
-@pytest.mark.quick("replace_files-- / 'a.txt'")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "end", "file"),
     [("replace_file", "/a.txt", ""), ("replace_files", "", " / 'a.txt'")],

@@ -413,6 +413,7 @@ def test_any_files_are_evaluated_with_any_number_of_references(run, text, tmp_pa
     assert result.stdout.splitlines()[-1].startswith("7 sentences")
 
 
+@pytest.mark.slow
 def test_two_translators_are_compared_with_each_other(run):
     first, best = (run / "checkpoints" / f"{x}.keras" for x in ("epoch-0001", "best"))
     result = shell("evaluate", best, "--against", first, "--examples", 3)
@@ -700,6 +701,7 @@ def test_a_full_disk_is_reported_with_what_to_do(run, tmp_path):
     assert "No space left on device. Free some space" in in_one_line(result)
 
 
+@pytest.mark.slow
 def test_an_ensemble_translates_and_is_not_trained(run, small_text, tmp_path):
     both, other = tmp_path / "both", shutil.copytree(run, tmp_path / "other")
     result = shell("ensemble", run, other, "-o", both)

@@ -133,6 +133,7 @@ def test_scores_are_those_of_the_model_without_a_cache(make):
     assert (np.diff(scores) <= 0).all()
 
 
+@pytest.mark.slow
 def test_texts_and_scores_of_one_text_are_those_of_its_batch():
     lm = gpt2()
     search = BeamSearch(2, num_hypotheses=2)

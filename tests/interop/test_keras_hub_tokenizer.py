@@ -63,7 +63,7 @@ def test_a_translator_translates_scores_and_is_exported(make, tmp_path):
     )
 
 
-@pytest.mark.quick("gpt2")
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, bart])
 def test_a_preprocessor_feeds_our_models(make):
     preprocessor = make().preprocessor

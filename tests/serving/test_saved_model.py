@@ -381,6 +381,7 @@ def test_log_probabilities_are_those_of_the_model(translator, served):
         assert tokens[row] == len(labels)
 
 
+@pytest.mark.slow
 def test_alignments_are_those_of_the_translator(translator, served):
     # With characters that SentencePiece normalises, and of several bytes.
     texts = [*TEXTS, "a \u00addo\u00adg  rides", "\uff54wo bike 😀", TOO_LONG]

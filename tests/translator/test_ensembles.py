@@ -22,6 +22,7 @@ def both(parts):
     return kt.translator.ensemble(parts)
 
 
+@pytest.mark.slow
 def test_it_is_saved_and_loaded_as_any_other(both, tmp_path):
     both.save(tmp_path / "saved")
     loaded = kt.Translator.load(tmp_path / "saved")
