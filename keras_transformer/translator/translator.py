@@ -4,7 +4,7 @@ import hashlib
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,6 @@ from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
 from keras_transformer.text.tokenizer import check_tokenizer
-from keras_transformer.text_files import chunks_of
 from keras_transformer.translation import Translation, as_bytes
 from keras_transformer.translator.alignment import (
     AlignedPair,
@@ -178,38 +177,6 @@ class Translator:
                 stacklevel=2,
             )
         return [one.text for one in best]
-
-    def translate_stream(
-        self,
-        lines: Iterable[str],
-        search: Search | None = None,
-        batch_size: int | None = None,
-        max_length: int | None = None,
-        chunk_size: int = 8192,
-        terms: Terms | None = None,
-    ) -> Iterator[str]:
-        """Translates line by line, in memory that does not grow with the text.
-
-        `lines` is any iterable of str, such as an open file. `chunk_size` of them are
-        read and translated at a time, and an eighth of that at first. The other
-        arguments are as in `translate`. Warnings about texts that are too long
-        count the texts of one chunk.
-
-        Yields:
-            The translations, in the order of the lines.
-
-        Raises:
-            ValueError: If `lines` is a single text or a path, if `chunk_size` is not
-                positive, or as in `translate`.
-        """
-        if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
-            raise ValueError(
-                "`lines` must be an iterable of str, such as an open file. "
-                f"Received: lines of type {type(lines).__name__}."
-            )
-        check_positive_integers(chunk_size=chunk_size)
-        for chunk in chunks_of(lines, chunk_size):
-            yield from self.translate(chunk, search, batch_size, max_length, terms)
 
     def translate_n_best(
         self,

@@ -3,7 +3,6 @@ import random
 import resource
 import shutil
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -222,20 +221,6 @@ def test_what_is_too_long_is_cut_with_a_warning(translator):
     assert translations == translator.translate(["a", read, "two"], GREEDY)
     found = translator.translate_n_best(texts, GREEDY)
     assert ["cut source" in best.flags for (best,) in found] == [False, True, False]
-
-
-def test_a_stream_is_read_a_chunk_at_a_time(translator):
-    num_read = 0
-
-    def lines():
-        nonlocal num_read
-        for num_read, text in enumerate(TEXTS, start=1):  # noqa: B007
-            yield text
-
-    translations = translator.translate_stream(lines(), GREEDY, chunk_size=33)
-    first = next(translations)
-    assert num_read == 5
-    assert [first, *translations] == translator.translate(TEXTS, GREEDY)
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
@@ -515,19 +500,6 @@ def test_what_is_not_a_tokenizer_is_refused_by_name(translator, tokenizer):
         kt.Translator(model, tokenizer)
     with pytest.raises(ValueError, match="`target_tokenizer` must be a tokenizer"):
         kt.Translator(model, good, tokenizer)
-
-
-@pytest.mark.parametrize("chunk_size", [0, -9])
-def test_a_stream_is_not_cut_off_by_its_chunks(translator, chunk_size):
-    with pytest.raises(ValueError, match=rf"Received: chunk_size={chunk_size}\."):
-        next(translator.translate_stream(["ba ko"], chunk_size=chunk_size))
-
-
-@pytest.mark.parametrize("lines", ["ba ko", b"ba ko", Path("lines.en"), None, 7])
-def test_a_stream_is_of_lines(translator, lines):
-    kind = type(lines).__name__
-    with pytest.raises(ValueError, match=f"`lines` must be .* lines of type {kind}"):
-        next(translator.translate_stream(lines))
 
 
 def test_the_padding_of_sources_is_that_of_the_model(translator):
