@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import typer
+from ruamel.yaml import YAML
 
 from keras_transformer.checks import needs_tensorflow
 from keras_transformer.cli.options import changed_search
@@ -137,6 +138,16 @@ def run_folder(model: str) -> Path:
     path = Path(model)
     is_checkpoint = path.suffix == ".keras" and path.is_file()
     return path.resolve().parent.parent if is_checkpoint else path
+
+
+def languages_of_run(model: str) -> tuple[str, str] | None:
+    """Returns the languages of `MODEL`'s recipe; None if it is no run."""
+    settings = run_folder(model) / "settings.yaml"
+    if not settings.is_file():
+        return None
+    # Not as a recipe, whose modules need TensorFlow.
+    data = YAML(typ="safe", pure=True).load(settings)["data"]
+    return data["source"], data["target"]
 
 
 @contextlib.contextmanager

@@ -3,20 +3,20 @@
 import re
 import signal
 import socket
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
-from ruamel.yaml import YAML
 
 from keras_transformer.checks import optional
 from keras_transformer.cli.loading import (
     check_models,
+    languages_of_run,
     load_ctranslate2,
     load_translator,
-    run_folder,
 )
 from keras_transformer.cli.options import (
     BeamWidth,
+    Engine,
     LengthPenalty,
     MaxLengthRatio,
     MinLength,
@@ -48,13 +48,7 @@ def serve(
         int,
         typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535),
     ] = 8501,
-    engine: Annotated[
-        Literal["tensorflow", "ctranslate2"],
-        typer.Option(
-            help="What computes. CTranslate2 starts sooner and is several times as "
-            "fast on CPUs; the model is exported for it once, into its folder."
-        ),
-    ] = "tensorflow",
+    engine: Engine = "tensorflow",
     max_texts: Annotated[
         int, typer.Option(help="Most texts, or lines, of a request.", min=1)
     ] = 256,
@@ -92,7 +86,12 @@ def serve(
         named = _NAMED.fullmatch(model)
         path = named[3] if named else model
         check_models(path)
-        languages = (named[1], named[2]) if named else _languages_of_run(path)
+        languages = (named[1], named[2]) if named else languages_of_run(path)
+        if languages is None:
+            raise ValueError(
+                f"{path} has no recipe that names its languages. Name them: "
+                f"en:de={path}"
+            )
         if languages in paths:
             raise ValueError(
                 f"{path} and {paths[languages]} both translate from {languages[0]} to "
@@ -145,17 +144,6 @@ def serve(
     server.run([listening])
     if server.force_exit:  # by Ctrl-C twice
         raise typer.Exit(130)
-
-
-def _languages_of_run(model):
-    """Returns the two languages that the recipe of a run names."""
-    settings = run_folder(model) / "settings.yaml"
-    if not settings.is_file():
-        raise ValueError(
-            f"{model} has no recipe that names its languages. Name them: en:de={model}"
-        )
-    data = YAML(typ="safe", pure=True).load(settings)["data"]
-    return data["source"], data["target"]
 
 
 def _bound_socket(host, port):
