@@ -60,7 +60,10 @@ def test_tags_in_captions_return_around_the_same_translations(translator, captio
         end = draw.randint(start + 1, len(words))
         marked = ["<b>" + " ".join(words[start:end]) + "</b>"]
         tagged.append(" ".join([*words[:start], *marked, *words[end:]]))
-    found = kt.translator.translate_markup(translator, tagged, max_length=16)
+    found = [
+        best.text
+        for best in kt.translator.translate_markup(translator, tagged, max_length=16)
+    ]
     plain = translator.translate(
         [" ".join(line.split()) for line in captions[0][:100]], max_length=16
     )

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich import progress
@@ -16,13 +16,14 @@ from rich.console import Console
 
 from keras_transformer.cli.loading import (
     check_models,
+    languages_of_run,
     load_ctranslate2,
     load_translator,
-    run_folder,
 )
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
+    Engine,
     Glossary,
     Keep,
     LengthPenalty,
@@ -45,7 +46,6 @@ from keras_transformer.documents.translation import (
     run,
 )
 from keras_transformer.text_files import chunks_of, decode_lines, read_lines
-from keras_transformer.translation import Translation
 
 LINES_PER_CHUNK = 8192
 
@@ -150,13 +150,7 @@ def translate(
             "such as &amp;, are translated as their characters.",
         ),
     ] = False,
-    engine: Annotated[
-        Literal["tensorflow", "ctranslate2"],
-        typer.Option(
-            help="What computes. CTranslate2 starts sooner and is several times as "
-            "fast on CPUs; the model is exported for it once, into its folder."
-        ),
-    ] = "tensorflow",
+    engine: Engine = "tensorflow",
     batch_size: BatchSize = None,
     jit_compile: Annotated[
         bool,
@@ -242,8 +236,9 @@ def translate(
         raise typer.BadParameter("is needed for several files.", param_hint="--output")
     jobs, total = None, None
     if not is_one_text or (files and output and not given):
-        source, target = _languages(model, source_language, target_language)
-        jobs = plan(files, output, format, source, target, column or ())
+        source, target = languages_of_run(model) or ("en", None)
+        languages = source_language or source, target_language or target
+        jobs = plan(files, output, format, *languages, column or ())
     elif files:
         # Counting the lines finds a faulty one before anything is loaded or written.
         total = sum(1 for _ in read_lines(files[0]))
@@ -295,9 +290,8 @@ def translate(
         links = opened_output(alignments) if alignments else contextlib.nullcontext()
         with bar, opened_output(output) as file, links as links_file:
             task = bar.add_task("Translating", total=total)
-            translate_lines = _translated_markup if markup else translated
-            how = search, batch_size, max_length, chunk_size, terms
-            found = translate_lines(translator, lines, *how)
+            how = search, batch_size, max_length, chunk_size, terms, markup
+            found = translated(translator, lines, *how)
             if links_file is not None:
                 found = _aligned(translator, found, chunk_size, links_file)
             for number, (line, translations) in enumerate(found, start=1):
@@ -314,17 +308,6 @@ def translate(
         say_where("The translations are", output)
     if alignments is not None:
         say_where("The alignments are", alignments)
-
-
-def _languages(model, source, target):
-    """Returns languages, by default those of a run's recipe."""
-    settings = run_folder(model) / "settings.yaml"
-    if settings.is_file():
-        from keras_transformer.runs import Recipe
-
-        data = Recipe.load(settings).data
-        return source or data.source, target or data.target
-    return source or "en", target
 
 
 def _translate_files(translator, jobs, bar, **settings):
@@ -378,6 +361,7 @@ def translated(
     max_length: int | None,
     chunk_size: int = LINES_PER_CHUNK,
     terms=None,
+    markup: bool = False,
 ) -> Iterator[tuple[str, list]]:
     """Yields each line and its translations, as `Translator.translate_n_best` does.
 
@@ -390,24 +374,18 @@ def translated(
         chunk_size: Number of lines that are read and translated before the first of
             them is yielded.
         terms: As in `Translator.translate`.
+        markup: Whether to keep tags, by `translate_markup`.
     """
-    for chunk in chunks_of(lines, chunk_size):
-        settings = search, batch_size, max_length, terms
-        found = translator.translate_n_best(chunk, *settings)
-        yield from zip(chunk, found, strict=True)
-
-
-def _translated_markup(
-    translator, lines, search, batch_size, max_length, chunk_size, terms
-) -> Iterator[tuple[str, list]]:
-    """Yields each line and its translation, both with their tags."""
-    from keras_transformer.translator import translate_markup
-
     settings = search, batch_size, max_length, terms
     for chunk in chunks_of(lines, chunk_size):
-        texts = translate_markup(translator, chunk, *settings)
-        for line, text in zip(chunk, texts, strict=True):
-            yield line, [Translation(text, math.nan)]
+        if markup:
+            from keras_transformer.translator import translate_markup
+
+            best = translate_markup(translator, chunk, *settings)
+            found = [[one] for one in best]
+        else:
+            found = translator.translate_n_best(chunk, *settings)
+        yield from zip(chunk, found, strict=True)
 
 
 def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:

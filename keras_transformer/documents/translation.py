@@ -5,7 +5,6 @@ import hashlib
 import html
 import importlib
 import itertools
-import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -297,9 +296,9 @@ def _translated(translator, sentences, has_tags, **settings):
     if tagged:
         from keras_transformer.translator import translate_markup
 
-        texts = translate_markup(translator, [sentences[i] for i in tagged], **settings)
-        for i, text in zip(tagged, texts, strict=True):
-            found[i] = Translation(text, math.nan)
+        best = translate_markup(translator, [sentences[i] for i in tagged], **settings)
+        for i, one in zip(tagged, best, strict=True):
+            found[i] = one
     return found
 
 

@@ -4,7 +4,6 @@ import asyncio
 import functools
 import math
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Protocol
 
 import babel
@@ -101,16 +100,7 @@ class Direction:
     def _translate_markup(self, texts):
         from keras_transformer.translator import translate_markup
 
-        best: list[Translation] = []
-
-        def translate(plain, *settings):
-            best.extend(row[0] for row in self.translator.translate_n_best(plain))
-            return [one.text for one in best]
-
-        noting = SimpleNamespace(translate=translate, align=self.translator.align)
-        written = translate_markup(noting, texts)
-        pairs = zip(best, written, strict=True)
-        return [[one._replace(text=text)] for one, text in pairs]
+        return [[best] for best in translate_markup(self.translator, texts)]
 
     async def _compute(self, function, items):
         try:

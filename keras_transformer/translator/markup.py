@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from keras_transformer.decoding import Search
-from keras_transformer.translation import as_bytes
+from keras_transformer.translation import Translation, as_bytes
 from keras_transformer.translator.alignment import AlignedPair, words_in
 from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import Translator
@@ -49,7 +49,7 @@ def translate_markup(
     batch_size: int | None = None,
     max_length: int | None = None,
     terms: Terms | None = None,
-) -> list[str]:
+) -> list[Translation]:
     """Translates texts with tags, such as HTML's `<b>` and XLIFF's `<g>` and `<x/>`.
 
     The text without its tags is translated as `Translator.translate` does, so that no
@@ -86,8 +86,10 @@ def translate_markup(
         terms: As in `Translator.translate`.
 
     Returns:
-        The translation of each text. Warnings and errors are those of
-        `Translator.translate`.
+        The best `Translation` of each text; its flags tell of a source that was cut.
+
+    Raises:
+        ValueError: As in `Translator.translate`.
 
     Example:
         >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
@@ -96,22 +98,23 @@ def translate_markup(
         ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
         ... )
         >>> translator = kt.Translator(model, tokenizer)
-        >>> (text,) = kt.translator.translate_markup(translator, ["<i>a man</i>"])
-        >>> text.startswith("<i>"), text.endswith("</i>")
+        >>> (best,) = kt.translator.translate_markup(translator, ["<i>a man</i>"])
+        >>> best.text.startswith("<i>"), best.text.endswith("</i>")
         (True, True)
     """
     as_bytes(texts)  # checks that they are texts
     sources = [_Source(text) for text in texts]
     plain = [source.plain for source in sources]
-    found = translator.translate(plain, search, batch_size, max_length, terms)
+    settings = search, batch_size, max_length, terms
+    found = [best for best, *_ in translator.translate_n_best(plain, *settings)]
     tagged = [index for index, source in enumerate(sources) if source.tags]
     pairs = translator.align(
-        [plain[index] for index in tagged], [found[index] for index in tagged]
+        [plain[index] for index in tagged], [found[index].text for index in tagged]
     )
     pairs_of = dict(zip(tagged, pairs, strict=True))
     return [
-        source.write(translation, pairs_of.get(index, []))
-        for index, (source, translation) in enumerate(zip(sources, found, strict=True))
+        best._replace(text=source.write(best.text, pairs_of.get(index, [])))
+        for index, (source, best) in enumerate(zip(sources, found, strict=True))
     ]
 
 

@@ -218,9 +218,12 @@ def translator():
 def test_the_text_is_translated_as_it_is_without_tags(translator):
     texts = [SOURCES[0], " ", "<br/> ", f"<b>{SOURCES[1]}</b>", "a <i>dog</i> rides"]
     search = kt.decoding.GreedySearch()
-    found = translate_markup(translator, texts, search, max_length=7)
+    best = translate_markup(translator, texts, search, max_length=7)
+    found = [one.text for one in best]
     plain = [re.sub("<[/bir]+>", "", text) for text in texts]
-    expected = translator.translate(plain, search, max_length=7)
+    n_best = translator.translate_n_best(plain, search, max_length=7)
+    assert [one[1:] for one in best] == [row[0][1:] for row in n_best]
+    expected = [row[0].text for row in n_best]
     assert found[:2] == expected[:2]
     assert found[2] == texts[2]
     assert found[3] == f"<b>{expected[3]}</b>"
