@@ -20,9 +20,11 @@ _CUE = re.compile(  # a time, where to show it, then lines until an empty one
 )
 _ATTRIBUTES = r"""(?:[\s/](?:"[^"]*"|'[^']*'|[^"'<>])*)?"""
 _HTML_TAG = re.compile(
-    r"<!--.*?-->|<[!?][^>]*>"
-    rf"|<(?P<code>script|style){_ATTRIBUTES}>.*?</(?P=code)\s*>"
-    rf"|<(?P<kept>\w+)(?=\s)[^>]*\stranslate=[\"']?no\b[^>]*>.*?</(?P=kept)\s*>"
+    # As in browsers, what nothing closes extends to the end.
+    r"<!--.*?(?:-->|\Z)|<[!?][^>]*>"
+    rf"|<(?P<code>script|style){_ATTRIBUTES}>.*?(?:</(?P=code)\s*>|\Z)"
+    r"|<(?P<kept>\w+)(?=\s)[^>]*\stranslate=[\"']?no\b[^>]*>"
+    r".*?(?:</(?P=kept)\s*>|\Z)"
     rf"|</?(?P<name>[A-Za-z][\w:-]*){_ATTRIBUTES}>",
     re.DOTALL | re.IGNORECASE,
 )
@@ -65,16 +67,7 @@ def read_html(data: bytes, **settings) -> Document:
     charset = re.search(rb"""charset=["']?([\w-]+)""", data[:1024])
     encoding = charset[1].decode() if charset else "utf-8"
     text = _decoded(data, encoding)
-    spans, start = [], 0
-    for tag in [*_HTML_TAG.finditer(text), None]:
-        if tag and _INLINE_TAG.fullmatch(tag["name"] or ""):
-            continue
-        run = text[start : tag.start() if tag else len(text)]
-        body = _OUTER_TAGS.sub("", run)
-        if body:
-            begin = start + run.index(body)
-            spans.append((begin, begin + len(body)))
-        start = tag.end() if tag else len(text)
+    spans = html_spans(text)
 
     def written(translation, source):
         is_markup = MARKUP.search(source)
@@ -83,6 +76,23 @@ def read_html(data: bytes, **settings) -> Document:
     texts = [text[slice(*span)] for span in spans]
     document = _changed_in_place(data, spans, texts, written, encoding)
     return document._replace(width=ALWAYS_WRAPPED)
+
+
+def html_spans(text: str, has_inline_tags: bool = True) -> list[tuple[int, int]]:
+    """Returns where the texts between the tags of HTML stand, without the space around.
+
+    They hold inline tags, such as `<b>`, unless `has_inline_tags` is False.
+    """
+    spans, start = [], 0
+    for tag in [*_HTML_TAG.finditer(text), None]:
+        if has_inline_tags and tag and _INLINE_TAG.fullmatch(tag["name"] or ""):
+            continue
+        run = text[start : tag.start() if tag else len(text)]
+        if run.strip():
+            begin = start + len(run) - len(run.lstrip())
+            spans.append((begin, begin + len(run.strip())))
+        start = tag.end() if tag else len(text)
+    return spans
 
 
 def read_json(data: bytes, **settings) -> Document:

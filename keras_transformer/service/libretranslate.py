@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from keras_transformer.checks import optional
+from keras_transformer.documents.in_place import html_spans
 from keras_transformer.service.directions import Direction, language_name
 from keras_transformer.service.requests import (
     Limits,
@@ -27,17 +28,6 @@ with optional("starlette", "serve", "The service"):
 
 # Odd parts of what they split are to be translated.
 _LINE = re.compile(r"(\S(?:.*\S)?)")
-_TAG = re.compile(
-    # As in browsers, what nothing closes extends to the end.
-    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)"
-    r"""|</?(?P<name>[a-z!?][\w:-]*)(?:"[^"]*"|'[^']*'|[^"'<>])*>""",
-    re.DOTALL | re.IGNORECASE,
-)
-_INLINE_TAG = re.compile(
-    "a|abbr|b|bdi|bdo|big|br|cite|code|data|del|dfn|em|font|i|img|ins|kbd|mark|q|s|samp"
-    "|small|span|strong|sub|sup|time|tt|u|var|wbr",
-    re.IGNORECASE,
-)
 
 
 def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
@@ -109,14 +99,8 @@ def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -
         results = []
         for each in parts:
             rows = [[x.text for x in next(found)] for _ in each[1::2]]
-            if is_html:
-                rows = [
-                    # `translate_markup` writes markup where it has read some.
-                    row
-                    if has_tags and ("<" in line or "&" in line)
-                    else [html.escape(text, quote=False) for text in row]
-                    for line, row in zip(each[1::2], rows, strict=True)
-                ]
+            if is_html and not has_tags:
+                rows = [[html.escape(x, quote=False) for x in row] for row in rows]
             results.append(_assembled(each, rows, count))
         best, others = ([x[0] for x in results], [x[1:] for x in results])
         answer = {"translatedText": best if isinstance(q, list) else best[0]}
@@ -180,19 +164,11 @@ def _split_html(text, has_tags):
 
     With `has_tags`, text includes the tags that may stand within a sentence.
     """
-    parts, end = [""], 0
-    for tag in [*_TAG.finditer(text), None]:
-        if has_tags and tag and _INLINE_TAG.fullmatch(tag["name"] or ""):
-            continue
-        before, *line = re.split(
-            r"(\S(?:.*\S)?)", text[end : tag.start() if tag else None], flags=re.DOTALL
-        )
-        parts[-1] += before
-        parts += line
-        if tag:
-            end = tag.end()
-            parts[-1] += tag[0]
-    return parts
+    parts, end = [], 0
+    for start, stop in html_spans(text, has_tags):
+        parts += [text[end:start], text[start:stop]]
+        end = stop
+    return [*parts, text[end:]]
 
 
 def _assembled(parts, rows, count):
