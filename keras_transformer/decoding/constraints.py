@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
+from keras_transformer.decoding.search import power_of_two
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -81,7 +82,7 @@ class ForcedPrefix(Processor):
         ids = ops.convert_to_numpy(self._rows())
         _check_num_sequences(len(ids), num_sentences)
         length = ids.shape[1]
-        table = np.full((num_sentences, 1 << (length - 1).bit_length()), -1, "int32")
+        table = np.full((num_sentences, power_of_two(length)), -1, "int32")
         table[:, :length] = ids
         return table
 

@@ -108,7 +108,7 @@ class SearchRunner:
                 batch_size = min([batch_size, *sizes])
             rows_per_call = batch_size
         elif num_rows <= batch_size:
-            rows_per_call = batch_size = 1 << (num_rows - 1).bit_length()
+            rows_per_call = batch_size = power_of_two(num_rows)
         else:
             rows_per_call = max(ROWS_PER_CALL, batch_size)
 
