@@ -101,7 +101,7 @@ def test_the_shell_exports_once_and_then_needs_no_tensorflow(translator, tmp_pat
     translator.search = BEAM
     translator.save(folder)
 
-    def shell(*options):
+    def shell(*options, text=text):
         code = (
             "import sys\n"
             f"sys.argv = ['keras-transformer', 'translate', {str(folder)!r}, "
@@ -119,6 +119,11 @@ def test_the_shell_exports_once_and_then_needs_no_tensorflow(translator, tmp_pat
     assert "is exported for CTranslate2, once" in notes
     again, notes, same = shell()
     assert (again, same) == (output, exports)
+    assert notes.endswith("none")
+    table = tmp_path / "a.csv"
+    table.write_text("text\ntwo dog plays\n")
+    translated, notes, same = shell("--column", "text", text=table)
+    assert translated.splitlines() == ["text", output.splitlines()[0]]
     assert notes.endswith("none")
     assert output.splitlines()[1] == ""
     greedy, notes, both = shell("--beam-width", "1")
