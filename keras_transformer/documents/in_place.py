@@ -21,9 +21,9 @@ _CUE = re.compile(  # a time, where to show it, then lines until an empty one
 _ATTRIBUTES = r"""(?:[\s/](?:"[^"]*"|'[^']*'|[^"'<>])*)?"""
 _HTML_TAG = re.compile(
     # As in browsers, what nothing closes extends to the end.
-    r"<!--.*?(?:-->|\Z)|<[!?][^>]*>"
+    r"<!--.*?(?:-->|\Z)|<[!?][^>]*(?:>|\Z)"
     rf"|<(?P<code>script|style){_ATTRIBUTES}>.*?(?:</(?P=code)\s*>|\Z)"
-    r"|<(?P<kept>\w+)(?=\s)[^>]*\stranslate=[\"']?no\b[^>]*>"
+    r"|<(?P<kept>\w+)(?=\s)[^<>]*\stranslate=[\"']?no\b[^<>]*>"
     r".*?(?:</(?P=kept)\s*>|\Z)"
     rf"|</?(?P<name>[A-Za-z][\w:-]*){_ATTRIBUTES}>",
     re.DOTALL | re.IGNORECASE,

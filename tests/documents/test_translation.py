@@ -9,6 +9,7 @@ from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt
 from keras_transformer.documents import translate, translation
+from keras_transformer.documents.in_place import html_spans
 from keras_transformer.documents.unfinished import journal
 
 # The translator has learnt nothing.
@@ -368,3 +369,11 @@ def test_translations_that_look_wrong_are_told(translator, tmp_path):
     (tmp_path / "a.txt").write_text("a dog\na dog Ж\n")
     with pytest.warns(UserWarning, match="2 translations of sentences in .*no end"):
         translate(translator, tmp_path / "a.txt", tmp_path / "b", max_length=1)
+
+
+@pytest.mark.parametrize(
+    "piece", ["<!-- ", "<!", "<script>", '<a "', "<b translate=no>", "<b translate=no "]
+)
+def test_tags_that_nothing_ends_are_read_in_linear_time(piece):
+    # In quadratic time, a megabyte takes minutes.
+    assert len(html_spans(piece * (2**20 // len(piece)))) <= 1
