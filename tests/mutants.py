@@ -3,10 +3,12 @@
     python tests/mutants.py --count 200 --seed 1
 
 A mutant is the package with one change: another operator, comparison or number, a
-condition turned round. The places are drawn at random from the modules of `ROOMS`. Each
-mutant runs the quick tests of its own module first, then those of the rooms that use
-it; the first failure kills it. With `--slow`, mutants that survive run the slow tests
-too. Prints a line for each mutant, and a table for CONTRIBUTING.md.
+condition turned round. The places are drawn at random from the packages `PARTS`. Each
+mutant runs the quick tests that pass through the function that it changes, those of
+its own module first; the first failure kills it. A first run notes which tests pass
+through which functions, and keeps that in build/functions.json. With `--slow`, mutants
+that survive run the slow tests of their part too. Prints a line for each mutant, and a
+table for CONTRIBUTING.md.
 
 Needs Linux: each mutant runs in a fork of one process that has imported TensorFlow.
 """
@@ -15,26 +17,22 @@ import argparse
 import ast
 import collections
 import importlib
+import json
 import os
 import random
 import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = "keras_transformer"
-# The rooms whose modules are changed, and the folders of tests that may notice it.
-ROOMS = {
-    "layers": ["layers", "models"],
-    "decoding": ["decoding", "models"],
-    "training": ["training", "models"],
-    "text": ["text", "translator"],
-}
-SECONDS = 240  # a mutant that runs longer does not end, and counts as noticed
+PARTS = ["layers", "decoding", "training", "text"]
+SECONDS = 120  # a test that takes longer does not end, and has noticed the mutant
 COMPARISONS = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -114,29 +112,20 @@ def mutate(source, place):
 
 
 def draw(count, seed):
-    """Returns `(room, path, place)` of `count` mutants, as many from every room."""
+    """Returns `(part, path, place)` of `count` mutants, as many from every part."""
     found = collections.defaultdict(list)
-    for room in ROOMS:
-        for path in sorted((ROOT / PACKAGE / room).rglob("*.py")):
+    for part in PARTS:
+        for path in sorted((ROOT / PACKAGE / part).rglob("*.py")):
             number = len(list(places(ast.parse(path.read_text("utf-8")))))
             where = path.relative_to(ROOT)
-            found[room] += [(room, where, place) for place in range(number)]
+            found[part] += [(part, where, place) for place in range(number)]
     generator = random.Random(seed)
-    each = count // len(ROOMS)
-    return [one for room in ROOMS for one in generator.sample(found[room], each)]
+    each = count // len(PARTS)
+    return [one for part in PARTS for one in generator.sample(found[part], each)]
 
 
-def survives(folder, room, path, marks):
-    """Tells whether all tests pass that may notice a change of a module."""
-    tests = [f"tests/{name}" for name in ROOMS[room]]
-    for own in sorted((ROOT / "tests").rglob(f"test_{path.stem}.py")):
-        tests.insert(0, str(own.relative_to(ROOT)))
-    own = [str(path), *tests[: -len(ROOMS[room])]]
-    return passes(folder, own, marks) and passes(folder, tests, marks)
-
-
-def passes(folder, paths, marks):
-    """Runs tests in a fork; tells whether all passed in time."""
+def passes(folder, options, *plugins):
+    """Runs tests in a fork; tells whether all passed."""
     child = os.fork()
     if not child:
         code = 3
@@ -146,28 +135,99 @@ def passes(folder, paths, marks):
             os.dup2(log, 2)
             os.chdir(folder)
             sys.path.insert(0, str(folder))
-            import pytest
-
-            options = ["-x", "-q", "-p", "no:cacheprovider", "-m", marks]
-            code = int(pytest.main([*options, *paths]))
+            options = ["-x", "-q", "-p", "no:cacheprovider", *options]
+            code = int(pytest.main(options, plugins=[TimeLimit(), *plugins]))
         except BaseException:
             traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            code = os.waitstatus_to_exitcode(status)
-            if code in (3, 4):  # of pytest: its own errors, and wrong usage
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code in (3, 4):  # of pytest: its own errors, and wrong usage
+        raise RuntimeError((folder / "log").read_text())
+    return code in (0, 5)  # 5: there are no such tests
+
+
+class TimeLimit:
+    """Ends the process of a test that does not end."""
+
+    def pytest_runtest_setup(self):
+        signal.alarm(SECONDS)
+
+
+class Recorder:
+    """Notes the functions of the package that each test passes through."""
+
+    def __init__(self, folder):
+        self.folder, self.seen, self.shared, self.found = folder, set(), set(), {}
+
+    def trace(self, frame, event, argument):
+        self.seen.add(frame.f_code)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        self.seen = set()
+        sys.settrace(self.trace)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            self.found[item.nodeid] = self.seen
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        before, self.seen = self.seen, set()
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope != "function":  # serves the tests that follow, too
+                self.shared |= self.seen
+            self.seen |= before
+
+    def pytest_sessionfinish(self):
+        tests = {}
+        for test, codes in self.found.items():
+            for code in codes | self.shared:
+                path = Path(code.co_filename)
+                if path.is_relative_to(self.folder / PACKAGE):
+                    where = f"{path.relative_to(self.folder)}:{code.co_firstlineno}"
+                    tests.setdefault(where, []).append(test)
+        (self.folder / "functions.json").write_text(json.dumps(tests))
+
+
+def tests_of_functions(folder):
+    """Returns the tests that pass through each function, `"path:line"`."""
+    kept = ROOT / "build" / "functions.json"
+    if not kept.exists():
+        tests = collections.defaultdict(list)
+        for path in sorted((folder / "tests").rglob("test_*.py")):
+            if not passes(folder, ["-m", "not slow", str(path)], Recorder(folder)):
                 raise RuntimeError((folder / "log").read_text())
-            return code in (0, 5)  # 5: there are no such tests
-        time.sleep(0.1)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
+            found = json.loads((folder / "functions.json").read_text())
+            for function, names in found.items():
+                tests[function] += names
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(tests))
+    return json.loads(kept.read_text())
+
+
+def tests_through(tests, path, line):
+    """Returns the tests that pass through the function of a line, own ones first.
+
+    Where none is known to (code at import; what TensorFlow converts before it runs it),
+    these are the tests that pass through any function of the file.
+    """
+    of_file = {k: v for k, v in tests.items() if k.startswith(f"{path}:")}
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= node.end_lineno:
+            # Code objects begin with the decorators. The innermost function is last.
+            first = min(x.lineno for x in [node, *node.decorator_list])
+            found = set(of_file.get(f"{path}:{first}", found))
+    found = found or {test for names in of_file.values() for test in names}
+    return sorted(found, key=lambda x: (f"/test_{path.stem}.py" not in x, x))
 
 
 def main():
@@ -198,23 +258,27 @@ def main():
         folder = Path(temporary, "copy")
         ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "runs")
         shutil.copytree(ROOT, folder, ignore=ignored)
-        for room, path, place in draw(arguments.count, arguments.seed)[first::step]:
+        tests = tests_of_functions(folder)
+        for part, path, place in draw(arguments.count, arguments.seed)[first::step]:
             source = (ROOT / path).read_text("utf-8")
             mutant, description = mutate(source, place)
             (folder / path).write_text(mutant, "utf-8")
             outcome = "make test"
-            if survives(folder, room, path, "not slow"):
+            line = int(description.partition(":")[0])
+            through = tests_through(tests, path, line)
+            if passes(folder, ["-m", "not slow", *through]):
                 outcome = "nothing"
-                if arguments.slow and not survives(folder, room, path, "slow"):
+                slow = ["-m", "slow", f"tests/{part}"]
+                if arguments.slow and not passes(folder, slow):
                     outcome = "make test-all"
             (folder / path).write_text(source, "utf-8")
-            counts[room][outcome] += 1
+            counts[part][outcome] += 1
             print(f"{outcome:13} {path}:{description}", flush=True)
     print("\n| part | mutants | `make test` | only `make test-all` | neither |")
     print("| --- | --: | --: | --: | --: |")
-    for room, found in counts.items():
+    for part, found in counts.items():
         noticed = (found[x] for x in ("make test", "make test-all", "nothing"))
-        print(f"| `{room}` | {found.total()} | {' | '.join(map(str, noticed))} |")
+        print(f"| `{part}` | {found.total()} | {' | '.join(map(str, noticed))} |")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ def run(*words, stdin=None):
     return CliRunner().invoke(app, list(map(str, words)), input=stdin)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_becomes_a_translator(originals, tmp_path):
     checkpoint = originals / "models" / "marian"
     done = run("convert", checkpoint, tmp_path / "mine")

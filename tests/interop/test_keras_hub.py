@@ -44,7 +44,7 @@ def generated(lm, sampler, ids, stop, jit_compile=False):
     return found[f"{part(lm)}token_ids"] * mask, mask
 
 
-@pytest.mark.quick("bart-[3, 5]")
+@pytest.mark.slow
 @each_stop
 @each_family
 def test_greedy_search_equals_that_of_keras_hub(make, stop):

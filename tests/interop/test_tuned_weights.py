@@ -37,6 +37,7 @@ def test_a_saved_model_holds_an_adaptation(adapted, tmp_path):
     assert sum(name.startswith("weights/") for name in names) == plain
 
 
+@pytest.mark.slow
 def test_transformers_gets_an_adaptation(adapted, tmp_path):
     pytest.importorskip("safetensors")
     adapted.export(tmp_path / "1", format="hugging_face")

@@ -66,6 +66,7 @@ print(graphs() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_the_graphs_of_a_deleted_model_are_freed():
     assert run_program(MODEL).stdout.split() == ["0"]

@@ -98,7 +98,7 @@ def test_more_positions_than_one_model_has_are_refused(models):
         decoding.GreedySearch()(ensemble, SOURCE_IDS, 9)
 
 
-@pytest.mark.quick("adapt")
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_objects_to_collect")
 @pytest.mark.parametrize("change", ["adapt", "quantize"])
 def test_a_model_that_changes_later_counts_as_it_is(change):

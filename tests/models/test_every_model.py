@@ -114,7 +114,7 @@ def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
 @pytest.mark.parametrize(
     "name",
     [
-        "model.keras",
+        pytest.param("model.keras", marks=pytest.mark.slow),
         "model.weights.h5",
         pytest.param("model.weights.json", marks=pytest.mark.slow),
     ],

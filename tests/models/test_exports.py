@@ -148,6 +148,7 @@ def test_an_export_gives_the_live_numbers(format, name, tmp_path):
         np.testing.assert_allclose(run(**inputs), live, 0, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_objects_to_collect")
 def test_a_quantised_model_is_exported_or_refused(tmp_path):
     model = draw_weights(MODELS["LanguageModel"]())

@@ -342,6 +342,7 @@ def trained():
     return model
 
 
+@pytest.mark.slow
 def test_it_learns_to_tell_what_comes_next(trained):
     """Held-out phrases: a fifth of the perplexity of single characters at most."""
     ids, labels = examples(phrases("de")[1])

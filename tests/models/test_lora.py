@@ -93,6 +93,7 @@ def test_a_model_begins_as_it_was():
     np.testing.assert_allclose(outputs_of(adapted()), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_a_file_as_if_it_had_not_stopped(tmp_path):
     model = adapted(rank=3, alpha=8)
     fit(model)
@@ -261,6 +262,7 @@ def test_adaptations_of_quantised_layers_are_not_merged():
         model.merge_lora()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_objects_to_collect")
 def test_a_quantised_model_is_not_trained():
     model = compiled(transformer())

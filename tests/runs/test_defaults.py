@@ -155,6 +155,7 @@ def phrases(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_a_run_prints_its_numbers_and_keeps_them(bare, text, tmp_path, capsys):
     def load(**settings):
         return bare(**{"data.folder": str(text), **settings})

@@ -502,6 +502,7 @@ def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     np.testing.assert_allclose(outputs["score"], scores, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_translation_is_one_line_and_no_longer_than_the_positions(tmp_path):
     tokenizer = kt.text.SubwordTokenizer.train(SOURCES, 290, byte_fallback=True)
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}

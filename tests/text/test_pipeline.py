@@ -114,6 +114,7 @@ def test_every_epoch_has_every_pair_once_in_its_own_order(
     assert lengths != sorted(lengths)
 
 
+@pytest.mark.slow
 def test_the_order_depends_only_on_seed_and_epoch(make):
     dataset = make(seed=11)
     epochs = [flat(as_numpy(dataset)) for _ in range(2)]

@@ -38,6 +38,7 @@ def test_it_is_served_as_any_other(both, tmp_path):
     assert [text.decode() for text in texts] == expected
 
 
+@pytest.mark.slow
 def test_its_scores_lie_between_those_of_its_parts(both, parts):
     texts, targets = SOURCES[:9], SOURCES[9:18]
     one, other, mean = (

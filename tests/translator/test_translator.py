@@ -68,7 +68,7 @@ def test_a_text_has_one_translation_whatever_it_is_together_with(
     assert translations == [expected[text] for text in texts]
 
 
-@pytest.mark.quick("mixed_bfloat16")
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_a_text_has_one_translation_whatever_was_translated_before(
     translator, dtype, monkeypatch
@@ -114,7 +114,7 @@ def test_a_half_precise_model_translates_what_was_learnt(translator, dtype):
     assert translator.in_dtype(dtype).translate(SOURCES) == TARGETS
 
 
-@pytest.mark.quick("mixed_bfloat16")
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_gives_way_where_the_processor_has_none(
     translator, dtype, tmp_path, monkeypatch
