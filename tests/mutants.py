@@ -17,6 +17,7 @@ import argparse
 import ast
 import collections
 import importlib
+import itertools
 import json
 import os
 import random
@@ -33,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "keras_transformer"
 PARTS = ["layers", "decoding", "training", "text"]
 SECONDS = 120  # a test that takes longer does not end, and has noticed the mutant
+OTHERS = 100  # tests of other modules that a mutant meets
 COMPARISONS = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -213,11 +215,20 @@ def tests_of_functions(folder):
     return json.loads(kept.read_text())
 
 
-def tests_through(tests, path, line):
-    """Returns the tests that pass through the function of a line, own ones first.
+def write(path, source):
+    """Writes a module, dated so that Python sees that what it compiled is outdated."""
+    date = path.stat().st_mtime + 2
+    path.write_text(source, "utf-8")
+    os.utime(path, (date, date))
 
-    Where none is known to (code at import; what TensorFlow converts before it runs it),
-    these are the tests that pass through any function of the file.
+
+def tests_through(tests, path, line):
+    """Returns tests that pass through the function of a line.
+
+    These are all of the module's own, then those `OTHERS` of the others that pass
+    through the fewest functions, and so take the least time. Where none is known to
+    (code at import; what TensorFlow converts before it runs it), they are among those
+    that pass through any function of the file.
     """
     of_file = {k: v for k, v in tests.items() if k.startswith(f"{path}:")}
     found = set()
@@ -227,7 +238,11 @@ def tests_through(tests, path, line):
             first = min(x.lineno for x in [node, *node.decorator_list])
             found = set(of_file.get(f"{path}:{first}", found))
     found = found or {test for names in of_file.values() for test in names}
-    return sorted(found, key=lambda x: (f"/test_{path.stem}.py" not in x, x))
+    num_functions = collections.Counter(itertools.chain.from_iterable(tests.values()))
+    smallest_first = sorted(found, key=lambda test: (num_functions[test], test))
+    own = [test for test in smallest_first if f"/test_{path.stem}.py::" in test]
+    others = [test for test in smallest_first if test not in own]
+    return own + others[:OTHERS]
 
 
 def main():
@@ -241,14 +256,12 @@ def main():
     os.environ |= {
         "KERAS_BACKEND": "tensorflow",
         "MPLBACKEND": "agg",
-        "PYTHONDONTWRITEBYTECODE": "1",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "TF_NUM_INTRAOP_THREADS": "1",
         "TF_NUM_INTEROP_THREADS": "2",
         "XLA_FLAGS": "--xla_backend_optimization_level=0 "
         "--xla_llvm_disable_expensive_passes=true",
     }
-    sys.dont_write_bytecode = True
     for name in ("keras_hub", "tensorflow_text", "sacrebleu"):
         importlib.import_module(name)  # once for all forks
 
@@ -262,7 +275,7 @@ def main():
         for part, path, place in draw(arguments.count, arguments.seed)[first::step]:
             source = (ROOT / path).read_text("utf-8")
             mutant, description = mutate(source, place)
-            (folder / path).write_text(mutant, "utf-8")
+            write(folder / path, mutant)
             outcome = "make test"
             line = int(description.partition(":")[0])
             through = tests_through(tests, path, line)
@@ -271,7 +284,7 @@ def main():
                 slow = ["-m", "slow", f"tests/{part}"]
                 if arguments.slow and not passes(folder, slow):
                     outcome = "make test-all"
-            (folder / path).write_text(source, "utf-8")
+            write(folder / path, source)
             counts[part][outcome] += 1
             print(f"{outcome:13} {path}:{description}", flush=True)
     print("\n| part | mutants | `make test` | only `make test-all` | neither |")
