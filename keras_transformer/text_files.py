@@ -71,7 +71,7 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield from enumerate(lines, start=1)
 
 
-def _lines_in(path):
+def _check_is_file(path):
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a text file. Pass a file's path.")
     if not path.exists():
@@ -81,6 +81,10 @@ def _lines_in(path):
             f"{path} is not a file but a pipe or a device, and text is read more than "
             "once. Write it to a file first."
         )
+
+
+def _lines_in(path):
+    _check_is_file(path)
     number = 0
     with gzip.open(path) if is_gzipped(path) else open(path, "rb") as file:
         try:
@@ -177,11 +181,8 @@ def _blocks(lines):
         yield block
 
 
-def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePair]:
-    """Yields the sentence pairs of a parallel corpus, holding one pair in memory.
-
-    Arguments and errors are as in `check_parallel_files`.
-    """
+def paired_files(source_files: Paths, target_files: Paths) -> list[tuple[Path, Path]]:
+    """Returns each source file with the target file that translates it."""
     sources, targets = as_paths(source_files), as_paths(target_files)
     if not sources or len(sources) != len(targets):
         raise ValueError(
@@ -189,7 +190,15 @@ def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePai
             "translation of its counterpart. "
             f"Received: {len(sources)} and {len(targets)} files."
         )
-    for file, paths in enumerate(zip(sources, targets, strict=True)):
+    return list(zip(sources, targets, strict=True))
+
+
+def read_pairs(files: Iterable[tuple[Path, Path]]) -> Iterator[SentencePair]:
+    """Yields the sentence pairs of pairs of files, holding one pair in memory.
+
+    Errors are as in `check_parallel_files`.
+    """
+    for file, paths in enumerate(files):
         lines = map(_sentences, paths)
         for pair in itertools.zip_longest(*lines):
             if None in pair:
@@ -234,7 +243,18 @@ def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
             line is empty, or if the sides differ in their numbers of files or lines.
             The message names file and line.
     """
-    return sum(1 for _ in read_pairs(source_files, target_files))
+    return sum(1 for _ in read_pairs(paired_files(source_files, target_files)))
+
+
+def checksum(files: Paths) -> str:
+    """Returns a checksum of the contents of files, in their order."""
+    checksum = 0
+    for path in as_paths(files):
+        _check_is_file(path)
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                checksum = zlib.crc32(block, checksum)
+    return f"crc32:{checksum:08x}"
 
 
 def chunks_of(items: Iterable, size: int) -> Iterator[list]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.recipe import FOLLOWING, Recipe
-from keras_transformer.text_files import read_pairs
+from keras_transformer.text_files import paired_files, read_pairs
 
 # Beyond so many words, counted on both sides, a text is worth the preset `base`.
 _WORDS_OF_BASE = 5_000_000
@@ -40,7 +40,7 @@ def measure(source_files: list[Path], target_files: list[Path]) -> TextSize:
     """
     pairs, words, length = 0, 0, 0
     characters: set[str] = set()
-    for pair in read_pairs(source_files, target_files):
+    for pair in read_pairs(paired_files(source_files, target_files)):
         text = unicodedata.normalize("NFKC", f"{pair.source} {pair.target}")
         pairs += 1
         words += len(text.split())

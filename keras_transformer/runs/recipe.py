@@ -117,6 +117,9 @@ class DataSettings(Settings):
     """Language to translate into, such as `de`."""
     train: TextFiles
     """Text to train on: `source` and `target`, or the name of a CSV or TSV file."""
+    prepared: Changeable[str | None] = None
+    """Folder of the ids that `keras-transformer prepare` wrote of this recipe. Training
+    then reads them, and no longer the text. A path is relative to the recipe."""
     validation: TextFiles
     """Text for the validation loss, and to choose settings by."""
     test: Changeable[TextFiles | None] = None
@@ -387,6 +390,11 @@ class Recipe(Settings):
                 "`model.pretrained`: weights that are not trained would stay random. "
                 f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
             )
+        if self.data.prepared and self.tokenizer.sampling:
+            raise ValueError(
+                "`tokenizer.sampling` must be 0 with `data.prepared`, whose text is "
+                f"tokenized once. Received: sampling={self.tokenizer.sampling}."
+            )
         tokens = training.tokens_per_batch
         if tokens is not None and tokens < training.max_length:
             raise ValueError(
@@ -437,7 +445,7 @@ class Recipe(Settings):
                 section[key] = dict(inner)  # YAML's aliases share one dictionary
                 section = section[key]
             section[last] = value
-        _resolve_pretrained(values, Path())
+        _resolve_paths(values, Path())
         try:
             return cls(**values)
         except ValidationError as error:
@@ -446,6 +454,19 @@ class Recipe(Settings):
     def get(self, name: str) -> Any:
         """Returns the setting of a dotted name, such as `"training.epochs"`."""
         return operator.attrgetter(name)(self)
+
+    def tokenizer_files(self) -> dict[str, list[Path]]:
+        """Returns the files to learn each tokenizer from, by its name.
+
+        The names are `"shared"`, or `"source"` and `"target"`; none if the tokenizers
+        are those of a pretrained translator or of prepared text.
+        """
+        if self.model.pretrained or self.data.prepared:
+            return {}
+        files = {side: self.data.paths("train", side) for side in SIDES}
+        if self.tokenizer.shared:
+            return {"shared": [*files["source"], *files["target"]]}
+        return files
 
     def completed(self, settings: dict[str, Any]) -> "Recipe":
         """Returns a recipe with more settings, by their dotted names.
@@ -527,7 +548,7 @@ def _read_extended(path, extending=()):
     # A section whose settings are all comments is null in YAML.
     read = read_yaml(path)
     values = {name: value for name, value in read.items() if value is not None}
-    _resolve_pretrained(values, path.parent)
+    _resolve_paths(values, path.parent)
     if "extends" not in values:
         return values
     name = values.pop("extends")
@@ -545,12 +566,13 @@ def _read_extended(path, extending=()):
     return _merged(_read_extended(base, extending), values)
 
 
-def _resolve_pretrained(values, folder):
-    """Makes the path of `model.pretrained`, which is relative to a folder, absolute."""
-    model = values.get("model")
-    where = model.get("pretrained") if isinstance(model, dict) else None
-    if isinstance(where, str) and "://" not in where:
-        values["model"] = {**model, "pretrained": str((folder / where).resolve())}
+def _resolve_paths(values, folder):
+    """Makes the paths of a recipe that are relative to a folder absolute."""
+    for name, key in (("model", "pretrained"), ("data", "prepared")):
+        section = values.get(name)
+        where = section.get(key) if isinstance(section, dict) else None
+        if isinstance(where, str) and "://" not in where:
+            values[name] = {**section, key: str((folder / where).resolve())}
 
 
 def _merged(values, overrides):

@@ -23,9 +23,9 @@ from keras_transformer.runs.defaults import (
 )
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog
-from keras_transformer.runs.recipe import SIDES, Recipe
+from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.start import FREE_SETTINGS, begin, check_folder, join
-from keras_transformer.text import parallel_dataset, read_lines
+from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Plan:
         files: For `"train"` and `"validation"`, the source and the target files.
         tokenizer_files: Files to learn each tokenizer from, by its name: `"shared"`, or
             `"source"` and `"target"`. Empty if they exist, or come with a pretrained
-            translator.
+            translator or with prepared text.
         checkpoint: The checkpoint to resume from; None for a new run.
         epochs_done: Epochs that it was trained for.
         is_finished: Whether there is nothing left to train.
@@ -75,14 +75,20 @@ def plan(recipe: Recipe, run: Run) -> Plan:
     """
     data, files = recipe.data, {}
     for split in ("train", "validation"):
-        data.check_files(split)
+        if split == "validation" or not data.prepared:
+            data.check_files(split)
         files[split] = (data.paths(split, "source"), data.paths(split, "target"))
     named, text, has_trained = recipe, None, run.has_trained()
+    if data.prepared:
+        from keras_transformer.runs.preparing import open_prepared
+
+        recipe, text = open_prepared(recipe)
     if has_trained:
+        text = None
         recipe = recipe.completed(left_out(recipe, run.recipe))
     check_folder(recipe, run)
     if not has_trained:
-        text = measure(*files["train"])
+        text = text or measure(*files["train"])
         recipe = recipe.completed(settings_for(recipe, text))
     settings = recipe.training
     checkpoint, epochs_done, has_stalled, learnt = None, 0, False, {}
@@ -97,10 +103,8 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         epochs_done = checkpoints.epoch_of(checkpoint)
         waited = run.log.epochs_without_improvement(epochs_done)
         has_stalled = waited >= (settings.early_stopping or math.inf)
-    elif not recipe.model.pretrained:
-        learnt = dict(zip(SIDES, files["train"], strict=True))
-        if recipe.tokenizer.shared:
-            learnt = {"shared": [*learnt["source"], *learnt["target"]]}
+    else:
+        learnt = recipe.tokenizer_files()
     is_finished = has_stalled or epochs_done >= (settings.epochs or 0)
     done = checkpoint, epochs_done, is_finished
     return Plan(named, recipe, text, run, files, learnt, *done)
@@ -209,14 +213,19 @@ def _train(plan, workers):
         "tokens_per_batch": settings.tokens_per_batch,
         "max_length": settings.max_length,
     }
-    passes = settings.passes_per_epoch
-    data = parallel_dataset(
-        *(side * passes for side in plan.files["train"]),
-        *tokenizers,
-        seed=settings.seed,
-        sampling=plan.recipe.tokenizer.sampling,
-        **sizes,
-    )
+    seed, passes = settings.seed, settings.passes_per_epoch
+    if folder := plan.recipe.data.prepared:
+        ids = Run(folder).ids_path
+        batch = settings.tokens_per_batch
+        data = prepared_dataset(ids, batch, seed, passes=passes)
+    else:
+        data = parallel_dataset(
+            *(side * passes for side in plan.files["train"]),
+            *tokenizers,
+            seed=seed,
+            sampling=plan.recipe.tokenizer.sampling,
+            **sizes,
+        )
     validation = parallel_dataset(
         *plan.files["validation"], *tokenizers, shuffle=False, **sizes
     )

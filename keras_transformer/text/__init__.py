@@ -4,6 +4,7 @@ from keras_transformer.text.buckets import bucket_lengths
 from keras_transformer.text.encoding import encode
 from keras_transformer.text.masking import mask_tokens, masked_dataset
 from keras_transformer.text.pipeline import parallel_dataset
+from keras_transformer.text.prepared import prepare, prepared_dataset
 from keras_transformer.text.tokenizer import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
 from keras_transformer.text.windows import language_dataset
@@ -21,6 +22,8 @@ __all__ = [
     "mask_tokens",
     "masked_dataset",
     "parallel_dataset",
+    "prepare",
+    "prepared_dataset",
     "read_lines",
     "set_word_vectors",
 ]

@@ -20,6 +20,7 @@ from keras_transformer.text_files import (
     Paths,
     as_paths,
     check_gzip,
+    paired_files,
     read_pairs,
     text_lines,
 )
@@ -105,7 +106,7 @@ def parallel_dataset(
         check_tokenizer(f"{side}_tokenizer", tokenizer)
     paths = as_paths(source_files), as_paths(target_files)
     check_gzip([*paths[0], *paths[1]])
-    pairs = read_pairs(*paths)
+    pairs = read_pairs(paired_files(*paths))
     pairs_per_file, num_batches = _count(
         pairs, tokenizers, buckets, tokens_per_batch, sampling
     )
