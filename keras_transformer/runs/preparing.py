@@ -96,9 +96,9 @@ def open_prepared(recipe: Recipe) -> tuple[Recipe, TextSize]:
 
 def _num_bytes(recipe):
     """Returns the size of the training text on disk; None if it is elsewhere."""
-    paths = [path for side in SIDES for path in recipe.data.paths("train", side)]
-    if all(path.exists() for path in paths):
-        return sum(path.stat().st_size for path in paths)
+    files = [file.path for side in SIDES for file in recipe.data.paths("train", side)]
+    if all(path.exists() for path in files):
+        return sum(path.stat().st_size for path in files)
     return None
 
 

@@ -15,13 +15,15 @@ from pydantic import (
     Strict,
     ValidationError,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from keras_transformer.storage import names_in
-from keras_transformer.tables import TableColumn, delimiter_of
+from keras_transformer.tables import table_format
+from keras_transformer.text_files import TextFile, expanded, side_of
 
 SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
@@ -82,30 +84,64 @@ class TextFiles(Settings):
     """Parallel text: each side in one file or several.
 
     `{source}` and `{target}` in a file name stand for the two languages. A file name in
-    the place of both sides is a CSV or TSV file of two columns.
+    the place of both sides is a table with two columns: CSV, TSV, JSON lines (.jsonl)
+    or Parquet.
     """
 
     model_config = ConfigDict(json_schema_extra=_may_be_one_name)
     source: Names
-    """Files to translate from, plain or gzipped: a sentence a line, or a column of a
-    CSV or TSV file."""
+    """Files to translate from, plain or packed by gzip or zstd: a sentence a line, or a
+    column of a table. The files of a pattern, such as `train-*.{source}.gz`, are
+    sorted."""
     target: Names
     """As many files; line by line, the nth translates the nth of `source`."""
     tokenized: Changeable[Names] = ()
     """`target` as papers compute BLEU on it: lower-cased, split by the Moses
     tokenizer."""
+    tag: str = ""
+    """Token that is put before each source sentence, such as `<bt>` for
+    back-translations, and that the tokenizer keeps whole. To translate as if a sentence
+    were of this text, write the tag and a space before it."""
 
     @model_validator(mode="before")
     @classmethod
     def _both_sides(cls, value):
         if not isinstance(value, str):
             return value
-        if delimiter_of(Path(value)) is None:
+        if table_format(Path(value)) is None:
             raise ValueError(
-                "A text must be one .csv or .tsv file, or `source` and `target`. "
-                f"Received: {value!r}."
+                "A text must be one .csv, .tsv, .jsonl or .parquet file, or `source` "
+                f"and `target`. Received: {value!r}."
             )
         return {"source": value, "target": value}
+
+    @field_validator("tag")
+    @classmethod
+    def _check_tag(cls, tag):
+        if any(map(str.isspace, tag)):
+            raise ValueError(f"`tag` must have no spaces. Received: tag={tag!r}.")
+        return tag
+
+
+class Corpus(TextFiles):
+    """A text to train on, and how often an epoch reads it."""
+
+    weight: Count = 1
+    """How often an epoch holds each pair of this text."""
+
+
+def _may_be_one(schema: dict[str, Any]) -> None:
+    several = {key: schema.pop(key) for key in ("type", "items")}
+    schema["anyOf"] = [several["items"], several]
+
+
+Corpora = Annotated[
+    tuple[Corpus, ...],
+    Strict(False),
+    BeforeValidator(lambda x: x if isinstance(x, (list, tuple)) else [x]),
+    Field(min_length=1, json_schema_extra=_may_be_one),
+]
+"""One text or several."""
 
 
 class DataSettings(Settings):
@@ -115,8 +151,9 @@ class DataSettings(Settings):
     """Language to translate from, such as `en`."""
     target: str
     """Language to translate into, such as `de`."""
-    train: TextFiles
-    """Text to train on: `source` and `target`, or the name of a CSV or TSV file."""
+    train: Corpora
+    """Text to train on: `source` and `target`, or the name of a table; or a list of
+    several such texts."""
     prepared: Changeable[str | None] = None
     """Folder of the ids that `keras-transformer prepare` wrote of this recipe. Training
     then reads them, and no longer the text. A path is relative to the recipe."""
@@ -125,7 +162,8 @@ class DataSettings(Settings):
     test: Changeable[TextFiles | None] = None
     """Text to evaluate a finished model on."""
     columns: Names = ()
-    """Names of the two columns of CSV and TSV files, which their first line must hold.
+    """Names of the two columns of tables, which the first line of CSV and TSV files
+    must hold.
     Default: `en` and `de`, if these are the languages, or `source` and `target`; if the
     first line holds neither, it is text, and the columns are the first two."""
     folder: Changeable[str] = "."
@@ -133,33 +171,41 @@ class DataSettings(Settings):
     origin: Changeable[str] = ""
     """Where to get the text, for errors about missing files."""
 
-    def paths(self, split: str, side: str) -> list[Path]:
+    def paths(self, split: str, side: str) -> list[TextFile]:
         """Returns the files of a side of a split, such as `"source"` of `"train"`.
 
         Raises:
             ValueError: If the recipe names none.
         """
-        names = getattr(getattr(self, split), side, ())
-        if not names:
-            raise ValueError(
-                f"`data.{split}.{side}` must name files for this. Add it to the recipe."
-            )
-        names = [name.replace("{source}", self.source) for name in names]
-        names = [name.replace("{target}", self.target) for name in names]
-        return [
-            TableColumn.of(
-                Path(self.folder, name),
-                side=int(side != "source"),
-                names=self.columns,
-                languages=(self.source, self.target),
-            )
-            for name in names
-        ]
+        texts = self.train if split == "train" else [getattr(self, split)]
+        languages, files = (self.source, self.target), []
+        for text in texts:
+            names = getattr(text, side, ())
+            if not names:
+                raise ValueError(
+                    f"`data.{split}.{side}` must name files for this. Add it to the "
+                    "recipe."
+                )
+            of_text = []
+            for name in names:
+                name = name.replace("{source}", self.source)
+                name = name.replace("{target}", self.target)
+                tag = text.tag if side == "source" else ""
+                for path in expanded(name, self.folder) or [Path(self.folder, name)]:
+                    if table_format(path) is None:
+                        of_text.append(TextFile(path, tag=tag))
+                    else:
+                        number = int(side != "source")
+                        columns = self.columns, languages
+                        of_text.append(side_of(path, number, *columns, tag))
+            files += of_text * getattr(text, "weight", 1)
+        return files
 
     def check_files(self, split: str) -> None:
         """Raises `FileNotFoundError` if a file of a split is missing on any side."""
         for side in SIDES:
-            for path in self.paths(split, side):
+            for file in self.paths(split, side):
+                path = file.path
                 if path.exists():
                     continue
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
@@ -358,7 +404,7 @@ class Recipe(Settings):
 
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
-        >>> recipe.data.paths("train", "target")[0].name
+        >>> recipe.data.paths("train", "target")[0].path.name
         'train.fr.gz'
         >>> sorted(Recipe.model_json_schema()["properties"])  # for editors
         ['data', 'decoding', 'extends', 'model', 'tokenizer', 'training']
@@ -455,7 +501,12 @@ class Recipe(Settings):
         """Returns the setting of a dotted name, such as `"training.epochs"`."""
         return operator.attrgetter(name)(self)
 
-    def tokenizer_files(self) -> dict[str, list[Path]]:
+    def symbols(self) -> list[str]:
+        """Returns the tags of all texts, which the tokenizers keep whole."""
+        texts = *self.data.train, self.data.validation, self.data.test
+        return sorted({text.tag for text in texts if text and text.tag})
+
+    def tokenizer_files(self) -> dict[str, list[TextFile]]:
         """Returns the files to learn each tokenizer from, by its name.
 
         The names are `"shared"`, or `"source"` and `"target"`; none if the tokenizers
@@ -489,11 +540,12 @@ class Recipe(Settings):
         Each is a line such as "training.seed was 1 and is 2". What follows from the
         text, and `other` does not name, is no difference.
         """
-        pairs = zip(_fixed(self), _fixed(other), strict=True)
+        before, after = dict(_fixed(self)), dict(_fixed(other))
         return [
-            f"{name} was {before} and is {after}"
-            for (name, before), (_, after) in pairs
-            if before != after and not (name in FOLLOWING and after is None)
+            f"{name} was {before.get(name)} and is {after.get(name)}"
+            for name in before | after
+            if before.get(name) != after.get(name)
+            and not (name in FOLLOWING and after[name] is None)
         ]
 
 
@@ -630,5 +682,9 @@ def _fixed(section: Settings, prefix="") -> Iterator[tuple[str, Any]]:
             continue
         if isinstance(value, Settings):
             yield from _fixed(value, f"{prefix}{name}.")
+        elif name == "train":
+            for number, text in enumerate(value):
+                place = f"[{number}]" if len(value) > 1 else ""
+                yield from _fixed(text, f"{prefix}{name}{place}.")
         else:
             yield f"{prefix}{name}", value

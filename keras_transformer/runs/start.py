@@ -3,7 +3,6 @@
 import importlib.metadata
 import platform
 import shutil
-from pathlib import Path
 
 import keras
 
@@ -21,7 +20,7 @@ from keras_transformer.storage import is_unfinished, remove_unfinished, replace_
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.prepared import MANIFEST
 from keras_transformer.text.tokenizer_training import VocabularySizeError
-from keras_transformer.text_files import checksum
+from keras_transformer.text_files import TextFile, checksum
 from keras_transformer.version import __version__
 
 # Settings that may differ from those of the pretrained model.
@@ -45,7 +44,7 @@ def begin(
     recipe: Recipe,
     run: Run,
     epochs_done: int,
-    tokenizer_files: dict[str, list[Path]],
+    tokenizer_files: dict[str, list[TextFile]],
     adjusts_vocabulary: bool = False,
 ) -> None:
     """Writes the settings of a run and, if it is new, its tokenizers.
@@ -88,6 +87,7 @@ def begin(
     if recipe.data.prepared:
         copy_tokenizers(recipe.data.prepared, run)
     how = recipe.tokenizer.model_dump(exclude={"shared", "sampling"})
+    how["symbols"] = recipe.symbols()
     sizes = []
     for name, files in tokenizer_files.items():
         try:
@@ -131,6 +131,13 @@ def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
     translator = other.translator() if is_run else Translator.from_preset(where)
     check_one_transformer(translator, "Training")
     _check_agreement(recipe, translator)
+    for tag in recipe.symbols():
+        [subwords] = translator.source_tokenizer.split([tag]).numpy()
+        if tag not in [subword.decode().strip("\u2581") for subword in subwords]:
+            raise ValueError(
+                "`tag` must be a subword of the pretrained translator. Received: "
+                f"tag={tag!r}, which it splits into {len(subwords)}."
+            )
     translator.save(run.pretrained_path)
     translator.source_tokenizer.save(run.tokenizers_path / "source.model")
     translator.target_tokenizer.save(run.tokenizers_path / "target.model")

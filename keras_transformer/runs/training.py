@@ -26,6 +26,7 @@ from keras_transformer.runs.log import WriteLog
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.start import FREE_SETTINGS, begin, check_folder, join
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
+from keras_transformer.text_files import TextFile
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Plan:
     recipe: Recipe
     text: TextSize | None
     run: Run
-    files: dict[str, tuple[list[Path], list[Path]]]
-    tokenizer_files: dict[str, list[Path]]
+    files: dict[str, tuple[list[TextFile], list[TextFile]]]
+    tokenizer_files: dict[str, list[TextFile]]
     checkpoint: Path | None
     epochs_done: int
     is_finished: bool

@@ -9,10 +9,11 @@ from keras_transformer.text.tokenizer import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
 from keras_transformer.text.windows import language_dataset
 from keras_transformer.text.word_vectors import load_word_vectors, set_word_vectors
-from keras_transformer.text_files import check_parallel_files, read_lines
+from keras_transformer.text_files import TextFile, check_parallel_files, read_lines
 
 __all__ = [
     "SubwordTokenizer",
+    "TextFile",
     "VocabularyTokenizer",
     "bucket_lengths",
     "check_parallel_files",

@@ -30,7 +30,7 @@ from keras_transformer.text.buckets import bucket_lengths, check_buckets
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
-from keras_transformer.text_files import Paths, checksum, paired_files, read_pairs
+from keras_transformer.text_files import Files, checksum, paired_files, read_pairs
 
 MANIFEST = "manifest.json"
 _PAIRS_PER_CHUNK = 1024  # tokenized together
@@ -44,8 +44,8 @@ _FEATURES = dict.fromkeys(
 
 
 def prepare(
-    source_files: Paths,
-    target_files: Paths,
+    source_files: Files,
+    target_files: Files,
     source_tokenizer: SubwordTokenizer,
     target_tokenizer: SubwordTokenizer,
     folder: str | os.PathLike,
@@ -100,7 +100,10 @@ def prepare(
     special = ("pad_id", "start_id", "end_id")
     settings = {
         "text": checksum(itertools.chain.from_iterable(weights)),
-        "weights": list(weights.values()),
+        "files": [
+            {"columns": [x.column for x in pair], "tag": pair[0].tag, "weight": weight}
+            for pair, weight in weights.items()
+        ],
         "tokenizers": [_digest(tokenizer) for tokenizer in tokenizers],
         "special_ids": [[int(getattr(t, x)) for x in special] for t in tokenizers],
         "buckets": buckets,
