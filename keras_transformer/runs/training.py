@@ -218,7 +218,8 @@ def _train(plan, workers):
     if folder := plan.recipe.data.prepared:
         ids = Run(folder).ids_path
         batch = settings.tokens_per_batch
-        data = prepared_dataset(ids, batch, seed, passes=passes)
+        shards = {"num_shards": workers.count, "shard_index": workers.index}
+        data = prepared_dataset(ids, batch, seed, passes=passes, **shards)
     else:
         data = parallel_dataset(
             *(side * passes for side in plan.files["train"]),
@@ -242,9 +243,13 @@ def _train(plan, workers):
         *(_writers(plan, model) if workers.is_chief else []),
         training.StopTogether(workers),
     ]
+    if plan.recipe.data.prepared:
+        batches = workers.own_batches(data, model.pad_id)
+    else:
+        batches = training.split_evenly(data, workers.num_replicas, model.pad_id)
     with no_blocks(settings.max_length):
         history = model.fit(
-            training.split_evenly(data, workers.num_replicas, model.pad_id),
+            batches,
             validation_data=training.split_evenly(
                 validation, workers.num_replicas, model.pad_id
             ),

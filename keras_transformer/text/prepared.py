@@ -173,8 +173,8 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
     """Returns the manifest of a folder that `prepare` has finished.
 
     Raises:
-        FileNotFoundError: If there is none, or if a shard is missing.
-        ValueError: If `prepare` was interrupted.
+        FileNotFoundError: If there is none.
+        ValueError: If `prepare` was interrupted, or a file is missing or cut short.
     """
     path = Path(folder, MANIFEST)
     if not path.is_file():
@@ -189,6 +189,16 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
             f"{folder} holds {done} of {total} shards. Repeat `prepare`, which "
             "continues."
         )
+    for number, shard in enumerate(manifest["shards"]):
+        for length, size in zip(
+            manifest["settings"]["buckets"], shard["bytes"], strict=True
+        ):
+            file = path.with_name(_name(length, number, manifest))
+            found = file.stat().st_size if file.is_file() else 0
+            if found != size:
+                raise ValueError(
+                    f"{file} has {found} bytes and must have {size}. Copy it again."
+                )
     return manifest
 
 
@@ -211,7 +221,7 @@ def prepared_dataset(
     Workers may read shards of their own. Each then makes its part of every batch: in
     the same step, all have a batch of the same length, and all have equally many steps.
     Where a worker has fewer pairs than another, it fills up with rows of padding. A
-    strategy must not split such batches again; see `training.Workers.distributed`.
+    strategy must not split such batches again; see `training.Workers.own_batches`.
 
     Args:
         folder: What `prepare` wrote, on a disk of all workers.
@@ -227,9 +237,9 @@ def prepared_dataset(
         As `parallel_dataset` does.
 
     Raises:
-        FileNotFoundError: If the folder holds no ids, or a file is missing.
-        ValueError: If `prepare` has not finished, or if the sizes contradict each
-            other.
+        FileNotFoundError: If the folder holds no ids.
+        ValueError: If `prepare` has not finished, if a file is missing or cut short, or
+            if the sizes contradict each other.
     """
     manifest, folder = read_manifest(folder), Path(folder)
     buckets = manifest["settings"]["buckets"]
@@ -422,8 +432,9 @@ def _write_shard(folder, names, buckets, encoded, max_length_ratio, seen):
             longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
             is_new = np.ones(len(hashes), bool) if seen is None else seen.add(hashes)
             fits = longest <= buckets[-1]
-            # Without the end tokens.
-            is_balanced = longest - 1 <= (max_length_ratio or np.inf) * (shortest - 1)
+            is_balanced = np.ones(len(hashes), bool)
+            if max_length_ratio is not None:  # without the end tokens
+                is_balanced = longest - 1 <= max_length_ratio * (shortest - 1)
             left_out["duplicates"] += int((~is_new).sum())
             left_out["long"] += int((is_new & ~fits).sum())
             left_out["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
@@ -432,4 +443,7 @@ def _write_shard(folder, names, buckets, encoded, max_length_ratio, seen):
             counts += np.bincount(bucket_of_pair, minlength=len(counts))
             for bucket, example in zip(bucket_of_pair, examples[kept], strict=True):
                 writers[bucket].write(example)
-    return {"pairs": counts.tolist(), **left_out}
+        for writer in writers:
+            writer.flush()
+        sizes = [(unfinished / name).stat().st_size for name in names]
+    return {"pairs": counts.tolist(), "bytes": sizes, **left_out}

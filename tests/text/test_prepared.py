@@ -118,6 +118,7 @@ def test_what_is_left_out_is_counted(
         ("ba ko " * 60, "zu li " * 60),  # longer than 41
         *[("ba " * 9, "zu")] * 2,  # unbalanced, and then a duplicate
         ("ko", "li"),
+        ("ko", "\xad"),  # a soft hyphen has no subwords
     ]
     paths = [tmp_path / "a", tmp_path / "b"]
     for path, side in zip(paths, zip(*pairs, strict=True), strict=True):
@@ -126,7 +127,7 @@ def test_what_is_left_out_is_counted(
     folder, manifest = write("ids", *paths, num_shards=3, **limits)
     shards = manifest["shards"]
     found = [sum(x[k] for x in shards) for k in ("duplicates", "long", "unbalanced")]
-    assert found == [3, 1, 1]
+    assert found == [3, 1, 2]
     kept = rows(flat(prepared_dataset(folder, 997)))
     texts = [source_tokenizer.detokenize([row[0]]).numpy()[0].decode() for row in kept]
     assert sorted(texts) == ["ba ko", "ba ko", "ko"]
@@ -213,6 +214,22 @@ def test_faults_are_found_before_anything_is_written(write, corpus, tmp_path):
         FileNotFoundError, match=r"holds no ids: .* that `prepare` wrote"
     ):
         prepared_dataset(tmp_path / "nothing")
+
+
+def test_a_file_that_was_not_copied_whole_is_named(ids, tmp_path):
+    shutil.copytree(ids, tmp_path / "ids")
+    file = tmp_path / "ids" / "train-41-00003-of-00005.tfrecord"
+    size = file.stat().st_size
+    for found in (size - 7, 0):
+        with open(file, "ab") as opened:
+            opened.truncate(found)
+        with pytest.raises(
+            ValueError, match=f"{file} has {found} bytes and must.*{size}"
+        ):
+            prepared_dataset(tmp_path / "ids")
+    file.unlink()
+    with pytest.raises(ValueError, match=f"{file} has 0 bytes"):
+        prepared_dataset(tmp_path / "ids")
 
 
 # Workers
