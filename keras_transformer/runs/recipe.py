@@ -178,27 +178,27 @@ class DataSettings(Settings):
             ValueError: If the recipe names none.
         """
         texts = self.train if split == "train" else [getattr(self, split)]
-        languages, files = (self.source, self.target), []
-        for text in texts:
-            names = getattr(text, side, ())
-            if not names:
-                raise ValueError(
-                    f"`data.{split}.{side}` must name files for this. Add it to the "
-                    "recipe."
-                )
-            of_text = []
-            for name in names:
-                name = name.replace("{source}", self.source)
-                name = name.replace("{target}", self.target)
-                tag = text.tag if side == "source" else ""
-                for path in expanded(name, self.folder) or [Path(self.folder, name)]:
-                    if table_format(path) is None:
-                        of_text.append(TextFile(path, tag=tag))
-                    else:
-                        number = int(side != "source")
-                        columns = self.columns, languages
-                        of_text.append(side_of(path, number, *columns, tag))
-            files += of_text * getattr(text, "weight", 1)
+        files: list[TextFile] = []
+        for text in filter(None, texts):
+            weight = text.weight if isinstance(text, Corpus) else 1
+            files += self._files(text, side) * weight
+        if not files:
+            raise ValueError(
+                f"`data.{split}.{side}` must name files for this. Add it to the recipe."
+            )
+        return files
+
+    def _files(self, text, side):
+        languages = self.source, self.target
+        is_source = side == "source"
+        files = []
+        for name in getattr(text, side):
+            name = name.replace("{source}", self.source)
+            name = name.replace("{target}", self.target)
+            for path in expanded(name, self.folder) or [Path(self.folder, name)]:
+                tag = text.tag if is_source else ""
+                file = side_of(path, int(not is_source), self.columns, languages, tag)
+                files.append(file)
         return files
 
     def check_files(self, split: str) -> None:

@@ -101,7 +101,11 @@ def prepare(
     settings = {
         "text": checksum(itertools.chain.from_iterable(weights)),
         "files": [
-            {"columns": [x.column for x in pair], "tag": pair[0].tag, "weight": weight}
+            {
+                "columns": [file.column for file in pair],
+                "tags": [file.tag for file in pair],
+                "weight": weight,
+            }
             for pair, weight in weights.items()
         ],
         "tokenizers": [_digest(tokenizer) for tokenizer in tokenizers],
@@ -111,9 +115,6 @@ def prepare(
         "max_length_ratio": max_length_ratio,
         "keep_duplicates": keep_duplicates,
     }
-    files: dict[int, list] = {}  # by weight
-    for pair, weight in weights.items():
-        files.setdefault(weight, []).append(pair)
     path = folder / MANIFEST
     if path.exists():
         manifest = json.loads(path.read_text("utf-8"))
@@ -124,31 +125,15 @@ def prepare(
                 f"{folder} holds something other than ids. Name a new folder."
             )
         sizes = []
-        for weight, pairs in files.items():
-            count = sum(1 for _ in read_pairs(pairs))
+        for weight, files in _by_weight(weights):
+            count = sum(1 for _ in read_pairs(files))
             shares = _shares(count, max(num_shards, -(-count // _PAIRS_PER_SHARD)))
             sizes += [(weight, share) for share in shares]
         manifest = {"settings": settings, "sizes": sizes, "shards": []}
         _write(manifest, path)
     remove_unfinished(folder)
-    streams = {weight: read_pairs(pairs) for weight, pairs in files.items()}
-    encode = _encoder(tokenizers, max_length)
-    seen = None if keep_duplicates else _Seen()
-    with ThreadPoolExecutor() as pool:
-        for number, (weight, size) in enumerate(manifest["sizes"]):
-            chunks = _chunks(itertools.islice(streams[weight], size))
-            if number < len(manifest["shards"]):  # written before
-                for texts in chunks:
-                    if seen is not None:
-                        seen.add(_hashes(*texts).numpy())
-                continue
-            names = [_name(length, number, manifest) for length in buckets]
-            encoded = _in_order(pool, encode, chunks)
-            written = _write_shard(
-                folder, names, buckets, encoded, max_length_ratio, seen
-            )
-            manifest["shards"].append({"weight": weight, **written})
-            _write(manifest, path)
+    if len(manifest["shards"]) < len(manifest["sizes"]):
+        _write_shards(manifest, path, weights, _encoder(tokenizers, max_length))
     if not sum(sum(shard["pairs"]) for shard in manifest["shards"]):
         raise ValueError(
             f"All sentence pairs are left out: they are longer than "
@@ -156,6 +141,65 @@ def prepare(
             f"max_length_ratio={max_length_ratio}. Raise these."
         )
     return manifest
+
+
+def _by_weight(weights):
+    """Returns each weight of pairs of files with these pairs."""
+    files: dict[int, list] = {}
+    for pair, weight in weights.items():
+        files.setdefault(weight, []).append(pair)
+    return files.items()
+
+
+def _write_shards(manifest, path, weights, encode):
+    """Writes the shards that the manifest lacks, and each into the manifest."""
+    settings = manifest["settings"]
+    pairs = {weight: read_pairs(files) for weight, files in _by_weight(weights)}
+    seen = None if settings["keep_duplicates"] else _Seen()
+    with ThreadPoolExecutor() as pool:
+        for number, (weight, size) in enumerate(manifest["sizes"]):
+            chunks = _chunks(itertools.islice(pairs[weight], size))
+            if number < len(manifest["shards"]):  # written before
+                for texts in chunks:
+                    if seen is not None:
+                        seen.add(_hashes(*texts).numpy())
+                continue
+            names = [_name(x, number, manifest) for x in settings["buckets"]]
+            encoded = _in_order(pool, encode, chunks)
+            written = _write_shard(path.parent, names, settings, encoded, seen)
+            manifest["shards"].append({"weight": weight, **written})
+            _write(manifest, path)
+
+
+def _write_shard(folder, names, settings, encoded, seen):
+    """Writes a file for each bucket; counts the pairs in each, and those left out."""
+    buckets, max_length_ratio = settings["buckets"], settings["max_length_ratio"]
+    counts, left_out = np.zeros(len(buckets), np.int64), Counter[str]()
+    with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
+            for name in names
+        ]
+        for chunk in encoded:
+            hashes, lengths, examples = (tensor.numpy() for tensor in chunk)
+            longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
+            is_new = np.ones(len(hashes), bool) if seen is None else seen.add(hashes)
+            fits = longest <= buckets[-1]
+            is_balanced = np.ones(len(hashes), bool)
+            if max_length_ratio is not None:  # without the end tokens
+                is_balanced = longest - 1 <= max_length_ratio * (shortest - 1)
+            left_out["duplicates"] += int((~is_new).sum())
+            left_out["long"] += int((is_new & ~fits).sum())
+            left_out["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
+            kept = (is_new & is_balanced)[fits]
+            bucket_of_pair = np.searchsorted(buckets, longest[fits][kept])
+            counts += np.bincount(bucket_of_pair, minlength=len(counts))
+            for bucket, example in zip(bucket_of_pair, examples[kept], strict=True):
+                writers[bucket].write(example)
+        for writer in writers:
+            writer.flush()
+        sizes = [(unfinished / name).stat().st_size for name in names]
+    return {"pairs": counts.tolist(), "bytes": sizes, **left_out}
 
 
 def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -372,7 +416,6 @@ def _encoder(tokenizers, max_length):
     return encode
 
 
-@tf.function(reduce_retracing=True)
 def _hashes(sources, targets):
     """Returns hashes of pairs; one of 2,000 texts of 100 million has two equal ones."""
     return tf.strings.to_hash_bucket_fast(
@@ -417,33 +460,3 @@ class _Seen:
         while len(self._runs) > 1 and len(self._runs[-2]) < 4 * len(self._runs[-1]):
             self._runs[-2:] = [np.sort(np.concatenate(self._runs[-2:]), kind="stable")]
         return is_new
-
-
-def _write_shard(folder, names, buckets, encoded, max_length_ratio, seen):
-    """Writes a file for each bucket; counts the pairs in each, and those left out."""
-    counts, left_out = np.zeros(len(buckets), np.int64), Counter[str]()
-    with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
-        writers = [
-            stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
-            for name in names
-        ]
-        for chunk in encoded:
-            hashes, lengths, examples = (tensor.numpy() for tensor in chunk)
-            longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
-            is_new = np.ones(len(hashes), bool) if seen is None else seen.add(hashes)
-            fits = longest <= buckets[-1]
-            is_balanced = np.ones(len(hashes), bool)
-            if max_length_ratio is not None:  # without the end tokens
-                is_balanced = longest - 1 <= max_length_ratio * (shortest - 1)
-            left_out["duplicates"] += int((~is_new).sum())
-            left_out["long"] += int((is_new & ~fits).sum())
-            left_out["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
-            kept = (is_new & is_balanced)[fits]
-            bucket_of_pair = np.searchsorted(buckets, longest[fits][kept])
-            counts += np.bincount(bucket_of_pair, minlength=len(counts))
-            for bucket, example in zip(bucket_of_pair, examples[kept], strict=True):
-                writers[bucket].write(example)
-        for writer in writers:
-            writer.flush()
-        sizes = [(unfinished / name).stat().st_size for name in names]
-    return {"pairs": counts.tolist(), "bytes": sizes, **left_out}

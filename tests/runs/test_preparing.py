@@ -1,11 +1,14 @@
 """Prepared text: written once for many runs."""
 
 import json
+import random
 import shutil
+import time
 
 import pytest
+from forked import CONTEXT
 from same_runs import assert_same_end
-from small_corpus import write_corpus, write_lines
+from small_corpus import sentences, write_corpus, write_lines
 
 from keras_transformer.runs import Run, fit, plan, prepare
 
@@ -117,6 +120,36 @@ def test_an_interrupted_one_is_no_text_to_train_on(prepared, load, tmp_path):
     prepare(load(), folder, num_shards=3)
     found = {path.name: data for path, data in contents(folder / "ids").items()}
     assert found == {x.name: data for x, data in contents(prepared / "ids").items()}
+
+
+@pytest.mark.slow
+def test_one_that_is_killed_again_and_again_writes_the_same_files(
+    load, own_text, tmp_path
+):
+    for seed, side in enumerate(("aa", "bb")):
+        write_lines(own_text / f"train.{side}", sentences(9973, seed))
+    recipe, shards = load(**{"data.folder": str(own_text)}), 37
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    prepare(recipe, whole, shards)
+    draw, deaths, start = random.Random(5), 0, time.monotonic()
+    while deaths < 5 or not (killed / "text.json").exists():
+        process = CONTEXT.Process(target=prepare, args=(recipe, killed, shards))
+        before = set((killed / "ids").glob("train-*"))
+        process.start()
+        while process.is_alive() and set((killed / "ids").glob("train-*")) == before:
+            process.join(0.01)
+            assert time.monotonic() - start < 600
+        process.join(draw.uniform(0, 0.4))
+        process.kill()
+        process.join()
+        deaths += process.exitcode == -9
+    prepare(recipe, killed, shards)
+    found, wanted = (
+        {str(path.relative_to(folder)): data for path, data in contents(folder).items()}
+        for folder in (killed, whole)
+    )
+    assert deaths >= 5
+    assert found == wanted
 
 
 @pytest.mark.slow
