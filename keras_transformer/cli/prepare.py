@@ -1,5 +1,6 @@
 """`keras-transformer prepare`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -68,9 +69,9 @@ def prepare(
     load_tensorflow()
     from keras_transformer import runs
 
-    manifest = runs.prepare(
-        loaded, output, num_shards, max_length_ratio, keep_duplicates
-    )
+    verbose = int(sys.stdout.isatty())
+    limits = num_shards, max_length_ratio, keep_duplicates
+    manifest = runs.prepare(loaded, output, *limits, verbose)
     shards = manifest["shards"]
     pairs = sum(sum(shard["pairs"]) for shard in shards)
     left_out = ", ".join(

@@ -22,6 +22,7 @@ def prepare(
     num_shards: int = 16,
     max_length_ratio: float | None = None,
     keep_duplicates: bool = False,
+    verbose: int = 0,
 ) -> dict[str, Any]:
     """Learns the tokenizers of a recipe, and writes its training text as ids.
 
@@ -34,6 +35,7 @@ def prepare(
         num_shards: As in `text.prepare`, as all that follow.
         max_length_ratio: Of a pair's sides.
         keep_duplicates: Whether equal pairs are kept.
+        verbose: 1 shows a progress bar, 0 nothing.
 
     Returns:
         The manifest of `text.prepare`.
@@ -68,6 +70,7 @@ def prepare(
         num_shards=num_shards,
         max_length_ratio=max_length_ratio,
         keep_duplicates=keep_duplicates,
+        verbose=verbose,
     )
 
 

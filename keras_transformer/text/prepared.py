@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -54,6 +55,7 @@ def prepare(
     num_shards: int = 16,
     max_length_ratio: float | None = None,
     keep_duplicates: bool = False,
+    verbose: int = 0,
 ) -> dict[str, Any]:
     """Writes parallel text as ids, for `prepared_dataset`.
 
@@ -79,6 +81,7 @@ def prepare(
         max_length_ratio: Leave out pairs of which one side has more than so many times
             the subwords of the other, such as 3.
         keep_duplicates: Whether to keep pairs that are equal to an earlier one.
+        verbose: 1 shows a progress bar, 0 nothing.
 
     Returns:
         The manifest: `settings`, and `shards`, each with the number of `pairs` of each
@@ -133,7 +136,8 @@ def prepare(
         _write(manifest, path)
     remove_unfinished(folder)
     if len(manifest["shards"]) < len(manifest["sizes"]):
-        _write_shards(manifest, path, weights, _encoder(tokenizers, max_length))
+        encode = _encoder(tokenizers, max_length)
+        _write_shards(manifest, path, weights, encode, verbose)
     if not sum(sum(shard["pairs"]) for shard in manifest["shards"]):
         raise ValueError(
             f"All sentence pairs are left out: they are longer than "
@@ -151,11 +155,14 @@ def _by_weight(weights):
     return files.items()
 
 
-def _write_shards(manifest, path, weights, encode):
+def _write_shards(manifest, path, weights, encode, verbose):
     """Writes the shards that the manifest lacks, and each into the manifest."""
     settings = manifest["settings"]
     pairs = {weight: read_pairs(files) for weight, files in _by_weight(weights)}
     seen = None if settings["keep_duplicates"] else _Seen()
+    bar = keras.utils.Progbar(
+        len(manifest["sizes"]), verbose=verbose, unit_name="shard"
+    )
     with ThreadPoolExecutor() as pool:
         for number, (weight, size) in enumerate(manifest["sizes"]):
             chunks = _chunks(itertools.islice(pairs[weight], size))
@@ -169,6 +176,7 @@ def _write_shards(manifest, path, weights, encode):
             written = _write_shard(path.parent, names, settings, encoded, seen)
             manifest["shards"].append({"weight": weight, **written})
             _write(manifest, path)
+            bar.update(number + 1)
 
 
 def _write_shard(folder, names, settings, encoded, seen):
