@@ -166,7 +166,8 @@ class Workers:
     """The workers of a strategy: processes, usually one per machine.
 
     One of them, the chief, writes checkpoints and logs; the others write nothing.
-    Under a strategy for one machine there is one worker, the chief.
+    Under a strategy for one machine there is one worker, the chief. `index` is the
+    number of this worker, from 0, and `count` is how many there are.
 
     Args:
         strategy: A `tf.distribute.Strategy`; see `pick_strategy`.
@@ -201,9 +202,9 @@ class Workers:
         only among the replicas of its worker.
 
         Args:
-            dataset: The batches of this worker, as many as every other has, such as
-                `text.prepared_dataset` makes for `num_shards=workers.count` and
-                `shard_index=workers.index`.
+            dataset: `tf.data.Dataset` of the batches of this worker, as many as every
+                other has, such as `text.prepared_dataset` makes for
+                `num_shards=workers.count` and `shard_index=workers.index`.
             pad_id: Id of the padding.
 
         Returns:
