@@ -19,6 +19,8 @@ from keras_transformer.checks import optional
 from keras_transformer.tables import cells, first_row, table_format
 
 BYTE_ORDER_MARK = "\ufeff"
+# The first bytes of packed files.
+_GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _BLOCK = 1 << 16  # bytes that are read or unpacked at a time
 
@@ -73,7 +75,9 @@ class SentencePair(NamedTuple):
 
 def as_paths(files: Paths) -> list[Path]:
     """Returns one path or several as a list."""
-    return [Path(file) for file in _as_list(files)]
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
+    return list(map(Path, files))
 
 
 def as_files(files: Files) -> list[TextFile]:
@@ -82,8 +86,10 @@ def as_files(files: Files) -> list[TextFile]:
     Raises:
         FileNotFoundError: If a pattern names no file.
     """
+    if isinstance(files, (str, os.PathLike, TextFile)):
+        files = [files]
     found = []
-    for file in _as_list(files):
+    for file in files:
         if isinstance(file, TextFile):
             found.append(file)
             continue
@@ -92,10 +98,6 @@ def as_files(files: Files) -> list[TextFile]:
             raise FileNotFoundError(f"{file} names no file. Check the pattern.")
         found += map(TextFile, paths)
     return found
-
-
-def _as_list(files):
-    return [files] if isinstance(files, (str, os.PathLike, TextFile)) else list(files)
 
 
 def expanded(pattern: str | os.PathLike, folder: str | os.PathLike = "") -> list[Path]:
@@ -142,11 +144,6 @@ def side_of(
             )
         column = found[0] if found else side
     return TextFile(path, column, tag)
-
-
-def is_gzipped(path: Path) -> bool:
-    """Returns whether a file begins with gzip's two bytes, whatever its name."""
-    return _begins_with(path, b"\x1f\x8b")
 
 
 def _begins_with(path, mark):
@@ -219,7 +216,7 @@ def _lines_in(path):
 
 def _unpacker(path):
     """Returns what opens a file, plain or packed, and the errors of damaged data."""
-    if is_gzipped(path):
+    if _begins_with(path, _GZIP):
         return gzip.open, (EOFError, gzip.BadGzipFile, zlib.error)
     if _begins_with(path, _ZSTD):
         # Python has it from 3.14 on, as compression.zstd.
@@ -250,8 +247,8 @@ def check_gzip(files: Files) -> None:
     empty, and refuses zeros after the last one; Python reads on.
     """
     paths = {file.path for file in as_files(files) if file.column is None}
-    for path in filter(is_gzipped, filter(Path.is_file, paths)):
-        if not _is_plain_gzip(path):
+    for path in filter(Path.is_file, paths):
+        if _begins_with(path, _GZIP) and not _is_plain_gzip(path):
             raise ValueError(
                 f"{path} has parts that are empty, or zeros at its end, and TensorFlow "
                 "would not read all of it. Pack it again: gzip -dc FILE | gzip > NEW."
@@ -298,7 +295,7 @@ def _texts_of(file):
             output_signature=tf.TensorSpec((None,), "string"),
         )
         return blocks.unbatch()
-    path, is_zipped = file.path, is_gzipped(file.path)
+    path, is_zipped = file.path, _begins_with(file.path, _GZIP)
     lines = tf.data.TextLineDataset(str(path), "GZIP" if is_zipped else None)
     mark = BYTE_ORDER_MARK.encode()
     with gzip.open(path) if is_zipped else open(path, "rb") as opened:

@@ -177,28 +177,23 @@ class DataSettings(Settings):
         Raises:
             ValueError: If the recipe names none.
         """
+        languages, is_source = (self.source, self.target), side == "source"
         texts = self.train if split == "train" else [getattr(self, split)]
         files: list[TextFile] = []
         for text in filter(None, texts):
-            weight = text.weight if isinstance(text, Corpus) else 1
-            files += self._files(text, side) * weight
+            of_text, tag = [], text.tag if is_source else ""
+            for name in getattr(text, side):
+                name = name.replace("{source}", self.source)
+                name = name.replace("{target}", self.target)
+                of_text += [
+                    side_of(path, int(not is_source), self.columns, languages, tag)
+                    for path in expanded(name, self.folder) or [Path(self.folder, name)]
+                ]
+            files += of_text * (text.weight if isinstance(text, Corpus) else 1)
         if not files:
             raise ValueError(
                 f"`data.{split}.{side}` must name files for this. Add it to the recipe."
             )
-        return files
-
-    def _files(self, text, side):
-        languages = self.source, self.target
-        is_source = side == "source"
-        files = []
-        for name in getattr(text, side):
-            name = name.replace("{source}", self.source)
-            name = name.replace("{target}", self.target)
-            for path in expanded(name, self.folder) or [Path(self.folder, name)]:
-                tag = text.tag if is_source else ""
-                file = side_of(path, int(not is_source), self.columns, languages, tag)
-                files.append(file)
         return files
 
     def check_files(self, split: str) -> None:

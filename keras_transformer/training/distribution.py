@@ -162,6 +162,23 @@ def split_evenly(dataset, num_replicas: int, pad_id: int = 0):
     return dataset.map(lambda *batch: tf.nest.map_structure(pad, batch))
 
 
+def _parts(dataset, num_parts, pad_id):
+    """Returns a dataset of parts of equally many rows, `num_parts` for each batch."""
+    import tensorflow as tf
+
+    def into_parts(*batch):
+        def split(tensor):
+            shape = tf.concat([[num_parts, -1], tf.shape(tensor)[1:]], axis=0)
+            return tf.reshape(tensor, shape)
+
+        return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(split, batch))
+
+    count = dataset.cardinality()
+    count = tf.where(count > 0, count * num_parts, count)  # negative if it is endless
+    parts = split_evenly(dataset, num_parts, pad_id).flat_map(into_parts)
+    return parts.apply(tf.data.experimental.assert_cardinality(count))
+
+
 class Workers:
     """The workers of a strategy: processes, usually one per machine.
 
@@ -213,21 +230,7 @@ class Workers:
         """
         if self.count == 1:
             return split_evenly(dataset, self.num_replicas, pad_id)
-        import tensorflow as tf
-
-        num_parts = self.num_replicas // self.count
-
-        def split(*batch):
-            def into_parts(tensor):
-                shape = tf.concat([[num_parts, -1], tf.shape(tensor)[1:]], axis=0)
-                return tf.reshape(tensor, shape)
-
-            batch = tf.nest.map_structure(into_parts, batch)
-            return tf.data.Dataset.from_tensor_slices(batch)
-
-        parts = split_evenly(dataset, num_parts, pad_id).flat_map(split)
-        num_steps = dataset.cardinality() * num_parts
-        parts = parts.apply(tf.data.experimental.assert_cardinality(num_steps))
+        parts = _parts(dataset, self.num_replicas // self.count, pad_id)
         return self.strategy.distribute_datasets_from_function(lambda _: parts)
 
     def gather(self, number: int) -> list[int]:
