@@ -15,6 +15,8 @@ KERAS_HUB = [
 ]
 HUB = ["huggingface_hub>=1.0", "safetensors>=0.6"]
 CTRANSLATE2 = ["ctranslate2>=4.6"]
+# Parquet, and files packed by zstd.
+CORPORA = ["pyarrow>=20", "backports.zstd>=1.0"]
 RAY = ["ray[data]>=2.60"]  # whose checkpoints were tried
 SERVE = ["prometheus-client>=0.22", "starlette>=0.46", "uvicorn>=0.35"]
 # What builds the site, and makes notebooks of the tutorials and runs them.
@@ -109,6 +111,7 @@ setup(
         "hub": HUB,
         "keras-hub": KERAS_HUB,
         "ctranslate2": CTRANSLATE2,
+        "corpora": CORPORA,
         "ray": RAY,
         "serve": SERVE,
         "export": EXPORT,
@@ -118,6 +121,7 @@ setup(
             *KERAS_HUB,
             *HUB,
             *CTRANSLATE2,
+            *CORPORA,
             *RAY,
             *SERVE,
             *EXPORT,

@@ -1,90 +1,136 @@
-"""Parallel text in two columns of a CSV or TSV file."""
+"""Texts in a column of a table: CSV, TSV, JSON lines or Parquet."""
 
 import csv
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from keras_transformer.checks import optional
+
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_FORMATS = (*_DELIMITERS, ".jsonl", ".parquet")
 
 
-class TableColumn(type(Path())):  # type: ignore[misc]
-    """The path of a CSV or TSV file of which one column is read, a text a line.
+def table_format(path: Path) -> str | None:
+    """Returns the suffix of a table, such as `".csv"`; None if the file is no table.
+
+    A suffix of compression, `.gz` or `.zst`, may follow.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    suffixes = [suffix for suffix in suffixes if suffix not in (".gz", ".zst")]
+    return suffixes[-1] if suffixes and suffixes[-1] in _FORMATS else None
+
+
+def first_row(path: Path, lines: Iterable[str]) -> list[str]:
+    """Returns the names of the columns; in CSV and TSV files, their first row.
+
+    Args:
+        path: Path of the table.
+        lines: Its lines; those of a Parquet file are not read.
+    """
+    if table_format(path) == ".parquet":
+        return _parquet(path).schema_arrow.names
+    if table_format(path) == ".jsonl":
+        for line in lines:
+            row = _json(line)
+            return list(row) if isinstance(row, dict) else []
+        return []
+    try:
+        return next(_rows(path, lines), [])
+    except csv.Error:
+        return []  # `cells` says what is wrong
+
+
+def cells(
+    path: Path, column: str | int, lines: Iterable[str]
+) -> Iterator[tuple[int, str]]:
+    """Yields the number of each line and the text in one of its columns.
 
     In CSV files, cells with commas or quotes are quoted, as RFC 4180 has it; in TSV
-    files quotes are text.
+    files quotes are text. Parquet files have rows in the place of lines.
+
+    Args:
+        path: Path of the table.
+        column: Name of the column, which CSV and TSV files have in their first line; or
+            in these its number, from 0, if their first line is text.
+        lines: The lines of the file; those of a Parquet file are not read.
+
+    Raises:
+        ValueError: If a text is missing or has a line break; the message names the
+            line.
     """
+    if table_format(path) in _DELIMITERS:
+        yield from _csv_cells(path, column, lines)
+        return
+    if table_format(path) == ".jsonl":
+        rows = map(_json, lines)
+        texts = (row.get(column) if isinstance(row, dict) else None for row in rows)
+    else:
+        table = _parquet(path)
+        if column not in table.schema_arrow.names:
+            raise _no_column(path, column, table.schema_arrow.names)
+        batches = table.iter_batches(columns=[column])
+        texts = (text for batch in batches for text in batch.column(0).to_pylist())
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str) or "\n" in text:
+            problem = "has a line break" if isinstance(text, str) else "is missing"
+            raise _fault(path, number, f"its text {column!r} {problem}")
+        yield number, text
 
-    side: int
-    headers: tuple[tuple[str, ...], ...]
-    is_named: bool
 
-    @classmethod
-    def of(
-        cls, path: Path, side: int, names: tuple[str, ...], languages: tuple
-    ) -> Path:
-        """Returns a column of a table, or another file as it is.
-
-        Args:
-            path: Path of a file; `.csv` and `.tsv` are tables, also before `.gz`.
-            side: 0 for the source, 1 for the target.
-            names: Names of both columns, which the first line must hold; if empty,
-                the first line may name the languages, or `source` and `target`. If it
-                does not, it is text, and the columns are the first two.
-            languages: The two languages.
-        """
-        if delimiter_of(path) is None:
-            return path
-        column = cls(path)
-        column.side = side
-        column.headers = (names,) if names else (languages, ("source", "target"))
-        column.is_named = bool(names)
-        return column
-
-    def position(self, first_row: list[str]) -> int | None:
-        """Returns the number of the column that the first row names, None if none."""
-        for names in self.headers:
-            if set(names) <= set(first_row):
-                return first_row.index(names[self.side])
-        if self.is_named:
-            raise ValueError(
-                f"`data.columns` must name columns of {self}, whose first line has "
-                f"{first_row}. Received: columns={list(self.headers[0])}."
-            )
-        return None
-
-    def cells(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """Yields the number of each line of text, and its cell.
-
-        Args:
-            lines: The lines of the file.
-
-        Raises:
-            ValueError: If a cell is missing, is not closed or has a line break.
-        """
-        delimiter, number, index = delimiter_of(self) or ",", 1, self.side
-        quoting: Any = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
-        texts = (f"{line}\n" for line in lines)
-        rows = csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)
-        try:
-            for row in rows:
-                if rows.line_num != number:
-                    raise csv.Error("a cell has a line break, or a quote is not closed")
-                named = self.position(row) if number == 1 else None
-                index = index if named is None else named
+def _csv_cells(path, column, lines):
+    number, index = 1, column
+    rows = _rows(path, lines)
+    try:
+        for row in rows:
+            if rows.line_num != number:
+                raise csv.Error("a cell has a line break, or a quote is not closed")
+            if isinstance(index, str):
+                if index not in row:
+                    raise _no_column(path, column, row)
+                index = row.index(index)
+            else:
                 if len(row) <= index:
                     raise csv.Error(f"it has {len(row)} columns, not {index + 1}")
-                if named is None:
-                    yield number, row[index]
-                number += 1
-        except csv.Error as error:
-            raise ValueError(
-                f"{self}:{number} cannot be read: {error}. Write a pair in one line, "
-                "with quotes as RFC 4180 has them."
-            ) from None
+                yield number, row[index]
+            number += 1
+    except csv.Error as error:
+        raise _fault(path, number, error) from None
 
 
-def delimiter_of(path: Path) -> str | None:
-    """Returns what separates the columns of a table; None if the file is no table."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    return _DELIMITERS.get(suffixes[-1]) if suffixes else None
+def _rows(path, lines):
+    delimiter = _DELIMITERS[str(table_format(path))]
+    quoting: Any = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
+    texts = (f"{line}\n" for line in lines)
+    return csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)
+
+
+def _json(line):
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _parquet(path):
+    with optional("pyarrow", "corpora", "A Parquet file"):
+        import pyarrow.parquet
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path} is not a Parquet file: {error}") from None
+
+
+def _fault(path, number, problem):
+    return ValueError(
+        f"{path}:{number} cannot be read: {problem}. Write a pair in one line, in CSV "
+        "files with quotes as RFC 4180 has them."
+    )
+
+
+def _no_column(path, column, names):
+    return ValueError(
+        f"`column` must name a column of {path}, which has {list(names)}. Received: "
+        f"column={column!r}."
+    )

@@ -1,6 +1,9 @@
-"""Text files: plain or gzipped, read line by line and checked before training."""
+"""Text files: read text by text, and checked before training."""
 
+import contextlib
+import dataclasses
 import functools
+import glob
 import gzip
 import itertools
 import os
@@ -12,11 +15,54 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:  # the shell checks files before it loads TensorFlow
     import tensorflow as tf
 
-from keras_transformer.tables import TableColumn
+from keras_transformer.checks import optional
+from keras_transformer.tables import cells, first_row, table_format
 
 BYTE_ORDER_MARK = "\ufeff"
+# The first bytes of packed files.
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _BLOCK = 1 << 16  # bytes that are read or unpacked at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFile:
+    """A file of texts: one a line, or one column of a table.
+
+    Wherever a path is expected, this is one whose texts are in a column, or get a tag.
+
+    Args:
+        path: A file, plain or packed by gzip or zstd. Tables are named `.csv`, `.tsv`,
+            `.jsonl` or `.parquet`.
+        column: Name of the table's column, which CSV and TSV files have in their first
+            line; or in these its number, from 0, if their first line is text. None if
+            every line is a text.
+        tag: Token that is put before each text, such as `<bt>` for back-translations;
+            see `symbols` of `SubwordTokenizer.train`.
+
+    Example:
+        >>> kt.text.TextFile("pairs.tsv", column="en", tag="<bt>")
+        TextFile(path=PosixPath('pairs.tsv'), column='en', tag='<bt>')
+    """
+
+    path: Path
+    column: str | int | None = None
+    tag: str = ""
+
+    def __post_init__(self):
+        object.__setattr__(self, "path", Path(self.path))
+        if self.column is not None and table_format(self.path) is None:
+            raise ValueError(
+                "`column` must be None unless the file is a .csv, .tsv, .jsonl or "
+                f".parquet table. Received: column={self.column!r}, path={self.path}."
+            )
+
+    def __str__(self):
+        return str(self.path)
+
+
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
+Files = str | os.PathLike | TextFile | Iterable[str | os.PathLike | TextFile]
 
 
 class SentencePair(NamedTuple):
@@ -24,7 +70,6 @@ class SentencePair(NamedTuple):
 
     source: str
     target: str
-    file: int  # number of its file, from 0
     location: str  # "file:line"
 
 
@@ -32,24 +77,89 @@ def as_paths(files: Paths) -> list[Path]:
     """Returns one path or several as a list."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
-    return [file if isinstance(file, Path) else Path(file) for file in files]
+    return list(map(Path, files))
 
 
-def is_gzipped(path: Path) -> bool:
-    """Returns whether a file begins with gzip's two bytes, whatever its name."""
+def as_files(files: Files) -> list[TextFile]:
+    """Returns files, and the sorted files of glob patterns, as a list.
+
+    Raises:
+        FileNotFoundError: If a pattern names no file.
+    """
+    if isinstance(files, (str, os.PathLike, TextFile)):
+        files = [files]
+    found = []
+    for file in files:
+        if isinstance(file, TextFile):
+            found.append(file)
+            continue
+        paths = expanded(file)
+        if not paths:
+            raise FileNotFoundError(f"{file} names no file. Check the pattern.")
+        found += map(TextFile, paths)
+    return found
+
+
+def expanded(pattern: str | os.PathLike, folder: str | os.PathLike = "") -> list[Path]:
+    """Returns the sorted files of a glob pattern, or the path if it is no pattern."""
+    path, name = Path(folder, pattern), os.fspath(pattern)
+    if not glob.has_magic(name) or path.exists():
+        return [path]
+    names = sorted(glob.glob(name, root_dir=folder or None, recursive=True))
+    return [Path(folder, name) for name in names]
+
+
+def side_of(
+    path: Path,
+    side: int,
+    names: tuple[str, ...] = (),
+    languages: tuple[str, ...] = (),
+    tag: str = "",
+) -> TextFile:
+    """Returns the column of a table that holds a side, or another file as it is.
+
+    Args:
+        path: Path of a file. What is missing or faulty is found when it is read.
+        side: 0 for the source, 1 for the target.
+        names: Names of both columns. If empty, the columns are those that are named as
+            the languages, or `source` and `target`; else the first two, and the first
+            line is text.
+        languages: The two languages.
+        tag: As in `TextFile`.
+
+    Raises:
+        ValueError: If the table has no such columns.
+    """
+    if table_format(path) is None:
+        return TextFile(path, tag=tag)
+    column: str | int = side
+    if path.is_file():
+        row = first_row(path, _lines_in(path))
+        tried = [names] if names else [languages, ("source", "target")]
+        found = [both[side] for both in tried if both and set(both) <= set(row)]
+        if not found and (names or table_format(path) in (".jsonl", ".parquet")):
+            raise ValueError(
+                f"`data.columns` must name columns of {path}, whose first line has "
+                f"{row}. Received: columns={list(names)}."
+            )
+        column = found[0] if found else side
+    return TextFile(path, column, tag)
+
+
+def _begins_with(path, mark):
     with open(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+        return file.read(len(mark)) == mark
 
 
-def read_lines(path: str | os.PathLike) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 text file, plain or gzipped, one at a time.
+def read_lines(path: str | os.PathLike | TextFile) -> Iterator[str]:
+    r"""Yields the lines of a UTF-8 text file, plain or packed, one at a time.
 
     As in `tf.data.TextLineDataset`, only a line feed ends a line, and both line feeds
     and carriage returns are left out. So is a byte order mark. The first bytes of the
-    file, not its name, show whether it is gzipped.
+    file, not its name, show whether it is packed by gzip or zstd.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or a `TextFile`, of which texts are read with their tag.
 
     Yields:
         The lines, without what ends them.
@@ -57,21 +167,27 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it is a folder or a pipe, if it is not UTF-8 (the message names
-            the line), or if its gzip data are damaged or cut short.
+            the line), or if its packed data are damaged or cut short.
+        ImportError: If it is packed by zstd, and `backports.zstd` is not installed.
     """
-    yield from (text for _, text in _numbered_lines(*as_paths(path)))
+    file = path if isinstance(path, TextFile) else TextFile(Path(path))
+    return (_tagged(text, file) for _, text in _numbered_texts(file))
 
 
-def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def _tagged(text, file):
+    return f"{file.tag} {text}" if file.tag else text
+
+
+def _numbered_texts(file: TextFile) -> Iterator[tuple[int, str]]:
     """Yields the number of each line and its text, in a table that of a column."""
-    lines = _lines_in(path)
-    if isinstance(path, TableColumn):
-        yield from path.cells(lines)
-    else:
-        yield from enumerate(lines, start=1)
+    path = file.path
+    _check_is_file(path)
+    if file.column is None:
+        return enumerate(_lines_in(path), start=1)
+    return cells(path, file.column, _lines_in(path))
 
 
-def _lines_in(path):
+def _check_is_file(path):
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a text file. Pass a file's path.")
     if not path.exists():
@@ -81,17 +197,34 @@ def _lines_in(path):
             f"{path} is not a file but a pipe or a device, and text is read more than "
             "once. Write it to a file first."
         )
+
+
+def _lines_in(path):
     number = 0
-    with gzip.open(path) if is_gzipped(path) else open(path, "rb") as file:
+    unpack, errors = _unpacker(path)
+    with open(path, "rb") as packed, unpack(packed) as file:
         try:
             for line in decode_lines(file, path):
                 number += 1
                 yield line
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except errors as error:
             raise ValueError(
-                f"{path}:{number + 1} cannot be read: the gzip data are damaged or "
+                f"{path}:{number + 1} cannot be read: the packed data are damaged or "
                 f"cut short ({error}). Create or download the file again."
             ) from None
+
+
+def _unpacker(path):
+    """Returns what opens a file, plain or packed, and the errors of damaged data."""
+    if _begins_with(path, _GZIP):
+        return gzip.open, (EOFError, gzip.BadGzipFile, zlib.error)
+    if _begins_with(path, _ZSTD):
+        # Python has it from 3.14 on, as compression.zstd.
+        with optional("backports", "corpora", "A file packed by zstd"):
+            from backports import zstd
+
+        return zstd.open, (EOFError, zstd.ZstdError)
+    return contextlib.nullcontext, ()
 
 
 def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
@@ -107,14 +240,15 @@ def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
             ) from None
 
 
-def check_gzip(files: Paths) -> None:
+def check_gzip(files: Files) -> None:
     """Raises `ValueError` if TensorFlow would not read all of a gzipped file.
 
     A file may be several compressed ones in a row. TensorFlow stops at one that is
     empty, and refuses zeros after the last one; Python reads on.
     """
-    for path in filter(is_gzipped, filter(Path.is_file, as_paths(files))):
-        if not _is_plain_gzip(path):
+    paths = {file.path for file in as_files(files) if file.column is None}
+    for path in filter(Path.is_file, paths):
+        if _begins_with(path, _GZIP) and not _is_plain_gzip(path):
             raise ValueError(
                 f"{path} has parts that are empty, or zeros at its end, and TensorFlow "
                 "would not read all of it. Pack it again: gzip -dc FILE | gzip > NEW."
@@ -143,32 +277,34 @@ def _is_plain_gzip(path):
     return True
 
 
-def text_lines(files: Paths) -> "tf.data.Dataset":
+def text_lines(files: Files) -> "tf.data.Dataset":
     """Returns the lines of all files, one after the other, as a dataset of strings."""
     import tensorflow as tf
 
     return functools.reduce(
-        tf.data.Dataset.concatenate, map(_lines_of, as_paths(files))
+        tf.data.Dataset.concatenate, map(_texts_of, as_files(files))
     )
 
 
-def _lines_of(path):
+def _texts_of(file):
     import tensorflow as tf
 
-    if isinstance(path, TableColumn):
+    if file.column is not None or _begins_with(file.path, _ZSTD):
         blocks = tf.data.Dataset.from_generator(
-            lambda: _blocks(read_lines(path)),
+            lambda: _blocks(read_lines(file)),
             output_signature=tf.TensorSpec((None,), "string"),
         )
         return blocks.unbatch()
-    is_zipped = is_gzipped(path)
+    path, is_zipped = file.path, _begins_with(file.path, _GZIP)
     lines = tf.data.TextLineDataset(str(path), "GZIP" if is_zipped else None)
     mark = BYTE_ORDER_MARK.encode()
-    with gzip.open(path) if is_zipped else open(path, "rb") as file:
-        if file.read(len(mark)) != mark:
-            return lines
-    first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
-    return first.concatenate(lines.skip(1))
+    with gzip.open(path) if is_zipped else open(path, "rb") as opened:
+        if opened.read(len(mark)) == mark:
+            first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
+            lines = first.concatenate(lines.skip(1))
+    return (
+        lines.map(lambda x: tf.strings.join([file.tag, " ", x])) if file.tag else lines
+    )
 
 
 def _blocks(lines):
@@ -177,23 +313,29 @@ def _blocks(lines):
         yield block
 
 
-def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePair]:
-    """Yields the sentence pairs of a parallel corpus, holding one pair in memory.
-
-    Arguments and errors are as in `check_parallel_files`.
-    """
-    sources, targets = as_paths(source_files), as_paths(target_files)
+def paired_files(
+    source_files: Files, target_files: Files
+) -> list[tuple[TextFile, TextFile]]:
+    """Returns each source file with the target file that translates it."""
+    sources, targets = as_files(source_files), as_files(target_files)
     if not sources or len(sources) != len(targets):
         raise ValueError(
             "`source_files` and `target_files` must name equally many files, each the "
             "translation of its counterpart. "
             f"Received: {len(sources)} and {len(targets)} files."
         )
-    for file, paths in enumerate(zip(sources, targets, strict=True)):
-        lines = map(_sentences, paths)
-        for pair in itertools.zip_longest(*lines):
+    return list(zip(sources, targets, strict=True))
+
+
+def read_pairs(files: Iterable[tuple[TextFile, TextFile]]) -> Iterator[SentencePair]:
+    """Yields the sentence pairs of pairs of files, holding one pair in memory.
+
+    Errors are as in `check_parallel_files`.
+    """
+    for sides in files:
+        for pair in itertools.zip_longest(*map(_sentences, sides)):
             if None in pair:
-                longer, shorter = paths if pair[1] is None else reversed(paths)
+                longer, shorter = sides if pair[1] is None else reversed(sides)
                 number, _ = pair[0] or pair[1]
                 raise ValueError(
                     f"{longer}:{number} has no counterpart: {shorter} ends before that "
@@ -201,28 +343,28 @@ def read_pairs(source_files: Paths, target_files: Paths) -> Iterator[SentencePai
                     "translation of the other."
                 )
             (number, source), (_, target) = pair
-            yield SentencePair(source, target, file, f"{paths[0]}:{number}")
+            yield SentencePair(source, target, f"{sides[0]}:{number}")
 
 
-def _sentences(path: Path) -> Iterator[tuple[int, str]]:
+def _sentences(file: TextFile) -> Iterator[tuple[int, str]]:
     """Yields the numbered lines of a file; raises `ValueError` if one is empty."""
     number = 0
-    for number, text in _numbered_lines(path):
+    for number, text in _numbered_texts(file):
         if not text or text.isspace():
             raise ValueError(
-                f"{path}:{number} is an empty line. Remove line {number} here and in "
+                f"{file}:{number} is an empty line. Remove line {number} here and in "
                 "the file that translates it."
             )
-        yield number, text
+        yield number, _tagged(text, file)
     if number == 0:
-        raise ValueError(f"{path} is empty. It must hold one sentence a line.")
+        raise ValueError(f"{file} is empty. It must hold one sentence a line.")
 
 
-def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
+def check_parallel_files(source_files: Files, target_files: Files) -> int:
     """Reads both sides of a parallel corpus once, line by line.
 
     Args:
-        source_files: One path or several, plain or gzipped.
+        source_files: As in `parallel_dataset`.
         target_files: As many; the nth translates the nth, line by line.
 
     Returns:
@@ -234,7 +376,18 @@ def check_parallel_files(source_files: Paths, target_files: Paths) -> int:
             line is empty, or if the sides differ in their numbers of files or lines.
             The message names file and line.
     """
-    return sum(1 for _ in read_pairs(source_files, target_files))
+    return sum(1 for _ in read_pairs(paired_files(source_files, target_files)))
+
+
+def checksum(files: Files) -> str:
+    """Returns a checksum of the contents of files, in their order."""
+    checksum = 0
+    for path in dict.fromkeys(file.path for file in as_files(files)):
+        _check_is_file(path)
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                checksum = zlib.crc32(block, checksum)
+    return f"crc32:{checksum:08x}"
 
 
 def chunks_of(items: Iterable, size: int) -> Iterator[list]:

@@ -1,16 +1,19 @@
-"""Parallel text in the columns of CSV and TSV files."""
+"""Parallel text in the columns of tables."""
 
 import gzip
+import json
+import pickle
 from pathlib import Path
 
 import pytest
 
-from keras_transformer.tables import TableColumn
-from keras_transformer.text import check_parallel_files, read_lines
-from keras_transformer.text_files import text_lines
+from keras_transformer.text import TextFile, check_parallel_files, read_lines
+from keras_transformer.text_files import side_of, text_lines
 
 CSV = 'ba,"ko, ""li"""\n mu ,ne\n'
 PAIRS = [["ba", " mu "], ['ko, "li"', "ne"]]
+LINES = [{"de": 'ko, "li"', "id": 7, "en": "ba"}, {"de": "ne", "id": 8, "en": " mu "}]
+JSON = "".join(f"{json.dumps(row)}\n" for row in LINES)
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def columns(tmp_path):
         data = text.encode("utf-8")
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
         languages = ("en", "de")
-        return [TableColumn.of(path, side, names, languages) for side in (0, 1)]
+        return [side_of(path, side, names, languages) for side in (0, 1)]
 
     return write
 
@@ -38,6 +41,8 @@ def columns(tmp_path):
         ("de,id,en\n" + '"ko, ""li""",7,ba\nne,8, mu \n', "pairs.csv", ()),
         ("target,source\n" + '"ko, ""li""",ba\nne, mu \n', "pairs.csv", ()),
         ("a,en,b\n" + 'ba,7,"ko, ""li"""\n mu ,8,ne\n', "pairs.csv", ("a", "b")),
+        (JSON, "pairs.jsonl", ()),
+        (JSON.replace('"en"', '"x"'), "pairs.jsonl.gz", ("x", "de")),
     ],
 )
 def test_columns_are_read_by_name_or_are_the_first_two(columns, text, name, names):
@@ -65,12 +70,72 @@ def test_what_is_wrong_in_a_table_is_named_by_its_line(columns, text, message):
         check_parallel_files(*columns(text))
 
 
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "'en' is missing"),
+        ('{"en": "ba"', "'en' is missing"),
+        ('["ba", "ko"]', "'en' is missing"),
+        ('{"en": "ba"}', "'de' is missing"),
+        ('{"en": 7, "de": "ko"}', "'en' is missing"),
+        ('{"en": "ba\\nko", "de": "ko"}', "'en' has a line break"),
+    ],
+)
+def test_what_is_wrong_in_json_lines_is_named_by_its_line(columns, line, problem):
+    message = f"pairs.jsonl:3 cannot be read: its text {problem}. Write a pair"
+    with pytest.raises(ValueError, match=message):
+        check_parallel_files(*columns(f"{JSON}{line}\n", "pairs.jsonl"))
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    """Function from rows to the columns of a Parquet file, in groups of two rows."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    def write(rows):
+        path = tmp_path / "pairs.parquet"
+        write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=2)
+        return [side_of(path, side, languages=("en", "de")) for side in (0, 1)]
+
+    return write
+
+
+def test_parquet_is_read_by_groups_of_rows(parquet):
+    sides = parquet(LINES * 3)
+    for side, expected in zip(sides, PAIRS, strict=True):
+        assert list(read_lines(side)) == expected * 3
+        found = [line.decode() for line in text_lines([side]).as_numpy_iterator()]
+        assert found == expected * 3
+    with pytest.raises(ValueError, match="`column` must name a column of .*'id', 'en'"):
+        next(read_lines(TextFile(sides[0].path, "fr")))
+    sides[0].path.write_text("en,de")
+    with pytest.raises(ValueError, match="pairs.parquet is not a Parquet file"):
+        next(read_lines(sides[0]))
+
+
+def test_what_is_missing_in_parquet_is_named_by_its_row(parquet):
+    with pytest.raises(ValueError, match="pairs.parquet:4 cannot .* 'de' is missing"):
+        check_parallel_files(*parquet([*LINES, LINES[0], {"en": "ba"}]))
+
+
+def test_a_column_and_a_tag_survive_a_pickle(columns):
+    side = columns("en,de\na,b\n")[1]
+    assert pickle.loads(pickle.dumps(side)) == side
+    assert side.column == "de"
+
+
 def test_columns_that_are_not_there_are_named(columns):
     with pytest.raises(ValueError, match=r"`data.columns` must name.*\['x', 'y'\]"):
-        list(read_lines(columns("a,b\n", names=("x", "y"))[0]))
+        columns("a,b\n", names=("x", "y"))
+    with pytest.raises(ValueError, match=r"`data.columns` must name.*\['a', 'b'\]"):
+        columns('{"a": "ba", "b": "ko"}\n', "pairs.jsonl")
+    table = columns("a,b\n")[0].path
+    with pytest.raises(ValueError, match=r"`column` must name .*pairs.csv, .*'a', 'b'"):
+        list(read_lines(TextFile(table, "c")))
 
 
-def test_other_files_are_read_line_by_line(tmp_path):
+def test_other_files_have_no_columns():
     for name in ("train.en", "train.gz", "csv", "a.csv.txt"):
-        path = TableColumn.of(Path(name), 0, (), ("en", "de"))
-        assert not isinstance(path, TableColumn)
+        with pytest.raises(ValueError, match="`column` must be None unless the file"):
+            TextFile(Path(name), 0)

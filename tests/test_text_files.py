@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.text import check_parallel_files, read_lines
-from keras_transformer.text_files import check_gzip, text_lines
+from keras_transformer.text_files import TextFile, as_files, check_gzip, text_lines
 
 GOOD = b"Ein Hund.\nEine Katze.\nEin Pferd.\n"
 ZIPPED = gzip.compress(GOOD, mtime=0)  # the time of day would change the names of tests
@@ -86,9 +86,9 @@ def test_good_files_are_counted(write):
         (b"a\n \t\xc2\xa0\nc\n", r"bad:2 is an empty line"),
         (b"a\nb\n\xe4hnlich\n", r"bad:3 is not UTF-8: .* at byte 1\. Convert the file"),
         ("a\nb\n".encode("utf-16"), r"bad:1 is not UTF-8"),
-        (ZIPPED[:-9], r"bad:\d cannot be read: the gzip data are damaged"),
-        (ZIPPED[:-4] + b"abcd", r"bad:\d cannot be read: the gzip data"),
-        (b"\x1f\x8bno gzip at all", r"bad:1 cannot be read: the gzip data"),
+        (ZIPPED[:-9], r"bad:\d cannot be read: the packed data are damaged"),
+        (ZIPPED[:-4] + b"abcd", r"bad:\d cannot be read: the packed data"),
+        (b"\x1f\x8bno gzip at all", r"bad:1 cannot be read: the packed data"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
 )
@@ -136,3 +136,59 @@ def test_sides_have_equally_many_files(sides):
         ValueError, match=r"must name equally many files.* Received: \d and \d"
     ):
         check_parallel_files(*sides)
+
+
+def test_the_files_of_a_pattern_are_sorted(write, tmp_path):
+    for name in ("b.2.en", "a.en", "b.10.en", "c.de"):
+        write(name, f"{name}\n".encode())
+    pattern = str(tmp_path / "*.en")
+    assert [x.path.name for x in as_files(pattern)] == ["a.en", "b.10.en", "b.2.en"]
+    files = [pattern, tmp_path / "c.de"]
+    assert check_parallel_files(files, files[::-1]) == 4
+    lines = [line.decode() for line in text_lines(pattern).as_numpy_iterator()]
+    assert lines == ["a.en", "b.10.en", "b.2.en"]
+    with pytest.raises(FileNotFoundError, match=r"\*\.fr names no file"):
+        check_parallel_files(pattern, str(tmp_path / "*.fr"))
+
+
+def test_a_tag_is_put_before_every_text(write):
+    for name, data in (("a", GOOD), ("a.gz", gzip.compress(b"\xef\xbb\xbf" + GOOD))):
+        file = TextFile(write(name, data), tag="<bt>")
+        expected = [f"<bt> {line}" for line in GOOD.decode().splitlines()]
+        assert list(read_lines(file)) == expected
+        found = [line.decode() for line in text_lines(file).as_numpy_iterator()]
+        assert found == expected
+    empty = write("empty", b"a\n\n")
+    with pytest.raises(ValueError, match="empty:2 is an empty line"):
+        check_parallel_files(TextFile(empty, tag="<bt>"), write("good", GOOD))
+
+
+# Zstandard
+
+
+@pytest.fixture
+def zstd():
+    """Function from data to what zstd makes of them, in two frames."""
+    zstd = pytest.importorskip("backports.zstd")
+
+    def pack(data):
+        half = len(data) // 2
+        return zstd.compress(data[:half]) + zstd.compress(data[half:])
+
+    return pack
+
+
+def test_zstd_is_read_whatever_its_name_and_frames(write, zstd):
+    path = write("text", zstd(GOOD))
+    assert list(read_lines(path)) == GOOD.decode().splitlines()
+    found = [line.decode() for line in text_lines(path).as_numpy_iterator()]
+    assert found == GOOD.decode().splitlines()
+
+
+@pytest.mark.parametrize("part", ["cut short", "damaged"])
+def test_damaged_zstd_is_named_with_its_line(write, zstd, part):
+    data = zstd(b"ba ko li mu\n" * 9973)
+    data = data[:-7] if part == "cut short" else data[:-21] + bytes(11) + data[-10:]
+    message = r"bad:\d+ cannot be read: the packed data are damaged or cut short"
+    with pytest.raises(ValueError, match=message):
+        list(read_lines(write("bad", data)))

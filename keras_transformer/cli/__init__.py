@@ -11,6 +11,7 @@ from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import convert, ensemble, export
 from keras_transformer.cli.options import Debug, Version
 from keras_transformer.cli.plot import plot
+from keras_transformer.cli.prepare import prepare
 from keras_transformer.cli.serve import serve
 from keras_transformer.cli.train import average, init, train
 from keras_transformer.cli.translate import translate
@@ -28,6 +29,7 @@ app = typer.Typer(
 for command in (
     demo,
     init,
+    prepare,
     train,
     translate,
     evaluate,

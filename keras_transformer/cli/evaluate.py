@@ -29,7 +29,7 @@ from keras_transformer.cli.translate import (
     translated,
 )
 from keras_transformer.storage import replace_file
-from keras_transformer.text_files import read_lines
+from keras_transformer.text_files import TextFile, read_lines
 
 
 def evaluate(
@@ -116,7 +116,8 @@ def evaluate(
                 raise typer.BadParameter(
                     "cannot be combined with --source-file.", param_hint=f"--{name}"
                 )
-        text = EvaluatedText([source_file], [[path] for path in reference])
+        references = [[TextFile(path)] for path in reference]
+        text = EvaluatedText([TextFile(source_file)], references)
     else:
         text = text_of_recipe(model, recipe, split or "test", data)
     second_file = None

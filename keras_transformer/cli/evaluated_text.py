@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.cli.loading import run_folder
-from keras_transformer.text_files import check_parallel_files, read_lines
+from keras_transformer.text_files import TextFile, check_parallel_files, read_lines
 
 
 class EvaluatedText(NamedTuple):
@@ -19,9 +19,9 @@ class EvaluatedText(NamedTuple):
         language: Language of the references, for paper-protocol BLEU; empty without.
     """
 
-    sources: list[Path]
-    references: list[list[Path]]
-    tokenized: list[Path] = []
+    sources: list[TextFile]
+    references: list[list[TextFile]]
+    tokenized: list[TextFile] = []
     language: str = ""
 
     def source_lines(self) -> list[str]:
@@ -47,9 +47,9 @@ class EvaluatedText(NamedTuple):
         is a file with a line for each sentence, which may be empty.
         """
         sides = [*self.references, *([self.tokenized] if self.tokenized else [])]
-        given = [translations] if translations else []
-        for path in itertools.chain(self.sources, *sides, given):
-            if output is not None and output.resolve() == path.resolve():
+        given = [TextFile(translations)] if translations else []
+        for file in itertools.chain(self.sources, *sides, given):
+            if output is not None and output.resolve() == file.path.resolve():
                 raise ValueError(f"{output} is read. Name another file to write to.")
         for side in sides:
             total = check_parallel_files(self.sources, side)
@@ -80,11 +80,11 @@ def text_of_recipe(
     if not getattr(text, split).tokenized:
         return EvaluatedText(sources, [references])
     tokenized = text.paths(split, "tokenized")
-    if not all(path.exists() for path in tokenized):
+    if not all(file.path.exists() for file in tokenized):
         tokenized = []
     return EvaluatedText(sources, [references], tokenized, text.target)
 
 
-def lines_of(paths: list[Path]) -> list[str]:
+def lines_of(files: list[TextFile]) -> list[str]:
     """Returns the lines of files, one after the other."""
-    return [*itertools.chain.from_iterable(map(read_lines, paths))]
+    return [*itertools.chain.from_iterable(map(read_lines, files))]

@@ -8,7 +8,7 @@ import importlib
 
 from keras_transformer.runs.recipe import Recipe
 
-__all__ = ["Log", "Plan", "Recipe", "Run", "WriteLog", "fit", "plan"]
+__all__ = ["Log", "Plan", "Recipe", "Run", "WriteLog", "fit", "plan", "prepare"]
 
 _MODULES = {
     "Log": "log",
@@ -17,6 +17,7 @@ _MODULES = {
     "WriteLog": "log",
     "fit": "training",
     "plan": "training",
+    "prepare": "preparing",
 }
 
 

@@ -6,12 +6,12 @@ them with settings that were chosen by hand.
 
 import math
 import unicodedata
-from pathlib import Path
+from collections import Counter
 from typing import Any, NamedTuple
 
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.recipe import FOLLOWING, Recipe
-from keras_transformer.text_files import read_pairs
+from keras_transformer.text_files import Files, paired_files, read_pairs
 
 # Beyond so many words, counted on both sides, a text is worth the preset `base`.
 _WORDS_OF_BASE = 5_000_000
@@ -32,20 +32,23 @@ class TextSize(NamedTuple):
     characters: int
 
 
-def measure(source_files: list[Path], target_files: list[Path]) -> TextSize:
+def measure(source_files: Files, target_files: Files) -> TextSize:
     """Reads a parallel text once, and returns its size.
+
+    A file counts as often as it is named.
 
     Raises:
         ValueError: If the text is faulty; the message names file and line.
     """
     pairs, words, length = 0, 0, 0
     characters: set[str] = set()
-    for pair in read_pairs(source_files, target_files):
-        text = unicodedata.normalize("NFKC", f"{pair.source} {pair.target}")
-        pairs += 1
-        words += len(text.split())
-        length += len(text)
-        characters.update(text)
+    for files, weight in Counter(paired_files(source_files, target_files)).items():
+        for pair in read_pairs([files]):
+            text = unicodedata.normalize("NFKC", f"{pair.source} {pair.target}")
+            pairs += weight
+            words += weight * len(text.split())
+            length += weight * len(text)
+            characters.update(text)
     # Where no spaces separate words, characters are counted instead.
     return TextSize(pairs, max(words, length // 8), len(characters))
 

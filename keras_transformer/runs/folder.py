@@ -29,7 +29,8 @@ class Run:
     - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
-    - `pretrained/`: the translator that training continued from, if there was one.
+    - `pretrained/`: the translator that training continued from, if there was one;
+    - `ids/`: the training text, where `keras-transformer prepare` wrote it.
 
     It may be moved.
 
@@ -43,6 +44,7 @@ class Run:
         self.translator_path = self.folder / "translator"
         self.pretrained_path = self.folder / "pretrained"
         self.tokenizers_path = self.folder / "tokenizers"
+        self.ids_path = self.folder / "ids"
         self.log = Log(self.folder / "log.csv")
 
     @functools.cached_property

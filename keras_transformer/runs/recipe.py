@@ -15,13 +15,15 @@ from pydantic import (
     Strict,
     ValidationError,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from keras_transformer.storage import names_in
-from keras_transformer.tables import TableColumn, delimiter_of
+from keras_transformer.tables import table_format
+from keras_transformer.text_files import TextFile, expanded, side_of
 
 SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
@@ -82,30 +84,64 @@ class TextFiles(Settings):
     """Parallel text: each side in one file or several.
 
     `{source}` and `{target}` in a file name stand for the two languages. A file name in
-    the place of both sides is a CSV or TSV file of two columns.
+    the place of both sides is a table with two columns: CSV, TSV, JSON lines (.jsonl)
+    or Parquet.
     """
 
     model_config = ConfigDict(json_schema_extra=_may_be_one_name)
     source: Names
-    """Files to translate from, plain or gzipped: a sentence a line, or a column of a
-    CSV or TSV file."""
+    """Files to translate from, plain or packed by gzip or zstd: a sentence a line, or a
+    column of a table. The files of a pattern, such as `train-*.{source}.gz`, are
+    sorted."""
     target: Names
     """As many files; line by line, the nth translates the nth of `source`."""
     tokenized: Changeable[Names] = ()
     """`target` as papers compute BLEU on it: lower-cased, split by the Moses
     tokenizer."""
+    tag: str = ""
+    """Token that is put before each source sentence, such as `<bt>` for
+    back-translations, and that the tokenizer keeps whole. To translate as if a sentence
+    were of this text, write the tag and a space before it."""
 
     @model_validator(mode="before")
     @classmethod
     def _both_sides(cls, value):
         if not isinstance(value, str):
             return value
-        if delimiter_of(Path(value)) is None:
+        if table_format(Path(value)) is None:
             raise ValueError(
-                "A text must be one .csv or .tsv file, or `source` and `target`. "
-                f"Received: {value!r}."
+                "A text must be one .csv, .tsv, .jsonl or .parquet file, or `source` "
+                f"and `target`. Received: {value!r}."
             )
         return {"source": value, "target": value}
+
+    @field_validator("tag")
+    @classmethod
+    def _check_tag(cls, tag):
+        if any(map(str.isspace, tag)):
+            raise ValueError(f"`tag` must have no spaces. Received: tag={tag!r}.")
+        return tag
+
+
+class Corpus(TextFiles):
+    """A text to train on, and how often an epoch reads it."""
+
+    weight: Count = 1
+    """How often an epoch holds each pair of this text."""
+
+
+def _may_be_one(schema: dict[str, Any]) -> None:
+    several = {key: schema.pop(key) for key in ("type", "items")}
+    schema["anyOf"] = [several["items"], several]
+
+
+Corpora = Annotated[
+    tuple[Corpus, ...],
+    Strict(False),
+    BeforeValidator(lambda x: x if isinstance(x, (list, tuple)) else [x]),
+    Field(min_length=1, json_schema_extra=_may_be_one),
+]
+"""One text or several."""
 
 
 class DataSettings(Settings):
@@ -115,14 +151,19 @@ class DataSettings(Settings):
     """Language to translate from, such as `en`."""
     target: str
     """Language to translate into, such as `de`."""
-    train: TextFiles
-    """Text to train on: `source` and `target`, or the name of a CSV or TSV file."""
+    train: Corpora
+    """Text to train on: `source` and `target`, or the name of a table; or a list of
+    several such texts."""
+    prepared: Changeable[str | None] = None
+    """Folder of the ids that `keras-transformer prepare` wrote of this recipe. Training
+    then reads them, and no longer the text. A path is relative to the recipe."""
     validation: TextFiles
     """Text for the validation loss, and to choose settings by."""
     test: Changeable[TextFiles | None] = None
     """Text to evaluate a finished model on."""
     columns: Names = ()
-    """Names of the two columns of CSV and TSV files, which their first line must hold.
+    """Names of the two columns of tables, which the first line of CSV and TSV files
+    must hold.
     Default: `en` and `de`, if these are the languages, or `source` and `target`; if the
     first line holds neither, it is text, and the columns are the first two."""
     folder: Changeable[str] = "."
@@ -130,33 +171,36 @@ class DataSettings(Settings):
     origin: Changeable[str] = ""
     """Where to get the text, for errors about missing files."""
 
-    def paths(self, split: str, side: str) -> list[Path]:
+    def paths(self, split: str, side: str) -> list[TextFile]:
         """Returns the files of a side of a split, such as `"source"` of `"train"`.
 
         Raises:
             ValueError: If the recipe names none.
         """
-        names = getattr(getattr(self, split), side, ())
-        if not names:
+        languages, is_source = (self.source, self.target), side == "source"
+        texts = self.train if split == "train" else [getattr(self, split)]
+        files: list[TextFile] = []
+        for text in filter(None, texts):
+            of_text, tag = [], text.tag if is_source else ""
+            for name in getattr(text, side):
+                name = name.replace("{source}", self.source)
+                name = name.replace("{target}", self.target)
+                of_text += [
+                    side_of(path, int(not is_source), self.columns, languages, tag)
+                    for path in expanded(name, self.folder) or [Path(self.folder, name)]
+                ]
+            files += of_text * (text.weight if isinstance(text, Corpus) else 1)
+        if not files:
             raise ValueError(
                 f"`data.{split}.{side}` must name files for this. Add it to the recipe."
             )
-        names = [name.replace("{source}", self.source) for name in names]
-        names = [name.replace("{target}", self.target) for name in names]
-        return [
-            TableColumn.of(
-                Path(self.folder, name),
-                side=int(side != "source"),
-                names=self.columns,
-                languages=(self.source, self.target),
-            )
-            for name in names
-        ]
+        return files
 
     def check_files(self, split: str) -> None:
         """Raises `FileNotFoundError` if a file of a split is missing on any side."""
         for side in SIDES:
-            for path in self.paths(split, side):
+            for file in self.paths(split, side):
+                path = file.path
                 if path.exists():
                     continue
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
@@ -355,7 +399,7 @@ class Recipe(Settings):
 
     Example:
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
-        >>> recipe.data.paths("train", "target")[0].name
+        >>> recipe.data.paths("train", "target")[0].path.name
         'train.fr.gz'
         >>> sorted(Recipe.model_json_schema()["properties"])  # for editors
         ['data', 'decoding', 'extends', 'model', 'tokenizer', 'training']
@@ -386,6 +430,11 @@ class Recipe(Settings):
                 "`model.frozen` and `model.lora_rank` must be left out without "
                 "`model.pretrained`: weights that are not trained would stay random. "
                 f"Received: frozen={list(model.frozen)}, lora_rank={model.lora_rank}."
+            )
+        if self.data.prepared and self.tokenizer.sampling:
+            raise ValueError(
+                "`tokenizer.sampling` must be 0 with `data.prepared`, whose text is "
+                f"tokenized once. Received: sampling={self.tokenizer.sampling}."
             )
         tokens = training.tokens_per_batch
         if tokens is not None and tokens < training.max_length:
@@ -437,7 +486,7 @@ class Recipe(Settings):
                 section[key] = dict(inner)  # YAML's aliases share one dictionary
                 section = section[key]
             section[last] = value
-        _resolve_pretrained(values, Path())
+        _resolve_paths(values, Path())
         try:
             return cls(**values)
         except ValidationError as error:
@@ -446,6 +495,24 @@ class Recipe(Settings):
     def get(self, name: str) -> Any:
         """Returns the setting of a dotted name, such as `"training.epochs"`."""
         return operator.attrgetter(name)(self)
+
+    def symbols(self) -> list[str]:
+        """Returns the tags of all texts, which the tokenizers keep whole."""
+        texts = *self.data.train, self.data.validation, self.data.test
+        return sorted({text.tag for text in texts if text and text.tag})
+
+    def tokenizer_files(self) -> dict[str, list[TextFile]]:
+        """Returns the files to learn each tokenizer from, by its name.
+
+        The names are `"shared"`, or `"source"` and `"target"`; none if the tokenizers
+        are those of a pretrained translator or of prepared text.
+        """
+        if self.model.pretrained or self.data.prepared:
+            return {}
+        files = {side: self.data.paths("train", side) for side in SIDES}
+        if self.tokenizer.shared:
+            return {"shared": [*files["source"], *files["target"]]}
+        return files
 
     def completed(self, settings: dict[str, Any]) -> "Recipe":
         """Returns a recipe with more settings, by their dotted names.
@@ -468,11 +535,12 @@ class Recipe(Settings):
         Each is a line such as "training.seed was 1 and is 2". What follows from the
         text, and `other` does not name, is no difference.
         """
-        pairs = zip(_fixed(self), _fixed(other), strict=True)
+        before, after = dict(_fixed(self)), dict(_fixed(other))
         return [
-            f"{name} was {before} and is {after}"
-            for (name, before), (_, after) in pairs
-            if before != after and not (name in FOLLOWING and after is None)
+            f"{name} was {before.get(name)} and is {after.get(name)}"
+            for name in before | after
+            if before.get(name) != after.get(name)
+            and not (name in FOLLOWING and after[name] is None)
         ]
 
 
@@ -527,7 +595,7 @@ def _read_extended(path, extending=()):
     # A section whose settings are all comments is null in YAML.
     read = read_yaml(path)
     values = {name: value for name, value in read.items() if value is not None}
-    _resolve_pretrained(values, path.parent)
+    _resolve_paths(values, path.parent)
     if "extends" not in values:
         return values
     name = values.pop("extends")
@@ -545,12 +613,13 @@ def _read_extended(path, extending=()):
     return _merged(_read_extended(base, extending), values)
 
 
-def _resolve_pretrained(values, folder):
-    """Makes the path of `model.pretrained`, which is relative to a folder, absolute."""
-    model = values.get("model")
-    where = model.get("pretrained") if isinstance(model, dict) else None
-    if isinstance(where, str) and "://" not in where:
-        values["model"] = {**model, "pretrained": str((folder / where).resolve())}
+def _resolve_paths(values, folder):
+    """Makes the paths of a recipe that are relative to a folder absolute."""
+    for name, key in (("model", "pretrained"), ("data", "prepared")):
+        section = values.get(name)
+        where = section.get(key) if isinstance(section, dict) else None
+        if isinstance(where, str) and "://" not in where:
+            values[name] = {**section, key: str((folder / where).resolve())}
 
 
 def _merged(values, overrides):
@@ -608,5 +677,9 @@ def _fixed(section: Settings, prefix="") -> Iterator[tuple[str, Any]]:
             continue
         if isinstance(value, Settings):
             yield from _fixed(value, f"{prefix}{name}.")
+        elif name == "train":
+            for number, text in enumerate(value):
+                place = f"[{number}]" if len(value) > 1 else ""
+                yield from _fixed(text, f"{prefix}{name}{place}.")
         else:
             yield f"{prefix}{name}", value

@@ -3,8 +3,6 @@
 import importlib.metadata
 import platform
 import shutil
-import zlib
-from pathlib import Path
 
 import keras
 
@@ -18,9 +16,11 @@ from keras_transformer.runs.recipe import (
     TokenizerSettings,
     read_yaml,
 )
-from keras_transformer.storage import is_unfinished, remove_unfinished
+from keras_transformer.storage import is_unfinished, remove_unfinished, replace_file
 from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text.prepared import MANIFEST
 from keras_transformer.text.tokenizer_training import VocabularySizeError
+from keras_transformer.text_files import TextFile, checksum
 from keras_transformer.version import __version__
 
 # Settings that may differ from those of the pretrained model.
@@ -44,7 +44,7 @@ def begin(
     recipe: Recipe,
     run: Run,
     epochs_done: int,
-    tokenizer_files: dict[str, list[Path]],
+    tokenizer_files: dict[str, list[TextFile]],
     adjusts_vocabulary: bool = False,
 ) -> None:
     """Writes the settings of a run and, if it is new, its tokenizers.
@@ -84,7 +84,10 @@ def begin(
     run.log.path.unlink(missing_ok=True)
     if recipe.model.pretrained:
         copy_pretrained(recipe.model.pretrained, recipe, run)
+    if recipe.data.prepared:
+        copy_tokenizers(recipe.data.prepared, run)
     how = recipe.tokenizer.model_dump(exclude={"shared", "sampling"})
+    how["symbols"] = recipe.symbols()
     sizes = []
     for name, files in tokenizer_files.items():
         try:
@@ -128,9 +131,34 @@ def copy_pretrained(where: str, recipe: Recipe, run: Run) -> None:
     translator = other.translator() if is_run else Translator.from_preset(where)
     check_one_transformer(translator, "Training")
     _check_agreement(recipe, translator)
+    for tag in recipe.symbols():
+        [subwords] = translator.source_tokenizer.split([tag]).numpy()
+        if tag not in [subword.decode().strip("\u2581") for subword in subwords]:
+            raise ValueError(
+                "`tag` must be a subword of the pretrained translator. Received: "
+                f"tag={tag!r}, which it splits into {len(subwords)}."
+            )
     translator.save(run.pretrained_path)
     translator.source_tokenizer.save(run.tokenizers_path / "source.model")
     translator.target_tokenizer.save(run.tokenizers_path / "target.model")
+
+
+def copy_tokenizers(prepared: str, run: Run) -> None:
+    """Copies the tokenizers of prepared text to a run.
+
+    Raises:
+        ValueError: If the run has others, those of its pretrained translator.
+    """
+    for path in Run(prepared).tokenizers_path.iterdir():
+        copy = run.tokenizers_path / path.name
+        if copy.exists() and copy.read_bytes() != path.read_bytes():
+            raise ValueError(
+                f"{prepared} was prepared with other tokenizers than those of the "
+                "pretrained translator. Prepare the text with the same "
+                "`model.pretrained`."
+            )
+        with replace_file(copy) as unfinished:
+            shutil.copyfile(path, unfinished)
 
 
 def _check_agreement(recipe, translator):
@@ -188,10 +216,6 @@ def _check_text(run, checksum):
 
 def _text_checksum(recipe):
     """Returns a checksum of the training text that ignores the names of its files."""
-    checksum = 0
-    for side in SIDES:
-        for path in recipe.data.paths("train", side):
-            with open(path, "rb") as file:
-                while block := file.read(1 << 20):
-                    checksum = zlib.crc32(block, checksum)
-    return f"crc32:{checksum:08x}"
+    if recipe.data.prepared:
+        return f"ids of {checksum(Run(recipe.data.prepared).ids_path / MANIFEST)}"
+    return checksum([x for side in SIDES for x in recipe.data.paths("train", side)])

@@ -23,9 +23,10 @@ from keras_transformer.runs.defaults import (
 )
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog
-from keras_transformer.runs.recipe import SIDES, Recipe
+from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.start import FREE_SETTINGS, begin, check_folder, join
-from keras_transformer.text import parallel_dataset, read_lines
+from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
+from keras_transformer.text_files import TextFile
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Plan:
         files: For `"train"` and `"validation"`, the source and the target files.
         tokenizer_files: Files to learn each tokenizer from, by its name: `"shared"`, or
             `"source"` and `"target"`. Empty if they exist, or come with a pretrained
-            translator.
+            translator or with prepared text.
         checkpoint: The checkpoint to resume from; None for a new run.
         epochs_done: Epochs that it was trained for.
         is_finished: Whether there is nothing left to train.
@@ -51,8 +52,8 @@ class Plan:
     recipe: Recipe
     text: TextSize | None
     run: Run
-    files: dict[str, tuple[list[Path], list[Path]]]
-    tokenizer_files: dict[str, list[Path]]
+    files: dict[str, tuple[list[TextFile], list[TextFile]]]
+    tokenizer_files: dict[str, list[TextFile]]
     checkpoint: Path | None
     epochs_done: int
     is_finished: bool
@@ -75,14 +76,20 @@ def plan(recipe: Recipe, run: Run) -> Plan:
     """
     data, files = recipe.data, {}
     for split in ("train", "validation"):
-        data.check_files(split)
+        if split == "validation" or not data.prepared:
+            data.check_files(split)
         files[split] = (data.paths(split, "source"), data.paths(split, "target"))
     named, text, has_trained = recipe, None, run.has_trained()
+    if data.prepared:
+        from keras_transformer.runs.preparing import open_prepared
+
+        recipe, text = open_prepared(recipe)
     if has_trained:
+        text = None
         recipe = recipe.completed(left_out(recipe, run.recipe))
     check_folder(recipe, run)
     if not has_trained:
-        text = measure(*files["train"])
+        text = text or measure(*files["train"])
         recipe = recipe.completed(settings_for(recipe, text))
     settings = recipe.training
     checkpoint, epochs_done, has_stalled, learnt = None, 0, False, {}
@@ -97,10 +104,8 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         epochs_done = checkpoints.epoch_of(checkpoint)
         waited = run.log.epochs_without_improvement(epochs_done)
         has_stalled = waited >= (settings.early_stopping or math.inf)
-    elif not recipe.model.pretrained:
-        learnt = dict(zip(SIDES, files["train"], strict=True))
-        if recipe.tokenizer.shared:
-            learnt = {"shared": [*learnt["source"], *learnt["target"]]}
+    else:
+        learnt = recipe.tokenizer_files()
     is_finished = has_stalled or epochs_done >= (settings.epochs or 0)
     done = checkpoint, epochs_done, is_finished
     return Plan(named, recipe, text, run, files, learnt, *done)
@@ -209,14 +214,20 @@ def _train(plan, workers):
         "tokens_per_batch": settings.tokens_per_batch,
         "max_length": settings.max_length,
     }
-    passes = settings.passes_per_epoch
-    data = parallel_dataset(
-        *(side * passes for side in plan.files["train"]),
-        *tokenizers,
-        seed=settings.seed,
-        sampling=plan.recipe.tokenizer.sampling,
-        **sizes,
-    )
+    seed, passes = settings.seed, settings.passes_per_epoch
+    if folder := plan.recipe.data.prepared:
+        ids = Run(folder).ids_path
+        batch = settings.tokens_per_batch
+        shards = {"num_shards": workers.count, "shard_index": workers.index}
+        data = prepared_dataset(ids, batch, seed, passes=passes, **shards)
+    else:
+        data = parallel_dataset(
+            *(side * passes for side in plan.files["train"]),
+            *tokenizers,
+            seed=seed,
+            sampling=plan.recipe.tokenizer.sampling,
+            **sizes,
+        )
     validation = parallel_dataset(
         *plan.files["validation"], *tokenizers, shuffle=False, **sizes
     )
@@ -232,9 +243,13 @@ def _train(plan, workers):
         *(_writers(plan, model) if workers.is_chief else []),
         training.StopTogether(workers),
     ]
+    if plan.recipe.data.prepared:
+        batches = workers.own_batches(data, model.pad_id)
+    else:
+        batches = training.split_evenly(data, workers.num_replicas, model.pad_id)
     with no_blocks(settings.max_length):
         history = model.fit(
-            training.split_evenly(data, workers.num_replicas, model.pad_id),
+            batches,
             validation_data=training.split_evenly(
                 validation, workers.num_replicas, model.pad_id
             ),

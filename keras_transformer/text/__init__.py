@@ -4,14 +4,16 @@ from keras_transformer.text.buckets import bucket_lengths
 from keras_transformer.text.encoding import encode
 from keras_transformer.text.masking import mask_tokens, masked_dataset
 from keras_transformer.text.pipeline import parallel_dataset
+from keras_transformer.text.prepared import prepare, prepared_dataset
 from keras_transformer.text.tokenizer import SubwordTokenizer
 from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
 from keras_transformer.text.windows import language_dataset
 from keras_transformer.text.word_vectors import load_word_vectors, set_word_vectors
-from keras_transformer.text_files import check_parallel_files, read_lines
+from keras_transformer.text_files import TextFile, check_parallel_files, read_lines
 
 __all__ = [
     "SubwordTokenizer",
+    "TextFile",
     "VocabularyTokenizer",
     "bucket_lengths",
     "check_parallel_files",
@@ -21,6 +23,8 @@ __all__ = [
     "mask_tokens",
     "masked_dataset",
     "parallel_dataset",
+    "prepare",
+    "prepared_dataset",
     "read_lines",
     "set_word_vectors",
 ]

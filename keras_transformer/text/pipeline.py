@@ -17,9 +17,9 @@ from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 from keras_transformer.text_files import (
-    Paths,
-    as_paths,
+    Files,
     check_gzip,
+    paired_files,
     read_pairs,
     text_lines,
 )
@@ -30,8 +30,8 @@ _OPEN_FILES = 64  # on each side
 
 
 def parallel_dataset(
-    source_files: Paths,
-    target_files: Paths,
+    source_files: Files,
+    target_files: Files,
     source_tokenizer: SubwordTokenizer,
     target_tokenizer: SubwordTokenizer,
     tokens_per_batch: int = 4096,
@@ -65,7 +65,10 @@ def parallel_dataset(
     `tf.train.Checkpoint` cannot save its iterators, which have a stateful operation.
 
     Args:
-        source_files: One path or several, plain or gzipped, one sentence a line.
+        source_files: One file or several, a sentence a line, plain or packed by gzip or
+            zstd: paths, patterns such as `train-*.en.gz`, whose files are sorted, or
+            `TextFile`, for columns of tables and for tags. An epoch holds a file as
+            often as it is named.
         target_files: As many; the nth translates the nth, line by line.
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
@@ -103,19 +106,18 @@ def parallel_dataset(
     tokenizers = source_tokenizer, target_tokenizer
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         check_tokenizer(f"{side}_tokenizer", tokenizer)
-    paths = as_paths(source_files), as_paths(target_files)
-    check_gzip([*paths[0], *paths[1]])
-    pairs = read_pairs(*paths)
+    files = paired_files(source_files, target_files)
+    check_gzip(itertools.chain.from_iterable(files))
     pairs_per_file, num_batches = _count(
-        pairs, tokenizers, buckets, tokens_per_batch, sampling
+        files, tokenizers, buckets, tokens_per_batch, sampling
     )
 
     def read_chunks(seed):
         if shuffle:
-            lines = _read_mixed_lines(paths, pairs_per_file, seed)
+            lines = _read_mixed_lines(files, pairs_per_file, seed)
             lines = shuffled(lines, _SHUFFLE_BUFFER_PAIRS, seed)
         else:
-            lines = _read_lines(paths)
+            lines = _read_lines(files)
         return lines.batch(_PAIRS_PER_CHUNK)
 
     def make_examples(*texts):
@@ -138,12 +140,12 @@ def parallel_dataset(
     )
 
 
-def _read_lines(paths):
+def _read_lines(files):
     """Returns the pairs of lines of all files, one file after the other."""
-    return tf.data.Dataset.zip(*map(text_lines, paths))
+    return tf.data.Dataset.zip(*map(text_lines, zip(*files, strict=True)))
 
 
-def _read_mixed_lines(paths, pairs_per_file, seed):
+def _read_mixed_lines(files, pairs_per_file, seed):
     """Returns the pairs of lines of all files, in an order that mixes the files.
 
     Each line is of one of the files with a probability in proportion to its size, so
@@ -151,38 +153,38 @@ def _read_mixed_lines(paths, pairs_per_file, seed):
     less than the text: if files were read one after the other, an epoch would then end
     with the last one.
     """
-    num_files = len(pairs_per_file)
-    groups = [range(i, num_files, _OPEN_FILES) for i in range(num_files)][:_OPEN_FILES]
-    datasets = [_read_lines([[side[i] for i in g] for side in paths]) for g in groups]
-    sizes = [float(sum(pairs_per_file[i] for i in group)) for group in groups]
+    groups = [files[i::_OPEN_FILES] for i in range(min(len(files), _OPEN_FILES))]
+    sizes = [float(sum(map(pairs_per_file.get, group))) for group in groups]
     return tf.data.Dataset.sample_from_datasets(
-        datasets, sizes, seed, stop_on_empty_dataset=False
+        list(map(_read_lines, groups)), sizes, seed, stop_on_empty_dataset=False
     )
 
 
-def _count(pairs, tokenizers, buckets, tokens_per_batch, sampling):
-    """Reads a corpus once; warns of long sentences.
+def _count(files, tokenizers, buckets, tokens_per_batch, sampling):
+    """Reads a corpus once, also what is named several times; warns of long sentences.
 
-    Returns the number of pairs of each file, and the number of batches.
+    Returns the number of pairs of each pair of files, and the number of batches.
     """
     num_long, first_long, max_length = 0, None, buckets[-1]
     counts = np.zeros(len(buckets), dtype=np.int64)
-    pairs_per_file: Counter[int] = Counter()
-    while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
-        *texts, files, locations = zip(*chunk, strict=True)
-        lengths = _pair_lengths(*_tokenize(tokenizers, texts)).numpy()
-        is_long = lengths > max_length
-        if num_long == 0 and is_long.any():
-            index = is_long.argmax()
-            first_long = f"{locations[index]}, {lengths[index]} long"
-        if sampling:
-            sampled = _tokenize(tokenizers, texts, max_length, sampling)
-            lengths = _pair_lengths(*sampled).numpy()
-        bucket_of_pair = np.searchsorted(buckets, lengths[~is_long])
-        counts += np.bincount(bucket_of_pair, minlength=len(counts))
-        num_long += is_long.sum()
-        pairs_per_file.update(files)
-    total = pairs_per_file.total()
+    pairs_per_file: dict[tuple, int] = {}
+    for sides, weight in Counter(files).items():
+        pairs, pairs_per_file[sides] = read_pairs([sides]), 0
+        while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
+            *texts, locations = zip(*chunk, strict=True)
+            lengths = _pair_lengths(*_tokenize(tokenizers, texts)).numpy()
+            is_long = lengths > max_length
+            if num_long == 0 and is_long.any():
+                index = is_long.argmax()
+                first_long = f"{locations[index]}, {lengths[index]} long"
+            if sampling:
+                sampled = _tokenize(tokenizers, texts, max_length, sampling)
+                lengths = _pair_lengths(*sampled).numpy()
+            bucket_of_pair = np.searchsorted(buckets, lengths[~is_long])
+            counts += weight * np.bincount(bucket_of_pair, minlength=len(counts))
+            num_long += is_long.sum()
+            pairs_per_file[sides] += len(chunk)
+    total = sum(pairs_per_file.values())
     if num_long == total:
         raise ValueError(
             f"All {total} sentence pairs are longer than max_length={max_length}. "

@@ -1,7 +1,7 @@
 """Subword tokenizer: text to ids and back, with SentencePiece as TensorFlow ops."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.storage import replace_file
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
 from keras_transformer.text.tokenizer_training import train_model
-from keras_transformer.text_files import Paths
+from keras_transformer.text_files import Files
 
 LEFT_OUT = r"[\x{AD}\x{2060}\x{FEFF}]"  # soft hyphen, word joiner, byte order mark
 
@@ -70,22 +70,24 @@ class SubwordTokenizer(tf.Module):
     @classmethod
     def train(
         cls,
-        files_or_lines: Paths | Iterable[str],
+        files_or_lines: Files | Iterable[str],
         vocabulary_size: int = 8000,
         model_type: str = "bpe",
         character_coverage: float = 1.0,
         split_digits: bool = False,
         normalization: str = "nmt_nfkc",
         byte_fallback: bool = False,
+        symbols: Sequence[str] = (),
     ) -> "SubwordTokenizer":
         """Learns a vocabulary from text; equal text gives equal vocabularies.
 
         SentencePiece keeps a uniform sample of up to two million lines in memory.
 
         Args:
-            files_or_lines: One path, or an iterable of paths, of plain or gzipped
-                text files; or an iterable of lines. In an iterable, every `Path` is a
-                file, and strings are paths if the first of them names a file.
+            files_or_lines: One path, or an iterable of paths, of text files as in
+                `parallel_dataset`; or an iterable of lines. In an iterable, every
+                `Path` is a file, and strings are paths if the first of them names a
+                file.
             vocabulary_size: Number of subwords, the four special tokens included.
             model_type: `"bpe"` (byte-pair encoding) or `"unigram"`.
             character_coverage: Fraction of the text's characters that get an id; the
@@ -98,6 +100,8 @@ class SubwordTokenizer(tf.Module):
             byte_fallback: Whether characters without an id are read and written as
                 their bytes, so that no character is unknown. The 256 bytes are part of
                 the vocabulary.
+            symbols: Tokens that are always one subword, such as `<bt>`; they are part
+                of the vocabulary.
 
         Raises:
             FileNotFoundError: If a file is missing.
@@ -117,6 +121,7 @@ class SubwordTokenizer(tf.Module):
                 split_digits=split_digits,
                 normalization_rule_name=normalization,
                 byte_fallback=byte_fallback,
+                user_defined_symbols=list(symbols),
                 pad_id=cls.pad_id,
                 unk_id=cls.unknown_id,
                 bos_id=cls.start_id,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import sentencepiece
 
-from keras_transformer.text_files import Paths, as_paths, read_lines
+from keras_transformer.text_files import Files, TextFile, as_files, read_lines
 
 # SentencePiece keeps a uniform sample of this many lines in memory.
 _MAX_SAMPLED_LINES = 2_000_000
@@ -28,7 +28,7 @@ class VocabularySizeError(ValueError):
 
 
 def train_model(
-    files_or_lines: Paths | Iterable[str], vocab_size: int, model_type: str, **settings
+    files_or_lines: Files | Iterable[str], vocab_size: int, model_type: str, **settings
 ) -> bytes:
     """Trains a SentencePiece model and returns it as bytes.
 
@@ -60,14 +60,14 @@ def train_model(
 
 def _lines(files_or_lines) -> Iterator[str]:
     """Returns the given lines, or the lines of the given files."""
-    if isinstance(files_or_lines, (str, os.PathLike)):
-        return read_lines(files_or_lines)
+    if isinstance(files_or_lines, (str, os.PathLike, TextFile)):
+        return itertools.chain.from_iterable(map(read_lines, as_files(files_or_lines)))
     items = iter(files_or_lines)
     first = next(items, "")
     items = itertools.chain([first], items)
     is_file = isinstance(first, str) and os.path.isfile(first)
-    if is_file or isinstance(first, os.PathLike):
-        return itertools.chain.from_iterable(map(read_lines, as_paths(items)))
+    if is_file or isinstance(first, (os.PathLike, TextFile)):
+        return itertools.chain.from_iterable(map(read_lines, as_files(items)))
     return items
 
 

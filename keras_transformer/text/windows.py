@@ -10,8 +10,8 @@ from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 from keras_transformer.text_files import (
-    Paths,
-    as_paths,
+    Files,
+    as_files,
     check_gzip,
     read_lines,
     text_lines,
@@ -22,7 +22,7 @@ _SHUFFLE_BUFFER_TOKENS = 1 << 22
 
 
 def language_dataset(
-    files: Paths,
+    files: Files,
     tokenizer: SubwordTokenizer,
     length: int,
     batch_size: int = 32,
@@ -62,7 +62,7 @@ def language_dataset(
     """
     check_positive_integers(length=length, batch_size=batch_size)
     check_tokenizer("tokenizer", tokenizer)
-    paths = as_paths(files)
+    paths = as_files(files)
     if not paths:
         raise ValueError("`files` must name at least one text file. Received: none.")
     check_gzip(paths)

@@ -162,11 +162,29 @@ def split_evenly(dataset, num_replicas: int, pad_id: int = 0):
     return dataset.map(lambda *batch: tf.nest.map_structure(pad, batch))
 
 
+def _parts(dataset, num_parts, pad_id):
+    """Returns a dataset of parts of equally many rows, `num_parts` for each batch."""
+    import tensorflow as tf
+
+    def into_parts(*batch):
+        def split(tensor):
+            shape = tf.concat([[num_parts, -1], tf.shape(tensor)[1:]], axis=0)
+            return tf.reshape(tensor, shape)
+
+        return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(split, batch))
+
+    count = dataset.cardinality()
+    count = tf.where(count > 0, count * num_parts, count)  # negative if it is endless
+    parts = split_evenly(dataset, num_parts, pad_id).flat_map(into_parts)
+    return parts.apply(tf.data.experimental.assert_cardinality(count))
+
+
 class Workers:
     """The workers of a strategy: processes, usually one per machine.
 
     One of them, the chief, writes checkpoints and logs; the others write nothing.
-    Under a strategy for one machine there is one worker, the chief.
+    Under a strategy for one machine there is one worker, the chief. `index` is the
+    number of this worker, from 0, and `count` is how many there are.
 
     Args:
         strategy: A `tf.distribute.Strategy`; see `pick_strategy`.
@@ -182,11 +200,38 @@ class Workers:
         self.num_replicas = strategy.num_replicas_in_sync
         resolver = strategy.cluster_resolver
         cluster = resolver.cluster_spec().as_dict() if resolver else {}
-        self.count = sum(len(cluster.get(job, ())) for job in ("chief", "worker")) or 1
-        first = ("chief" if "chief" in cluster else "worker", 0)
-        self.is_chief = (
-            self.count == 1 or (resolver.task_type, resolver.task_id) == first
-        )
+        tasks = [
+            (job, index)
+            for job in ("chief", "worker")
+            for index in range(len(cluster.get(job, ())))
+        ]
+        self.count = len(tasks) or 1
+        self.index = 0
+        if self.count > 1:
+            self.index = tasks.index((resolver.task_type, resolver.task_id))
+        self.is_chief = self.index == 0
+
+    def own_batches(self, dataset, pad_id: int = 0):
+        """Distributes batches of which each worker has read its own part.
+
+        `fit` would take them for whole batches that every worker has read, and split
+        them among the workers. Each part is padded and split as by `split_evenly`, but
+        only among the replicas of its worker.
+
+        Args:
+            dataset: `tf.data.Dataset` of the batches of this worker, as many as every
+                other has, such as `text.prepared_dataset` makes for
+                `num_shards=workers.count` and `shard_index=workers.index`.
+            pad_id: Id of the padding.
+
+        Returns:
+            A `tf.distribute.DistributedDataset`, for `fit`; with one worker, what
+            `split_evenly` returns.
+        """
+        if self.count == 1:
+            return split_evenly(dataset, self.num_replicas, pad_id)
+        parts = _parts(dataset, self.num_replicas // self.count, pad_id)
+        return self.strategy.distribute_datasets_from_function(lambda _: parts)
 
     def gather(self, number: int) -> list[int]:
         """Collects one number from every worker, in the order of the workers.

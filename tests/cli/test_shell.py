@@ -635,7 +635,9 @@ def test_a_first_recipe_names_the_languages_and_replaces_nothing(tmp_path):
     assert f"keras-transformer train {path}" in result.stdout
     written = path.read_text()
     data = Recipe.load(path).data
-    assert [x.name for x in data.paths("validation", "target")] == ["validation.ru"]
+    assert [x.path.name for x in data.paths("validation", "target")] == [
+        "validation.ru"
+    ]
     again = shell("init", path)
     assert again.exit_code == 1
     assert f"{path} exists. Name a new file" in in_one_line(again)

@@ -116,11 +116,62 @@ def test_a_side_may_be_in_several_files(path):
     assert names == ["one.aa", "two"]
 
 
+def test_a_pattern_names_files_in_their_order(path, tmp_path):
+    for name in ("b.aa", "a.aa", "c.bb"):
+        (tmp_path / name).touch()
+    settings = {"data.train.source": "*.{source}", "data.folder": str(tmp_path)}
+    data = Recipe.load(path, settings).data
+    assert [x.path.name for x in data.paths("train", "source")] == ["a.aa", "b.aa"]
+    data = Recipe.load(path, settings | {"data.train.target": "*.cc"}).data
+    with pytest.raises(FileNotFoundError, match=r"\*\.cc does not exist, which `data"):
+        data.check_files("train")
+
+
+def test_an_epoch_may_hold_several_texts(path):
+    texts = [
+        {"source": "one.aa", "target": "one.bb", "weight": 3},
+        {"source": ["two.aa", "three.aa"], "target": ["two.bb", "three.bb"]},
+        {"source": "bt.aa", "target": "bt.bb", "tag": "<bt>", "weight": 2},
+    ]
+    recipe = Recipe.load(path, {"data.train": texts})
+    sides = [recipe.data.paths("train", side) for side in ("source", "target")]
+    names = ["one"] * 3 + ["two", "three"] + ["bt"] * 2
+    for side, suffix in zip(sides, ("aa", "bb"), strict=True):
+        assert [file.path.name for file in side] == [f"{x}.{suffix}" for x in names]
+    assert [file.tag for file in sides[0]] == [""] * 5 + ["<bt>"] * 2
+    assert {file.tag for file in sides[1]} == {""}
+    assert recipe.symbols() == ["<bt>"]
+    texts[2] = {**texts[2], "weight": 1}
+    [line] = recipe.differences(Recipe.load(path, {"data.train": texts}))
+    assert line == "data.train[2].weight was 2 and is 1"
+    assert len(recipe.differences(Recipe.load(path, {"data.train": texts[:2]}))) == 4
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "`data.train` .* at least 1 item"),
+        ([{"source": "a"}], "`data.train.target` is missing"),
+        ({"source": "a", "target": "b", "weight": 0}, "`data.train.weight` must be gr"),
+        (
+            {"source": "a", "target": "b", "weight": 0.5},
+            "`data.train.weight` must be a",
+        ),
+        ({"source": "a", "target": "b", "tag": "<b t>"}, "`tag` must have no spaces"),
+    ],
+)
+def test_faults_of_texts_are_named(path, texts, message):
+    with pytest.raises(ValueError, match=f"small.yaml: {message}"):
+        Recipe.load(path, {"data.train": texts})
+
+
 def test_both_sides_may_be_in_one_table(path):
     recipe = Recipe.load(path, {"data.train": "{source}.csv"})
-    assert recipe.data.train.source == recipe.data.train.target == ("{source}.csv",)
+    assert (
+        recipe.data.train[0].source == recipe.data.train[0].target == ("{source}.csv",)
+    )
     assert [str(p) for p in recipe.data.paths("train", "target")] == ["aa.csv"]
-    with pytest.raises(ValueError, match="must be one .csv or .tsv .*Rec.*: 'train'"):
+    with pytest.raises(ValueError, match="must be one .csv, .*Rec.*: 'train'"):
         Recipe.load(path, {"data.train": "train"})
     with pytest.raises(ValueError, match="`data.columns` must name two columns"):
         Recipe.load(path, {"data.columns": ["aa"]})
@@ -310,7 +361,7 @@ def test_a_setting_changes_alone_where_two_sections_are_one_in_yaml(path):
         "utf-8",
     )
     data = Recipe.load(path, {"data.train.source": "x"}).data
-    assert (data.train.source, data.validation.source) == (("x",), ("a",))
+    assert (data.train[0].source, data.validation.source) == (("x",), ("a",))
 
 
 def test_an_unknown_recipe_is_reported_with_those_that_exist(tmp_path):

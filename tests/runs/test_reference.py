@@ -42,7 +42,7 @@ def test_a_recipe_of_comments_names_its_files_alone(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(as_recipe("en", "fr"), "utf-8")
     recipe = Recipe.load(path)
-    assert recipe.data.paths("train", "target")[0].name == "train.fr"
+    assert recipe.data.paths("train", "target")[0].path.name == "train.fr"
     named = recipe.model_dump(exclude_unset=True)
     assert named.keys() == {"data"}
     assert named["data"].keys() == {"source", "target", "train", "validation"}
@@ -68,4 +68,5 @@ def test_a_comment_that_becomes_a_line_is_the_default(tmp_path, name):
         *sections, key = name.split(".")
         for each in sections:
             recipe = getattr(recipe, each)
+            recipe = recipe[0] if isinstance(recipe, tuple) else recipe
         assert key in recipe.model_fields_set

@@ -92,6 +92,25 @@ def test_a_recipe_may_ask_for_bytes(tmp_path, load, text):
     assert tokenizer.detokenize(tokenizer(["中é"])).numpy()[0].decode() == "中é"
 
 
+def test_a_tag_of_the_text_is_one_subword(tmp_path, load, text):
+    run, folder = Run(tmp_path / "run"), tmp_path / "text"
+    folder.mkdir()
+    write_corpus(folder)
+    recipe = load(
+        **{
+            "data.folder": str(folder),
+            "data.train.tag": "<bt>",
+            "tokenizer.vocabulary_size": 31,
+        }
+    )
+    check_folder(recipe, run)
+    begin(recipe, run, 0, recipe.tokenizer_files())
+    tokenizer, _ = run.tokenizers()
+    [subwords] = tokenizer.split(["<bt> ba ko"]).numpy()
+    assert b"<bt>" in subwords
+    assert tokenizer.unknown_id not in tokenizer(["<bt> ba ko"]).numpy()
+
+
 def test_another_worker_joins_the_same_run_only(copy, load, tmp_path):
     join(load(), copy)
     assert copy.recipe == load()

@@ -452,3 +452,17 @@ def test_one_saved_model_holds_two_tokenizers(
         for texts in (["kolu ba", "muri  \u2047 "], texts)
     ]
     assert run.stdout.splitlines() == [*ids, *back] * 2 + ids
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_symbols_are_one_subword_wherever_they_stand(model_type):
+    lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+    size = {"bpe": 27, "unigram": 20}[model_type]
+    tokenizer = SubwordTokenizer.train(lines, size, model_type, symbols=["<bt>"])
+    texts = ["<bt> a man", "a <bt>", "dog<bt>man"]
+    for row in tokenizer.split(texts).numpy():
+        assert b"<bt>" in row
+    assert tokenizer.unknown_id not in tokenizer(texts).values.numpy()
+    assert tokenizer.detokenize(tokenizer(texts)).numpy().tolist() == [
+        text.encode() for text in texts
+    ]

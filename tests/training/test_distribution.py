@@ -229,6 +229,24 @@ def test_batches_for_one_replica_stay_as_they_are():
     assert split_evenly(dataset, 1) is dataset
 
 
+def test_a_worker_splits_its_own_batches_among_its_replicas():
+    batches = [np.arange(2, 2 + rows)[:, None] for rows in (4, 3)]
+    dataset = tf.data.Dataset.from_generator(
+        lambda: (({"ids": x}, -x) for x in batches),
+        output_signature=(
+            {"ids": tf.TensorSpec((None, 1), "int32")},
+            tf.TensorSpec((None, 1), "int32"),
+        ),
+    ).apply(tf.data.experimental.assert_cardinality(2))
+    parts = distribution._parts(dataset, 2, pad_id=0)
+    assert parts.cardinality() == 4
+    found = [(x["ids"].numpy().ravel(), y.numpy().ravel()) for x, y in parts]
+    assert [x.tolist() for x, _ in found] == [[2, 3], [4, 5], [2, 3], [4, 0]]
+    assert all((x == -y).all() for x, y in found)
+    endless = distribution._parts(dataset.repeat(), 2, pad_id=0)
+    assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
+
+
 XLA_ON_TWO = """
 import numpy as np
 import tensorflow as tf

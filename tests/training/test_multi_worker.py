@@ -17,7 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.models import Transformer
-from keras_transformer.text import SubwordTokenizer, parallel_dataset
+from keras_transformer.text import (
+    SubwordTokenizer, parallel_dataset, prepared_dataset,
+)
 from keras_transformer.training import (
     Adam, Perplexity, StopTogether, TokenAccuracy, TokenCrossentropy, Workers,
     pick_strategy, split_evenly,
@@ -98,6 +100,42 @@ def error_of_keras_alone():
         ours.reduce = repaired
 
 
+def own_shards():
+    # Three shards: one worker has more pairs than the other.
+    return prepared_dataset(
+        f"{text}/ids", tokens_per_batch=112, num_shards=workers.count,
+        shard_index=workers.index,
+    )
+
+
+def fit_own_shards():
+    with strategy.scope():
+        model = bigrams(tokenizer.vocabulary_size)
+        model.compile(
+            Adam(0.0), TokenCrossentropy(), metrics=[TokenAccuracy(), Perplexity()],
+            jit_compile=False,
+        )
+    draw = np.random.default_rng(5)
+    model.set_weights([draw.normal(size=w.shape) for w in model.get_weights()])
+    data = own_shards()
+    count = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, _: data.epoch.assign(epoch)
+    )
+    history = model.fit(
+        workers.own_batches(data), epochs=2, shuffle=False, verbose=0, callbacks=[count]
+    ).history
+    steps = int(model.optimizer.iterations.numpy())
+    model.optimizer.learning_rate = 0.1
+    model.fit(workers.own_batches(data), shuffle=False, verbose=0)
+    weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
+    return {"history": history, "steps": steps, "weights": weights.tolist()}
+
+
+def own_rows():
+    rows = [row for _, labels in own_shards() for row in labels.numpy()]
+    return sorted(row[row != 0].tolist() for row in rows if row.any())
+
+
 def shard():
     data = strategy.experimental_distribute_dataset(split(batches(shuffle=False)))
     return [
@@ -113,6 +151,8 @@ print(json.dumps({
     "shard": shard(),
     "transformer": fit(transformer),
     "accumulating": fit(bigrams, accumulated=2),
+    "own": fit_own_shards(),
+    "own_rows": own_rows(),
 }))
 """
 
@@ -122,12 +162,15 @@ def results(tmp_path_factory):
     """What each of two workers, and a process alone, made of the same program."""
     from small_corpus import write_corpus
 
-    from keras_transformer.text import SubwordTokenizer
+    from keras_transformer.text import SubwordTokenizer, prepare
 
     text = tmp_path_factory.mktemp("text")
     write_corpus(text)
     files = [text / "train.aa", text / "train.bb"]
-    SubwordTokenizer.train(files, vocabulary_size=29).save(text / "tokenizer.model")
+    tokenizer = SubwordTokenizer.train(files, vocabulary_size=29)
+    tokenizer.save(text / "tokenizer.model")
+    sizes = {"max_length": 16, "buckets": [16], "num_shards": 3}
+    prepare(*files, tokenizer, tokenizer, text / "ids", keep_duplicates=True, **sizes)
     found = []
     for count in (2, 1):
         with workers("-c", PROGRAM, text, count=count) as processes:
@@ -184,6 +227,22 @@ def test_workers_share_every_batch_without_overlap(results):
     for first, second, batch in zip(chief, other, alone, strict=True):
         assert len(first) == len(second)
         assert first + second == [*batch, [0] * 16]  # a row of padding fills it up
+
+
+@pytest.mark.slow
+def test_workers_with_shards_of_their_own_see_every_pair_once_an_epoch(results):
+    chief, other, alone = results
+    assert len(chief["own_rows"]) == 53 - 18 > len(other["own_rows"])
+    assert sorted(chief["own_rows"] + other["own_rows"]) == alone["own_rows"]
+    # With weights that stay as they are, the metrics tell which tokens they are of.
+    for name in ("perplexity", "token_accuracy"):
+        found, wanted = (x["own"]["history"][name] for x in (chief, alone))
+        np.testing.assert_allclose(found, wanted, 1e-5, err_msg=name)
+    # Where the other worker has but padding, the update is finite and the same.
+    assert chief["own"] == other["own"]
+    assert np.isfinite(chief["own"]["weights"]).all()
+    assert chief["own"]["steps"] == 2 * -(-(53 - 18) // 3)
+    assert alone["own"]["steps"] == 2 * -(-53 // 7)
 
 
 @pytest.mark.slow

@@ -1,0 +1,87 @@
+"""`keras-transformer prepare`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keras_transformer.cli.loading import load_tensorflow
+from keras_transformer.cli.options import Data, Settings
+from keras_transformer.cli.train import parse_settings
+
+
+def prepare(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A YAML file, or one that comes with the package, such as `multi30k`.",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder of the ids: a new one, or one to continue.",
+            metavar="DIR",
+        ),
+    ],
+    data: Data = None,
+    num_shards: Annotated[
+        int,
+        typer.Option(
+            "--shards",
+            help="Number of shards, at least as many as workers will read.",
+            min=1,
+        ),
+    ] = 16,
+    max_length_ratio: Annotated[
+        float | None,
+        typer.Option(
+            help="Leave out pairs of which one side has more than so many times the "
+            "subwords of the other, such as 3.",
+            min=1,
+        ),
+    ] = None,
+    keep_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--keep-duplicates", help="Keep pairs that are equal to an earlier one."
+        ),
+    ] = False,
+    settings: Settings = None,
+):
+    """Write the training text of a recipe as ids, once for many trainings.
+
+    The tokenizers are learnt, and the text is tokenized on all cores. Training then
+    begins at once, and each of several workers reads a part of the ids. If `prepare` is
+    interrupted, repeat the command: it continues.
+
+    Example: `keras-transformer prepare recipe.yaml -o ids`, and then
+    `keras-transformer train recipe.yaml --run runs/en-de --set data.prepared=ids`
+    """
+    from keras_transformer.runs.recipe import Recipe
+
+    overrides = {"data.folder": str(data.resolve())} if data else {}
+    loaded = Recipe.load(recipe, overrides | parse_settings(settings))
+    load_tensorflow()
+    from keras_transformer import runs
+
+    verbose = int(sys.stdout.isatty())
+    limits = num_shards, max_length_ratio, keep_duplicates
+    manifest = runs.prepare(loaded, output, *limits, verbose)
+    shards = manifest["shards"]
+    pairs = sum(sum(shard["pairs"]) for shard in shards)
+    left_out = ", ".join(
+        f"{sum(shard[reason] for shard in shards):,} {what}"
+        for reason, what in (
+            ("duplicates", "equal to an earlier pair"),
+            ("long", f"longer than {loaded.training.max_length} subwords"),
+            ("unbalanced", "of unequal lengths"),
+        )
+    )
+    typer.echo(
+        f"{output} holds {pairs:,} pairs in {len(shards)} shards. Left out: {left_out}."
+    )

@@ -1,0 +1,470 @@
+"""Parallel text as ids: tokenized once, and read for every epoch without tokenizing.
+
+A folder holds `manifest.json` and shards, TFRecord files of `tf.train.Example`. A shard
+is a part of the text, in one file for each length of batches:
+`train-24-00003-of-00016.tfrecord` has the pairs that are padded to 24.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import zlib
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.checks import check_positive_integers
+from keras_transformer.storage import (
+    is_unfinished,
+    remove_unfinished,
+    replace_files,
+    write_text,
+)
+from keras_transformer.text.buckets import bucket_lengths, check_buckets
+from keras_transformer.text.encoding import add_start_and_end
+from keras_transformer.text.epochs import numbered_epochs, shuffled
+from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
+from keras_transformer.text_files import Files, checksum, paired_files, read_pairs
+
+MANIFEST = "manifest.json"
+_PAIRS_PER_CHUNK = 1024  # tokenized together
+_PAIRS_PER_SHARD = 1 << 20  # at most, unless more are asked for
+_SHUFFLE_BUFFER_PAIRS = 1 << 16  # of each length
+_OPEN_FILES = 16  # of each length
+_FEATURES = dict.fromkeys(
+    ("source_ids", "target_ids"),
+    tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
+)
+
+
+def prepare(
+    source_files: Files,
+    target_files: Files,
+    source_tokenizer: SubwordTokenizer,
+    target_tokenizer: SubwordTokenizer,
+    folder: str | os.PathLike,
+    max_length: int = 64,
+    buckets: Sequence[int] | None = None,
+    num_shards: int = 16,
+    max_length_ratio: float | None = None,
+    keep_duplicates: bool = False,
+    verbose: int = 0,
+) -> dict[str, Any]:
+    """Writes parallel text as ids, for `prepared_dataset`.
+
+    Tokenizers run on all cores; one thread reads the text. A shard appears when all of
+    it is on disk. If `prepare` is interrupted, repeat it: it continues after the last
+    shard, and the files are those of an uninterrupted one.
+
+    Memory does not grow with the text, except by 8 to 20 bytes for each pair to find
+    duplicates, 2 GB for 100 million; with `keep_duplicates` by none.
+
+    Args:
+        source_files: As in `parallel_dataset`. A pair of files that is named several
+            times is written once, and read as often in an epoch.
+        target_files: As many; the nth translates the nth, line by line.
+        source_tokenizer: Tokenizer of the source language.
+        target_tokenizer: Tokenizer of the target language; may be the same.
+        folder: A new folder, or one to continue.
+        max_length: As in `parallel_dataset`.
+        buckets: As in `parallel_dataset`.
+        num_shards: Number of shards, at least as many as workers will read. Large texts
+            get more: a shard has at most a million pairs. Files that are named more
+            often than others get as many shards of their own.
+        max_length_ratio: Leave out pairs of which one side has more than so many times
+            the subwords of the other, such as 3.
+        keep_duplicates: Whether to keep pairs that are equal to an earlier one.
+        verbose: 1 shows a progress bar, 0 nothing.
+
+    Returns:
+        The manifest: `settings`, and `shards`, each with the number of `pairs` of each
+        bucket and what was left out: `duplicates`, `long` and `unbalanced`.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is faulty (the message names file and line), if no pair is
+            left, or if the folder holds the ids of other text or settings.
+    """
+    buckets = list(buckets or bucket_lengths(max_length))
+    check_buckets(buckets, max_length, max_length)
+    check_positive_integers(num_shards=num_shards)
+    tokenizers = source_tokenizer, target_tokenizer
+    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+        check_tokenizer(f"{side}_tokenizer", tokenizer)
+    weights = Counter(paired_files(source_files, target_files))
+    folder = Path(folder)
+    special = ("pad_id", "start_id", "end_id")
+    settings = {
+        "text": checksum(itertools.chain.from_iterable(weights)),
+        "files": [
+            {
+                "columns": [file.column for file in pair],
+                "tags": [file.tag for file in pair],
+                "weight": weight,
+            }
+            for pair, weight in weights.items()
+        ],
+        "tokenizers": [_digest(tokenizer) for tokenizer in tokenizers],
+        "special_ids": [[int(getattr(t, x)) for x in special] for t in tokenizers],
+        "buckets": buckets,
+        "num_shards": num_shards,
+        "max_length_ratio": max_length_ratio,
+        "keep_duplicates": keep_duplicates,
+    }
+    path = folder / MANIFEST
+    if path.exists():
+        manifest = json.loads(path.read_text("utf-8"))
+        _check_same(folder, manifest["settings"], settings)
+    else:
+        if folder.exists() and not all(map(is_unfinished, folder.iterdir())):
+            raise ValueError(
+                f"{folder} holds something other than ids. Name a new folder."
+            )
+        sizes = []
+        for weight, files in _by_weight(weights):
+            count = sum(1 for _ in read_pairs(files))
+            shares = _shares(count, max(num_shards, -(-count // _PAIRS_PER_SHARD)))
+            sizes += [(weight, share) for share in shares]
+        manifest = {"settings": settings, "sizes": sizes, "shards": []}
+        _write(manifest, path)
+    remove_unfinished(folder)
+    if len(manifest["shards"]) < len(manifest["sizes"]):
+        encode = _encoder(tokenizers, max_length)
+        _write_shards(manifest, path, weights, encode, verbose)
+    if not sum(sum(shard["pairs"]) for shard in manifest["shards"]):
+        raise ValueError(
+            f"All sentence pairs are left out: they are longer than "
+            f"max_length={max_length}, or differ in length by more than "
+            f"max_length_ratio={max_length_ratio}. Raise these."
+        )
+    return manifest
+
+
+def _by_weight(weights):
+    """Returns each weight of pairs of files with these pairs."""
+    files: dict[int, list] = {}
+    for pair, weight in weights.items():
+        files.setdefault(weight, []).append(pair)
+    return files.items()
+
+
+def _write_shards(manifest, path, weights, encode, verbose):
+    """Writes the shards that the manifest lacks, and each into the manifest."""
+    settings = manifest["settings"]
+    pairs = {weight: read_pairs(files) for weight, files in _by_weight(weights)}
+    seen = None if settings["keep_duplicates"] else _Seen()
+    bar = keras.utils.Progbar(
+        len(manifest["sizes"]), verbose=verbose, unit_name="shard"
+    )
+    with ThreadPoolExecutor() as pool:
+        for number, (weight, size) in enumerate(manifest["sizes"]):
+            chunks = _chunks(itertools.islice(pairs[weight], size))
+            if number < len(manifest["shards"]):  # written before
+                for texts in chunks:
+                    if seen is not None:
+                        seen.add(_hashes(*texts).numpy())
+                continue
+            names = [_name(x, number, manifest) for x in settings["buckets"]]
+            encoded = _in_order(pool, encode, chunks)
+            written = _write_shard(path.parent, names, settings, encoded, seen)
+            manifest["shards"].append({"weight": weight, **written})
+            _write(manifest, path)
+            bar.update(number + 1)
+
+
+def _write_shard(folder, names, settings, encoded, seen):
+    """Writes a file for each bucket; counts the pairs in each, and those left out."""
+    buckets, max_length_ratio = settings["buckets"], settings["max_length_ratio"]
+    counts, left_out = np.zeros(len(buckets), np.int64), Counter[str]()
+    with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
+            for name in names
+        ]
+        for chunk in encoded:
+            hashes, lengths, examples = (tensor.numpy() for tensor in chunk)
+            longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
+            is_new = np.ones(len(hashes), bool) if seen is None else seen.add(hashes)
+            fits = longest <= buckets[-1]
+            is_balanced = np.ones(len(hashes), bool)
+            if max_length_ratio is not None:  # without the end tokens
+                is_balanced = longest - 1 <= max_length_ratio * (shortest - 1)
+            left_out["duplicates"] += int((~is_new).sum())
+            left_out["long"] += int((is_new & ~fits).sum())
+            left_out["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
+            kept = (is_new & is_balanced)[fits]
+            bucket_of_pair = np.searchsorted(buckets, longest[fits][kept])
+            counts += np.bincount(bucket_of_pair, minlength=len(counts))
+            for bucket, example in zip(bucket_of_pair, examples[kept], strict=True):
+                writers[bucket].write(example)
+        for writer in writers:
+            writer.flush()
+        sizes = [(unfinished / name).stat().st_size for name in names]
+    return {"pairs": counts.tolist(), "bytes": sizes, **left_out}
+
+
+def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raises `ValueError` if a folder holds ids of other text or settings."""
+    for name, value in now.items():
+        if before.get(name) != value:
+            raise ValueError(
+                f"{folder} holds other ids: `{name}` was {before.get(name)} and is "
+                f"{value}. Name a new folder, or keep to the text and the settings "
+                "that it began with."
+            )
+
+
+def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
+    """Returns the manifest of a folder that `prepare` has finished.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If `prepare` was interrupted, or a file is missing or cut short.
+    """
+    path = Path(folder, MANIFEST)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no ids: there is no {MANIFEST}. Name a folder that "
+            "`prepare` wrote."
+        )
+    manifest = json.loads(path.read_text("utf-8"))
+    done, total = len(manifest["shards"]), len(manifest["sizes"])
+    if done < total:
+        raise ValueError(
+            f"{folder} holds {done} of {total} shards. Repeat `prepare`, which "
+            "continues."
+        )
+    for number, shard in enumerate(manifest["shards"]):
+        for length, size in zip(
+            manifest["settings"]["buckets"], shard["bytes"], strict=True
+        ):
+            file = path.with_name(_name(length, number, manifest))
+            found = file.stat().st_size if file.is_file() else 0
+            if found != size:
+                raise ValueError(
+                    f"{file} has {found} bytes and must have {size}. Copy it again."
+                )
+    return manifest
+
+
+def prepared_dataset(
+    folder: str | os.PathLike,
+    tokens_per_batch: int = 4096,
+    seed: int = 0,
+    initial_epoch: int = 0,
+    num_shards: int = 1,
+    shard_index: int = 0,
+    passes: int = 1,
+) -> tf.data.Dataset:
+    """Reads what `prepare` wrote as batches like those of `parallel_dataset`.
+
+    Nothing is read beforehand: the manifest tells the number of batches. In each epoch,
+    shards are read in another order, pairs are drawn from a buffer of 65,536 for each
+    length of batches, and batches of different lengths come in a random order. All of
+    it depends only on `seed` and the number of the epoch.
+
+    Workers may read shards of their own. Each then makes its part of every batch: in
+    the same step, all have a batch of the same length, and all have equally many steps.
+    Where a worker has fewer pairs than another, it fills up with rows of padding. A
+    strategy must not split such batches again; see `training.Workers.own_batches`.
+
+    Args:
+        folder: What `prepare` wrote, on a disk of all workers.
+        tokens_per_batch: As in `parallel_dataset`, of all workers together.
+        seed: As in `parallel_dataset`.
+        initial_epoch: As in `parallel_dataset`.
+        num_shards: Number of workers.
+        shard_index: Number of this worker, from 0.
+        passes: How often an epoch holds each pair, as a multiple of how often its files
+            were named.
+
+    Returns:
+        As `parallel_dataset` does.
+
+    Raises:
+        FileNotFoundError: If the folder holds no ids.
+        ValueError: If `prepare` has not finished, if a file is missing or cut short, or
+            if the sizes contradict each other.
+    """
+    manifest, folder = read_manifest(folder), Path(folder)
+    buckets = manifest["settings"]["buckets"]
+    check_positive_integers(num_shards=num_shards, passes=passes)
+    check_buckets(buckets, buckets[-1], tokens_per_batch // num_shards)
+    shards = manifest["shards"]
+    if not 0 <= shard_index < num_shards <= len(shards):
+        raise ValueError(
+            "`shard_index` must be from 0 to below `num_shards`, which may be at most "
+            f"the {len(shards)} shards of {folder}. Received: shard_index="
+            f"{shard_index}, num_shards={num_shards}. Prepare more with `num_shards`."
+        )
+    # (shards, buckets): rows that an epoch reads of each file
+    weights = np.array([passes * shard["weight"] for shard in shards])
+    num_rows = weights[:, None] * np.array([shard["pairs"] for shard in shards])
+    rows_of_workers = [num_rows[i::num_shards].sum(axis=0) for i in range(num_shards)]
+    rows_per_batch = tokens_per_batch // num_shards // np.array(buckets)
+    num_batches = np.max(-(-np.array(rows_of_workers) // rows_per_batch), axis=0)
+    own = range(shard_index, len(shards), num_shards)
+    special_ids = manifest["settings"]["special_ids"]
+
+    def read_bucket(bucket, seed):
+        length, rows = buckets[bucket], rows_per_batch[bucket]
+        names = [_name(length, number, manifest) for number in own]
+        files = [
+            str(folder / name)
+            for number, name in zip(own, names, strict=True)
+            for _ in range(weights[number] * bool(num_rows[number, bucket]))
+        ]
+        files = tf.constant(files, tf.string, shape=(len(files),))
+        seeds = tf.stack([seed, bucket])
+        files = tf.random.experimental.stateless_shuffle(files, seeds)
+        examples = tf.data.Dataset.from_tensor_slices(files).interleave(
+            tf.data.TFRecordDataset, cycle_length=_OPEN_FILES, block_length=1
+        )
+        examples = shuffled(examples, _SHUFFLE_BUFFER_PAIRS, seed + bucket)
+        # A worker with fewer pairs than others makes batches of padding at the end.
+        batches = examples.batch(rows).concatenate(
+            tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
+        )
+        return batches.map(
+            lambda examples: _batch(examples, rows, length, special_ids),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+
+    def read_batches(seed):
+        order = np.repeat(np.arange(len(buckets)), num_batches)
+        order = tf.random.experimental.stateless_shuffle(order, tf.stack([seed, -1]))
+        return tf.data.Dataset.choose_from_datasets(
+            [read_bucket(bucket, seed) for bucket in range(len(buckets))],
+            tf.data.Dataset.from_tensor_slices(order),
+        )
+
+    return numbered_epochs(
+        read_batches, lambda batches: batches, num_batches.sum(), seed, initial_epoch
+    )
+
+
+def _batch(examples, num_rows, length, special_ids):
+    """Returns serialized examples as a batch, filled up with rows of padding."""
+    (source_pad, *_), (target_pad, start, _) = special_ids
+    ids = tf.io.parse_example(examples, _FEATURES)
+    ids = {name: tf.cast(side, tf.int32) for name, side in ids.items()}
+    shape = num_rows, length
+    labels = ids["target_ids"].to_tensor(target_pad, shape=shape)
+    lengths = ids["target_ids"].row_lengths()
+    lengths = tf.pad(lengths, [[0, num_rows - tf.size(lengths)]])
+    starts = tf.fill([num_rows, 1], start)
+    target_ids = tf.where(
+        tf.sequence_mask(lengths, length),
+        tf.concat([starts, labels[:, :-1]], axis=1),
+        target_pad,
+    )
+    source_ids = ids["source_ids"].to_tensor(source_pad, shape=shape)
+    return {"source_ids": source_ids, "target_ids": target_ids}, labels
+
+
+def _write(manifest, path):
+    write_text(path, json.dumps(manifest, indent=1) + "\n")
+
+
+def _name(length, number, manifest):
+    return f"train-{length}-{number:05}-of-{len(manifest['sizes']):05}.tfrecord"
+
+
+def _digest(tokenizer):
+    pieces = "\n".join(tokenizer.pieces(range(tokenizer.vocabulary_size)))
+    return f"crc32:{zlib.crc32(pieces.encode()):08x}"
+
+
+def _shares(count, num_shares):
+    ends = [count * i // num_shares for i in range(num_shares + 1)]
+    return [end - start for start, end in itertools.pairwise(ends)]
+
+
+def _chunks(pairs) -> Iterator[tuple[list[str], list[str]]]:
+    while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
+        yield [pair.source for pair in chunk], [pair.target for pair in chunk]
+
+
+def _in_order(pool: ThreadPoolExecutor, function, chunks: Iterable) -> Iterator:
+    """Yields what a function makes of each chunk, a few of them at the same time."""
+    pending: deque = deque()
+    for chunk in chunks:
+        pending.append(pool.submit(function, *chunk))
+        if len(pending) > 2 * (os.cpu_count() or 1):
+            yield pending.popleft().result()
+    for future in pending:
+        yield future.result()
+
+
+def _encoder(tokenizers, max_length):
+    """Returns a function from texts to their hashes, lengths and examples.
+
+    Pairs that are longer than `max_length` have no example.
+    """
+    texts = tf.TensorSpec((None,), tf.string)
+
+    @tf.function(input_signature=[texts, texts])
+    def encode(*sides):
+        ids = [
+            add_start_and_end(tokenizer(side), tokenizer, end=True)
+            for tokenizer, side in zip(tokenizers, sides, strict=True)
+        ]
+        lengths = tf.stack([side.row_lengths() for side in ids], axis=1)
+        fits = tf.reduce_max(lengths, axis=1) <= max_length
+        ids = [tf.ragged.boolean_mask(side, fits) for side in ids]
+        return _hashes(*sides), lengths, _examples(*ids)
+
+    return encode
+
+
+def _hashes(sources, targets):
+    """Returns hashes of pairs; one of 2,000 texts of 100 million has two equal ones."""
+    return tf.strings.to_hash_bucket_fast(
+        tf.strings.join([sources, targets], "\n"), 2**63 - 1
+    )
+
+
+def _examples(*sides):
+    """Returns ragged ids as serialized `tf.train.Example`."""
+
+    def proto(message, sizes, **values):
+        names, tensors = list(values), list(values.values())
+        return tf.io.encode_proto(sizes, tensors, names, f"tensorflow.{message}")
+
+    ones, entries = tf.ones([sides[0].nrows(), 1], tf.int32), []
+    for name, ids in zip(_FEATURES, sides, strict=True):
+        sizes = tf.cast(ids.row_lengths(), tf.int32)[:, None]
+        values = tf.cast(ids, tf.int64).to_tensor()
+        value = proto("Int64List", sizes, value=values)
+        value = proto("Feature", ones, int64_list=value[:, None])[:, None]
+        key = tf.fill(tf.shape(ones), name)
+        both = tf.concat([ones, ones], axis=1)
+        entries.append(proto("Features.FeatureEntry", both, key=key, value=value))
+    features = proto("Features", 2 * ones, feature=tf.stack(entries, axis=1))
+    return proto("Example", ones, features=features[:, None])
+
+
+class _Seen:
+    """The hashes of all pairs so far, in a few sorted arrays of falling sizes."""
+
+    def __init__(self):
+        self._runs = []
+
+    def add(self, hashes):
+        """Adds hashes, and returns which of them are new."""
+        is_new = np.zeros(len(hashes), bool)
+        is_new[np.unique(hashes, return_index=True)[1]] = True
+        for run in self._runs:
+            is_new &= run.take(run.searchsorted(hashes), mode="clip") != hashes
+        if is_new.any():
+            self._runs.append(np.sort(hashes[is_new]))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 4 * len(self._runs[-1]):
+            self._runs[-2:] = [np.sort(np.concatenate(self._runs[-2:]), kind="stable")]
+        return is_new

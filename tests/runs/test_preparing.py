@@ -1,0 +1,166 @@
+"""Prepared text: written once for many runs."""
+
+import json
+import random
+import shutil
+import time
+
+import pytest
+from forked import CONTEXT
+from same_runs import assert_same_end
+from small_corpus import sentences, write_corpus, write_lines
+
+from keras_transformer.runs import Run, fit, plan, prepare
+
+
+@pytest.fixture(scope="module")
+def prepared(load, tmp_path_factory):
+    """Prepared text of the small corpus; copy it rather than change it."""
+    folder = tmp_path_factory.mktemp("prepared") / "text"
+    prepare(load(), folder, num_shards=3)
+    return folder
+
+
+@pytest.fixture
+def own_text(tmp_path):
+    """The small corpus in a folder that may change."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    write_corpus(folder)
+    return folder
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_training_reads_prepared_text_without_the_text(prepared, load, tmp_path):
+    validation = tmp_path / "only-validation"
+    validation.mkdir()
+    write_corpus(validation)
+    (validation / "train.aa").unlink()
+    settings = {"data.prepared": str(prepared), "data.folder": str(validation)}
+    planned = plan(load(**settings), Run(tmp_path / "run"))
+    assert planned.text == plan(load(), Run(tmp_path / "run")).text
+    assert planned.tokenizer_files == {}
+
+
+def test_what_follows_from_the_text_follows_from_prepared_text(load, tmp_path):
+    free = {"tokenizer.vocabulary_size": None, "training.epochs": None}
+    prepare(load(**free), tmp_path / "text")
+    found = plan(load(**free, **{"data.prepared": str(tmp_path / "text")}), Run("none"))
+    expected = plan(load(**free), Run("none"))
+    adjusted = Run(tmp_path / "text").tokenizers()[0].vocabulary_size
+    assert found.recipe.tokenizer.vocabulary_size == adjusted
+    assert found.recipe.training == expected.recipe.training
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("training.max_length", 17, "training.max_length was 16 and is 17"),
+        ("tokenizer.shared", False, "tokenizer.shared was True and is False"),
+        ("data.train.tag", "<bt>", "data.train.tag was  and is <bt>"),
+    ],
+)
+def test_prepared_text_of_other_settings_is_refused(
+    prepared, load, tmp_path, name, value, message
+):
+    message = f"was prepared with other settings: {message}. Prepare the text into"
+    before = contents(prepared)
+    with pytest.raises(ValueError, match=message):
+        prepare(load(**{name: value}), prepared, num_shards=3)
+    recipe = load(**{name: value, "data.prepared": str(prepared)})
+    with pytest.raises(ValueError, match=message):
+        plan(recipe, Run(tmp_path / "run"))
+    assert contents(prepared) == before
+
+
+def test_settings_without_influence_on_ids_may_differ(prepared, load, tmp_path):
+    other = {"training.seed": 7, "training.tokens_per_batch": 256}
+    prepare(load(**other, **{"tokenizer.sampling": 0.1}), prepared, num_shards=3)
+    recipe = load(**other, **{"data.prepared": str(prepared)})
+    assert plan(recipe, Run(tmp_path / "run")).recipe == recipe
+    with pytest.raises(
+        ValueError, match="`tokenizer.sampling` must be 0 with `data.pr"
+    ):
+        load(**{"tokenizer.sampling": 0.1, "data.prepared": str(prepared)})
+
+
+def test_text_that_has_changed_is_noticed(load, own_text, tmp_path):
+    where = {"data.folder": str(own_text)}
+    prepare(load(**where), tmp_path / "text", num_shards=3)
+    for side in ("aa", "bb"):
+        write_lines(own_text / f"train.{side}", ["ba ko"] * 53)
+    with pytest.raises(ValueError, match="text/ids holds other ids: `text` was crc32:"):
+        prepare(load(**where), tmp_path / "text", num_shards=3)
+    recipe = load(**where, **{"data.prepared": str(tmp_path / "text")})
+    with pytest.raises(ValueError, match=r"was prepared from \d+ bytes of text, which"):
+        plan(recipe, Run(tmp_path / "run"))
+
+
+def test_a_run_and_other_things_are_not_overwritten(copy, load, tmp_path):
+    before = contents(copy.folder)
+    with pytest.raises(ValueError, match="copy holds a run. Name a new folder"):
+        prepare(load(**{"training.epochs": 3}), copy.folder)
+    assert contents(copy.folder) == before
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(ValueError, match="something other than a run. Name a new"):
+        prepare(load(), tmp_path)
+
+
+def test_an_interrupted_one_is_no_text_to_train_on(prepared, load, tmp_path):
+    folder = tmp_path / "text"
+    shutil.copytree(prepared, folder)
+    manifest = json.loads((folder / "ids" / "manifest.json").read_text())
+    manifest["shards"].pop()
+    (folder / "ids" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="ids holds 2 of 3 shards. Repeat `prepare`"):
+        plan(load(**{"data.prepared": str(folder)}), Run(tmp_path / "run"))
+    prepare(load(), folder, num_shards=3)
+    found = {path.name: data for path, data in contents(folder / "ids").items()}
+    assert found == {x.name: data for x, data in contents(prepared / "ids").items()}
+
+
+@pytest.mark.slow
+def test_one_that_is_killed_again_and_again_writes_the_same_files(
+    load, own_text, tmp_path
+):
+    for seed, side in enumerate(("aa", "bb")):
+        write_lines(own_text / f"train.{side}", sentences(9973, seed))
+    recipe, shards = load(**{"data.folder": str(own_text)}), 37
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    prepare(recipe, whole, shards)
+    draw, deaths, start = random.Random(5), 0, time.monotonic()
+    while deaths < 5 or not (killed / "text.json").exists():
+        process = CONTEXT.Process(target=prepare, args=(recipe, killed, shards))
+        before = set((killed / "ids").glob("train-*"))
+        process.start()
+        while process.is_alive() and set((killed / "ids").glob("train-*")) == before:
+            process.join(0.01)
+            assert time.monotonic() - start < 600
+        process.join(draw.uniform(0, 0.4))
+        process.kill()
+        process.join()
+        deaths += process.exitcode == -9
+    prepare(recipe, killed, shards)
+    found, wanted = (
+        {str(path.relative_to(folder)): data for path, data in contents(folder).items()}
+        for folder in (killed, whole)
+    )
+    assert deaths >= 5
+    assert found == wanted
+
+
+@pytest.mark.slow
+def test_a_resumed_training_ends_as_an_uninterrupted_one(prepared, load, tmp_path):
+    recipe = {"data.prepared": str(prepared), "training.bleu_every": None}
+    whole = fit(plan(load(**recipe, **{"training.epochs": 3}), Run(tmp_path / "whole")))
+    run = Run(tmp_path / "run")
+    fit(plan(load(**recipe, **{"training.epochs": 1}), run))
+    run = fit(plan(load(**recipe, **{"training.epochs": 3}), Run(run.folder)))
+    assert_same_end(run, whole, epochs=3)
+    # The text itself would give other batches.
+    settings = {"training.bleu_every": None, "training.epochs": 4}
+    with pytest.raises(ValueError, match="its training text was ids of crc32:"):
+        fit(plan(load(**settings), Run(run.folder)))
