@@ -102,8 +102,7 @@ def export_search(
         >>> model = kt.models.LanguageModel(
         ...     11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
         ... )
-        >>> path = "model.tflite"
-        >>> kt.interop.litert.export_search(model, path)  # doctest: +SKIP
+        >>> export_search(model, "model.tflite")  # doctest: +SKIP
     """
     path = check_is_new(path)
     search = GreedySearch() if search is None else search
