@@ -32,6 +32,9 @@ def layout_map(mesh: keras.distribution.DeviceMesh) -> keras.distribution.Layout
     Args:
         mesh: A `keras.distribution.DeviceMesh` with an axis `"model"`.
 
+    Returns:
+        A `keras.distribution.LayoutMap`.
+
     Raises:
         ValueError: If the mesh has no such axis.
 
