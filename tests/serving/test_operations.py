@@ -89,6 +89,18 @@ def test_manifests_are_of_kubernetes(page):
         validate(manifest, "1.35", strict=True)
 
 
+def test_a_training_is_of_kubeflow():
+    found = manifests("many_gpus.md")
+    kubeflow = pytest.importorskip("kubeflow_trainer_api.models")
+    for kind in ("TrainingRuntime", "TrainJob"):
+        model = getattr(kubeflow, f"TrainerV1alpha1{kind}")
+        # What the model does not know is lost on the way.
+        assert model.from_dict(found[kind]).to_dict() == found[kind]
+    job = found["TrainJob"]["spec"]
+    assert job["runtimeRef"]["name"] == found["TrainingRuntime"]["metadata"]["name"]
+    assert job["trainer"]["args"][0].count(":2222") == job["trainer"]["numNodes"]
+
+
 def test_a_deployment_agrees_with_its_settings():
     found = manifests("serving_operations.md")
     template = found["Deployment"]["spec"]["template"]
