@@ -133,6 +133,9 @@ setup(
             'httpx>=0.28; python_version < "3.11"',
             "hypothesis>=6.100",
             "import-linter>=2.3",
+            # Schemas of the manifests in docs/.
+            "kubeflow-trainer-api>=2.3",
+            "kubernetes-validate>=1.37",
             "libretranslatepy>=2.1",
             "mypy~=2.4.0",
             "pre-commit>=4",

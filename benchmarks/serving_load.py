@@ -1,13 +1,15 @@
 """Latency and throughput of an export behind gRPC, with and without batching.
 
     python benchmarks/serving_load.py EXPORT FILE [--clients 64] [--seconds 20]
+    python benchmarks/serving_load.py EXPORT FILE --threads 1 2 4 8
 
 EXPORT is a folder that `Translator.export` wrote, FILE has a text on each line. Each
 client sends texts one by one, each as soon as the last one has its answer, until the
 time is over. Batches are those of EXPORT/batching_params.pbtxt, in the second row
-without its `allowed_batch_sizes` and in the third with powers of two. The server is
-that of the tests; it needs `pip install tensorflow-serving-api`. Its start includes
-`import tensorflow`.
+without its `allowed_batch_sizes` and in the third with powers of two; with `--threads`
+there is a row for each `num_batch_threads` in their place. The server is that of the
+tests, with the operation of TensorFlow that batches; it needs
+`pip install tensorflow-serving-api`. Its start includes `import tensorflow`.
 """
 
 import argparse
@@ -22,8 +24,8 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests"))
 
-from serving.batching_parameters import read_batching_parameters
 from serving.prediction_service import client, serve
+from serving.server_messages import read_batching_parameters
 
 
 def ask(predict, texts, end):
@@ -62,6 +64,7 @@ def main():
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=20, help="of each row")
+    parser.add_argument("--threads", type=int, nargs="+", help="num_batch_threads")
     arguments = parser.parse_args()
     texts = arguments.text.read_text("utf-8").splitlines()
     batching = read_batching_parameters(arguments.export / "batching_params.pbtxt")
@@ -71,6 +74,9 @@ def main():
         "on": {**batching, "allowed_batch_sizes": []},
         "on, powers of two": {**batching, "allowed_batch_sizes": powers},
     }
+    if arguments.threads:
+        threads = [("num_batch_threads", count) for count in arguments.threads]
+        rows = {f"{x[1]} threads": dict([*batching.items(), x]) for x in threads}
     print("| batching | p50 s | p90 s | p99 s | sentences/s | errors | start s |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for name, settings in rows.items():

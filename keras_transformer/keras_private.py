@@ -85,6 +85,17 @@ def scope_with(values):
     return scope
 
 
+def layout_rules():
+    """Returns the `LayoutMap` of the `ModelParallel` that is set, {} without one.
+
+    Publicly, it gives only the layout of one weight, and not the rules.
+    """
+    distribution = keras.distribution.distribution()
+    if isinstance(distribution, keras.distribution.ModelParallel):
+        return distribution._layout_map
+    return {}
+
+
 def all_layers(layer):
     """Returns a layer and all layers inside of it, at any depth.
 

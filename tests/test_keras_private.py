@@ -138,10 +138,24 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
                 used.setdefault(name, set()).add(path.relative_to(PACKAGE).as_posix())
     foreign = {name: used[name] for name in used.keys() - defined}
     home = {"keras_private.py"}
-    names = "_get_variable_index", "_flatten_layers", "_trainable_variables"
+    names = (
+        "_get_variable_index",
+        "_flatten_layers",
+        "_trainable_variables",
+        "_layout_map",
+    )
     common = "keras.src.backend.common"
     modules = (
         f"{common}.{x}" for x in ("masking", "stateless_scope", "symbolic_scope")
     )
     expected = {"_registry": {"kernels/graphs.py"}}  # TensorFlow's, of gradients
     assert foreign == expected | dict.fromkeys((*names, *modules), home)
+
+
+def test_the_rules_of_a_layout_are_known_where_one_is_set():
+    assert keras_private.layout_rules() == {}
+    devices = keras.distribution.list_devices()[:1]
+    mesh = keras.distribution.DeviceMesh((1, 1), ["batch", "model"], devices)
+    layout = keras.distribution.LayoutMap(mesh)
+    with keras.distribution.ModelParallel(layout_map=layout).scope():
+        assert keras_private.layout_rules() is layout

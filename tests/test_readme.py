@@ -27,6 +27,14 @@ PAGES = [
 ]
 # Options of other programs, named in text.
 FOREIGN_OPTIONS = {"--auto_config", "--gpus", "--mixed_precision", "--model_type"}
+FOREIGN_OPTIONS |= {  # of TensorFlow Serving
+    "--allow_version_labels_for_unavailable_models",
+    "--enable_batching",
+    "--enable_grpc_healthcheck_service",
+    "--model_config_file",
+    "--model_config_file_poll_wait_seconds",
+    "--monitoring_config_file",
+}
 # Pages whose blocks are one program. (`py` marks what is not run: the code of other
 # libraries, and what needs a download or a training.)
 RUN_PAGES = [

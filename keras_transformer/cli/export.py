@@ -88,16 +88,16 @@ def convert(
         ),
     ],
     format: Annotated[
-        Literal["keras", "hugging_face", "ctranslate2"],
+        Literal["keras", "hugging_face", "ctranslate2", "litert"],
         typer.Option(
-            help="The system to write for: this one, Hugging Face's transformers, or "
-            "CTranslate2."
+            help="The system to write for: this one, Hugging Face's transformers, "
+            "CTranslate2, or LiteRT on phones."
         ),
     ] = "keras",
     quantization: Annotated[
         str | None,
         typer.Option(
-            help="Type of the weights for CTranslate2, such as int8 or float16.",
+            help="Type of the weights for CTranslate2 and LiteRT, such as int8.",
             metavar="TYPE",
         ),
     ] = None,
@@ -125,9 +125,9 @@ def convert(
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists already. Name a new folder.")
-    if quantization and format != "ctranslate2":
+    if quantization and format not in ("ctranslate2", "litert"):
         raise typer.BadParameter(
-            f"is for --format ctranslate2. Received: --format {format}",
+            f"is for --format ctranslate2 or litert. Received: --format {format}",
             param_hint="--quantization",
         )
     translator = load_translator(model, source_language, target_language)

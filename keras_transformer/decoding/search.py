@@ -350,6 +350,16 @@ def check_search(search, vocabulary_size: int | None = None) -> None:
             check_vocabulary(ids, vocabulary_size)
 
 
+def check_repeatable(search) -> None:
+    """Raises `ValueError` if a search draws without a seed."""
+    is_drawn = getattr(search, "temperature", 1) > 0
+    if is_drawn and search.get_config().get("seed", 0) is None:
+        raise ValueError(
+            "`search` must have a seed to be exported, such as seed=0. "
+            f"Received: search={search!r}."
+        )
+
+
 def _sorted_ids(end_ids) -> tuple[int, ...]:
     """Returns ids in ascending order; raises `ValueError` unless they are ids."""
     ids = [end_ids] if np.ndim(end_ids) == 0 else list(end_ids)

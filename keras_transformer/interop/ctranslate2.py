@@ -13,7 +13,6 @@ Reference: https://opennmt.net/CTranslate2
 import json
 import math
 import os
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from keras_transformer.interop.ctranslate2_model import (
 )
 from keras_transformer.interop.expressible import (
     check_is_new,
+    control_pieces,
     limits_of,
     power_of_length,
     refuse,
@@ -154,17 +154,9 @@ def _settings(translator, search, max_length, limits) -> dict:
         "keras_transformer": __version__,
         "source_prefix": source.pieces(source_prefix(source)),
         "target_prefix": [pieces[index] for index in limits.forced_ids],
-        "control": _control_pieces(translator.target_tokenizer, pieces),
+        "control": control_pieces(translator.target_tokenizer, pieces),
         "translate_batch": arguments,
     }
-
-
-def _control_pieces(tokenizer, pieces):
-    """Returns the subwords that have no text, except spaces and bytes."""
-    texts = tokenizer.detokenize([[index] for index in range(len(pieces))]).numpy()
-    is_space = re.compile("\u2581+|<0x..>").fullmatch
-    pairs = zip(pieces, texts, strict=True)
-    return [piece for piece, text in pairs if not text and not is_space(piece)]
 
 
 def _search_arguments(search):

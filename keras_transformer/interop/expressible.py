@@ -146,6 +146,14 @@ def unique_pieces(tokenizer: SubwordTokenizer) -> list[str]:
     return sorted(id_of_piece, key=id_of_piece.__getitem__)
 
 
+def control_pieces(tokenizer: SubwordTokenizer, pieces: list[str]) -> list[str]:
+    """Returns the `unique_pieces` that have no text, except spaces and bytes."""
+    texts = tokenizer.detokenize([[index] for index in range(len(pieces))]).numpy()
+    is_space = re.compile("\u2581+|<0x..>").fullmatch
+    pairs = zip(pieces, texts, strict=True)
+    return [piece for piece, text in pairs if not text and not is_space(piece)]
+
+
 def source_prefix(tokenizer: SubwordTokenizer) -> list[int]:
     """Returns the ids that begin every source, such as its language."""
     return tokenizer([""]).to_list()[0]

@@ -7,7 +7,7 @@ code. These are the same everywhere, so that a model and its export draw the sam
 import numpy as np
 from keras import ops
 
-from keras_transformer.kernels.selection import split_in_blocks, take_one
+from keras_transformer.kernels.selection import first_equal, split_in_blocks, take_one
 
 
 def uniforms(max_length: int, keys, seed: int):
@@ -57,8 +57,9 @@ def scramble(x):
 
 def shift_right(x, count: int):
     """Shifts the bits of int32 integers to the right, with zeros from the left."""
-    shifted = ops.bitwise_right_shift(x, np.int32(count))
-    return ops.bitwise_and(shifted, np.int32(2 ** (32 - count) - 1))
+    shifted = ops.bitwise_right_shift(x, np.int32(count))  # with copies of the sign
+    # Not by a mask: LiteRT has no bitwise "and".
+    return ops.where(x < 0, shifted + np.int32(2 ** (32 - count)), shifted)
 
 
 def draw(weights, uniform):
@@ -96,6 +97,6 @@ def invert_cdf(weights, level):
     sums = ops.cumsum(weights, axis=-1)
     exceeds = (sums > level[:, None]) & (weights > 0)
     # Where rounding lets no sum exceed the level, the largest weight is taken.
-    position = ops.argmax(ops.where(exceeds, np.inf, weights), axis=-1)
-    position = ops.cast(position, "int32")
+    candidates = ops.where(exceeds, np.inf, weights)
+    position = first_equal(candidates, ops.max(candidates, axis=-1, keepdims=True))
     return position, level - take_one(sums - weights, position)

@@ -65,8 +65,21 @@ def top_one(values, ids):
     Returns:
         The values and their ids, both of shape `(rows,)`.
     """
-    place = ops.cast(ops.argmax(values, axis=-1), "int32")
-    return ops.max(values, axis=-1), take_one(ids, place)
+    largest = ops.max(values, axis=-1, keepdims=True)
+    return ops.squeeze(largest, -1), take_one(ids, first_equal(values, largest))
+
+
+def first_equal(values, one):
+    """Returns the int32 position, `(rows,)`, of the first value that equals `one`.
+
+    Keras's `argmax` of floats has bitwise operations, which LiteRT lacks.
+
+    Args:
+        values: Tensor of shape `(rows, count)`.
+        one: Tensor of shape `(rows, 1)`.
+    """
+    is_equal = ops.cast(ops.equal(values, one), "int32")
+    return ops.cast(ops.argmax(is_equal, axis=-1), "int32")
 
 
 def split_in_blocks(x, fill: float):

@@ -334,7 +334,7 @@ class CausalBlock(EncoderBlock):
             memory_mask = whole_prompt_mask(memory)
         rows = (batch, 1, num_hypotheses)
         prompt_mask = ops.broadcast_to(
-            memory_mask[:, None, None, :], (*rows, ops.shape(memory_mask)[1])
+            ops.expand_dims(memory_mask, (1, 2)), (*rows, ops.shape(memory_mask)[1])
         )
         cache_mask = ops.reshape(visible, (*rows, max_length * num_hypotheses))
         mask = ops.concatenate([prompt_mask, cache_mask], axis=-1)
@@ -471,7 +471,7 @@ class DecoderBlock(TransformerBlock):
         query_positions = ops.expand_dims(index, 1)
         positions = query_positions, cache_positions(max_length, num_hypotheses)
         states, cache = self._self_attention_step(inputs, cache, index, mask, positions)
-        mask = None if memory_mask is None else memory_mask[:, None, None, :]
+        mask = None if memory_mask is None else ops.expand_dims(memory_mask, (1, 2))
         queries = self._cross_attention_residual.prepare(states)
         outputs, _ = self._cross_attention.attend(
             queries, memory["keys"], memory["values"], mask

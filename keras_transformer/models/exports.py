@@ -31,12 +31,8 @@ def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
         >>> model = keras.Model(inputs, layer(inputs))
         >>> kt.models.export(model, "model.onnx", format="onnx")  # doctest: +SKIP
     """
-    modes = {x.quantization_mode for x in all_layers(model)}
-    if format == "litert" and "int8" in modes:
-        raise ValueError(
-            "LiteRT has no products of int8 kernels as Keras computes them. Export the "
-            "model from before `quantize`, or quantise it to int4, which LiteRT takes."
-        )
+    if format == "litert":
+        check_suits_litert(model)
     package = {"onnx": "tf2onnx", "openvino": "openvino"}.get(format)
     if package is not None and target.BACKEND == "tensorflow":
         with optional(package, extra="export", purpose=f"The format {format!r}"):
@@ -45,3 +41,12 @@ def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
         onnx_operations.add_missing_operations()
     # Some formats take a path only as a string.
     keras.Model.export(model, str(filepath), format=format, **kwargs)
+
+
+def check_suits_litert(model) -> None:
+    """Raises `ValueError` for a model that is quantised to int8."""
+    if "int8" in {x.quantization_mode for x in all_layers(model)}:
+        raise ValueError(
+            "LiteRT has no products of int8 kernels as Keras computes them. Export the "
+            "model from before `quantize`, or quantise it to int4, which LiteRT takes."
+        )

@@ -7,7 +7,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.decoding.search import check_search
+from keras_transformer.decoding.search import check_repeatable, check_search
 from keras_transformer.serving.server_files import (
     MAX_BATCH_SIZE,
     batching_parameters,
@@ -82,12 +82,7 @@ def check_exportable(path: str | os.PathLike, search: Search) -> Path:
             f"{path} exists, and an export never overwrites another. The next version "
             f"would be {next_version(folder)}."
         )
-    is_drawn = getattr(search, "temperature", 1) > 0
-    if is_drawn and search.get_config().get("seed", 0) is None:
-        raise ValueError(
-            "`search` must have a seed to be exported, such as seed=0. "
-            f"Received: search={search!r}."
-        )
+    check_repeatable(search)
     return path
 
 
@@ -214,13 +209,7 @@ class ServedTranslator(tf.Module):
 
         Long rows are cut, as texts are. Ids outside the vocabulary count as unknown.
         """
-        tokenizer, limit = self.source_tokenizer, self._translator.max_source_length
-        is_id = (source_ids >= 0) & (source_ids < tokenizer.vocabulary_size)
-        ids = tf.where(is_id, source_ids, tokenizer.unknown_id)
-        is_cut = tf.reduce_any(ids[:, limit:] != tokenizer.pad_id, axis=1)
-        ids = ids[:, :limit]
-        is_last = tf.range(tf.shape(ids)[1]) == limit - 1
-        ids = tf.where(is_cut[:, None] & is_last, tokenizer.end_id, ids)
+        ids = self._translator.as_encoded(source_ids)
         found = self.find(ids, _nothing_required(ids))
         return {"ids": found.ids[:, 0], "score": found.scores[:, 0]}
 

@@ -13,6 +13,7 @@ from keras_transformer.training.distribution import (
     pick_strategy,
     split_evenly,
 )
+from keras_transformer.training.layouts import layout_map
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
@@ -31,6 +32,7 @@ __all__ = [
     "TokenCrossentropy",
     "Workers",
     "average_checkpoints",
+    "layout_map",
     "pick_strategy",
     "split_evenly",
 ]

@@ -55,7 +55,9 @@ class BatchingPolicy:
     def group_of(self, source_ids):
         """Returns the index in `source_lengths` of each source, or beyond if blank."""
         lengths = unpadded_lengths(source_ids, self._tokenizer)
-        groups = tf.searchsorted(self.source_lengths, lengths)
+        # Not by `tf.searchsorted`, which LiteRT lacks.
+        is_longer = lengths[:, None] > tf.constant(self.source_lengths)
+        groups = tf.reduce_sum(tf.cast(is_longer, tf.int32), axis=1)
         return tf.where(lengths > 0, groups, len(self.source_lengths))
 
     def groups(self, source_ids) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:

@@ -62,6 +62,7 @@ _EXPORTERS = {
         ("jit_compile", "dtype", "terms"),
     ),
     "ctranslate2": ("interop.ctranslate2", "export_ctranslate2", ("quantization",)),
+    "litert": ("interop.litert", "export_litert", ("quantization",)),
     "hugging_face": ("interop.hugging_face.export", "export_hugging_face", ()),
 }
 
@@ -368,9 +369,7 @@ class Translator:
             )
         if dtype in (None, policy.name):
             return self
-        if isinstance(model, Ensemble):
-            return self._with(Ensemble([_in_dtype(x, dtype) for x in model.models]))
-        return self._with(_in_dtype(model, dtype))
+        return self._with(in_dtype(model, dtype))
 
     def _with(self, model):
         tokenizers = self.source_tokenizer, self.target_tokenizer
@@ -460,6 +459,7 @@ class Translator:
         | --- | --- | --- |
         | `"saved_model"` | TensorFlow Serving | `serving.ServedTranslator` |
         | `"ctranslate2"` | CTranslate2, on CPUs and GPUs | `interop.ctranslate2` |
+        | `"litert"` | LiteRT, on phones | `interop.litert` |
         | `"hugging_face"` | transformers | `interop.hugging_face.export` |
 
         The folder appears under its name once it is complete.
@@ -473,8 +473,8 @@ class Translator:
                 and batch size (a power of two), which takes some seconds. The server's
                 TensorFlow must have XLA for its device.
             format: A name in the table above.
-            quantization: For `"ctranslate2"`: the type of the weights, such as `"int8"`
-                or `"float16"`. None: float32.
+            quantization: The type of the weights: for `"ctranslate2"` such as `"int8"`
+                or `"float16"`, for `"litert"` `"int8"`. None: float32.
             dtype: For `"saved_model"`: as in `in_dtype`. Default: what suits this
                 machine.
             terms: For `"saved_model"`: as in `translate`.
@@ -527,6 +527,19 @@ class Translator:
         is_blank = tf.strings.regex_full_match(texts, WHITE_SPACE)
         is_blank |= unpadded_lengths(ids, tokenizer) == 0
         return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
+
+    def as_encoded(self, source_ids):
+        """Returns ids as `encode` would, with TensorFlow ops only.
+
+        Long rows are cut, and ids outside the vocabulary are unknown.
+        """
+        tokenizer, limit = self.source_tokenizer, self.max_source_length
+        is_id = (source_ids >= 0) & (source_ids < tokenizer.vocabulary_size)
+        ids = tf.where(is_id, source_ids, tokenizer.unknown_id)
+        is_cut = tf.reduce_any(ids[:, limit:] != tokenizer.pad_id, axis=1)
+        ids = ids[:, :limit]
+        is_last = tf.range(tf.shape(ids)[1]) == limit - 1
+        return tf.where(is_cut[:, None] & is_last, tokenizer.end_id, ids)
 
     def are_cut(self, texts: Sequence[str]) -> list[bool]:
         """Tells which texts are longer than what is read of them."""
@@ -717,8 +730,10 @@ def _check_tokenizers_fit(model, source_tokenizer, target_tokenizer) -> None:
                 )
 
 
-def _in_dtype(model, dtype):
-    """Returns a Transformer of the same weights that computes in a dtype."""
+def in_dtype(model, dtype: str):
+    """Returns a model of the same weights that computes in a dtype."""
+    if isinstance(model, Ensemble):
+        return Ensemble([in_dtype(x, dtype) for x in model.models])
     other = type(model).from_config({**model.get_config(), "dtype": dtype})
     other.set_weights(model.get_weights())
     return other

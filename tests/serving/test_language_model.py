@@ -12,8 +12,8 @@ pytest.importorskip("keras_hub")
 
 import tensorflow as tf
 from hub_models import bart, gpt2
-from serving.batching_parameters import read_batching_parameters
 from serving.prediction_service import client, serve
+from serving.server_messages import read_batching_parameters
 
 import keras_transformer as kt
 from keras_transformer.interop.keras_hub import generate

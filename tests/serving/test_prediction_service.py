@@ -8,8 +8,8 @@ from typing import NamedTuple
 import grpc
 import numpy as np
 import pytest
-from serving.batching_parameters import read_batching_parameters
 from serving.prediction_service import PREPARATIONS, client, serve
+from serving.server_messages import read_batching_parameters
 from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt

@@ -1,6 +1,7 @@
 import base64
 import itertools
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -49,6 +50,8 @@ CONTROLS = (
     kt.decoding.ForcedPrefix([7, 5]),
 )
 SERVING = Path(__file__).parent
+# A server's TensorFlow may be older than what exports.
+SERVING_PYTHON = os.environ.get("KERAS_TRANSFORMER_SERVING_PYTHON", sys.executable)
 SENTENCEPIECE_OPS = {
     "SentencepieceOp",
     "SentencepieceTokenizeOp",
@@ -130,7 +133,7 @@ def fresh_responses(request, exported):
 def run_alone(*arguments, stdin=None):
     """Runs Python without this package on its path, and returns what it prints."""
     process = subprocess.run(
-        [sys.executable, "-I", *map(str, arguments)],
+        [SERVING_PYTHON, "-I", *map(str, arguments)],
         input=stdin,
         capture_output=True,
         text=True,

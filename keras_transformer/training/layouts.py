@@ -1,0 +1,61 @@
+"""Which weights are split over which devices, for models larger than one of them."""
+
+import keras
+
+# Two products after one another need one exchange: the first kernel is split by its
+# outputs and the second by its inputs. Every rule fits weights of every model.
+_WIDENING = (
+    r".*(attention/(query|key|value)|feed_forward/widen|transform|patches/project)"
+)
+_NARROWING = r".*(attention/output|narrow|logits)"
+_LAYOUTS = {
+    rf"{_WIDENING}/kernel|.*(positions/table|pooling/query)": (None, "model"),
+    rf"{_WIDENING}/bias": ("model",),
+    rf"{_NARROWING}/kernel|.*embedding/embeddings": ("model", None),
+}
+
+
+def layout_map(mesh: keras.distribution.DeviceMesh) -> keras.distribution.LayoutMap:
+    """Returns how `keras.distribution.ModelParallel` splits any model of this package.
+
+    Every matrix is split over the axis `"model"` of the mesh, and so are its gradient
+    and what the optimizer keeps of it; the axis `"batch"` splits the batches. Only JAX
+    computes so. The number of devices on each axis must divide what it splits: the
+    vocabulary and the widths, and the batch. Change the layout of one weight by its
+    path: `layout["embedding/embeddings"] = (None, "model")` splits a vocabulary of any
+    size by its width.
+
+    Where a model is first trained or searched, rules that fit none of its weights are
+    an error, and so is a large weight that no rule fits: renaming a layer cannot
+    silently put a whole copy on every device.
+
+    Args:
+        mesh: A `keras.distribution.DeviceMesh` with an axis `"model"`.
+
+    Returns:
+        A `keras.distribution.LayoutMap`.
+
+    Raises:
+        ValueError: If the mesh has no such axis.
+
+    Example:
+        >>> devices = keras.distribution.list_devices()[:1]
+        >>> mesh = keras.distribution.DeviceMesh((1, 1), ["batch", "model"], devices)
+        >>> layout = kt.training.layout_map(mesh)
+        >>> layout["encoder/block_0/feed_forward/widen/kernel"].axes
+        (None, 'model')
+        >>> distribution = keras.distribution.ModelParallel(
+        ...     layout_map=layout, batch_dim_name="batch"
+        ... )
+
+    Reference:
+        [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053), section 3
+    """
+    if "model" not in mesh.axis_names:
+        raise ValueError(
+            "`mesh` must have an axis 'model', over which weights are split. "
+            f"Received: axis_names={mesh.axis_names}."
+        )
+    layout = keras.distribution.LayoutMap(mesh)
+    layout.update(_LAYOUTS)
+    return layout
