@@ -43,7 +43,7 @@ class Plan:
             `"source"` and `"target"`. Empty if they exist, or come with a pretrained
             translator.
         checkpoint: The checkpoint to resume from; None for a new run.
-        epochs_done: Epochs that it was trained for.
+        epochs_done: Complete epochs that it was trained for.
         is_finished: Whether there is nothing left to train.
     """
 
@@ -101,7 +101,7 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         learnt = dict(zip(SIDES, files["train"], strict=True))
         if recipe.tokenizer.shared:
             learnt = {"shared": [*learnt["source"], *learnt["target"]]}
-    is_finished = has_stalled or epochs_done >= (settings.epochs or 0)
+    is_finished = has_stalled or epochs_done >= (settings.num_epochs or 0)
     done = checkpoint, epochs_done, is_finished
     return Plan(named, recipe, text, run, files, learnt, *done)
 
@@ -220,25 +220,30 @@ def _train(plan, workers):
     validation = parallel_dataset(
         *plan.files["validation"], *tokenizers, shuffle=False, **sizes
     )
-    schedule = learning_rate(settings, int(data.cardinality()))
+    num_steps = settings.validate_every
+    position = training.KeepPosition(data, num_steps)
+    schedule = learning_rate(settings, num_steps or int(data.cardinality()))
     keras.utils.set_random_seed(settings.seed)
     with workers.strategy.scope():
         model = compiled_model(plan, tokenizers, schedule, workers.num_replicas)
+    if plan.checkpoint:
+        position.load(model, plan.checkpoint)
     callbacks = [
-        keras.callbacks.LambdaCallback(
-            on_epoch_begin=lambda epoch, _: data.epoch.assign(epoch)
-        ),
+        position,
         training.StopAtNaN(),
         *(_writers(plan, model) if workers.is_chief else []),
         training.StopTogether(workers),
     ]
     with no_blocks(settings.max_length):
         history = model.fit(
-            training.split_evenly(data, workers.num_replicas, model.pad_id),
+            training.split_evenly(
+                data.repeat() if num_steps else data, workers.num_replicas, model.pad_id
+            ),
             validation_data=training.split_evenly(
                 validation, workers.num_replicas, model.pad_id
             ),
-            epochs=settings.epochs,
+            epochs=settings.num_epochs,
+            steps_per_epoch=num_steps,
             initial_epoch=plan.epochs_done,
             shuffle=False,  # the dataset does it
             verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
@@ -364,8 +369,8 @@ def learning_rate(settings, steps_per_epoch: int):
     )
     if not settings.cooldown_epochs:
         return schedule
-    cooldown_epochs = min(settings.cooldown_epochs, settings.epochs)
-    start = (settings.epochs - cooldown_epochs) * steps_per_epoch
+    cooldown_epochs = min(settings.cooldown_epochs, settings.num_epochs)
+    start = (settings.num_epochs - cooldown_epochs) * steps_per_epoch
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
@@ -375,7 +380,9 @@ def _writers(plan, model):
     board = run.folder / "tensorboard"
     writers = [
         WriteLog(run.log, settings.early_stopping),
-        training.SaveCheckpoints(run.checkpoints()),
+        training.SaveCheckpoints(
+            run.checkpoints(), settings.checkpoint_every, settings.checkpoint_minutes
+        ),
         # Without a graph: Keras has none to write of such a model.
         keras.callbacks.TensorBoard(board, write_graph=False),
     ]
