@@ -331,7 +331,9 @@ def test_checkpoints_are_saved_by_the_minute(tmp_path):
     for minutes in (1e-9, 60):
         save = SaveCheckpoints(checkpoints, minutes=minutes)
         look = keras.callbacks.LambdaCallback(
-            on_train_batch_end=lambda *_: found.append(checkpoints.step_path.exists())
+            on_train_batch_end=lambda batch, logs: found.append(
+                checkpoints.step_path.exists()
+            )
         )
         model.fit(
             np.ones((2, 3)), np.ones((2, 5)), 1, verbose=0, callbacks=[save, look]

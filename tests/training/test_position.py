@@ -2,12 +2,14 @@
 
 import contextlib
 
+import h5py
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
+from keras_transformer.kernels.rematerialization import seed_states
 from keras_transformer.text.epochs import numbered_epochs
 from keras_transformer.training import Adam, KeepPosition
 
@@ -213,3 +215,15 @@ def test_epochs_of_other_lengths_are_refused(steps, given, message):
     data, model = make_data(), make_model(steps_per_execution=2)
     with pytest.raises(ValueError, match=message):
         train(data, model, KeepPosition(data, steps), steps_per_epoch=given)
+
+
+def test_keras_saves_neither_random_states_nor_metrics(tmp_path):
+    """If this fails, `KeepPosition` need not save what Keras now does."""
+    models = [make_model(), make_model()]
+    seeds = [seed_states(model)[0] for model in models]
+    seeds[0].assign([11, 13])
+    models[0].save_weights(tmp_path / SAVED)
+    models[1].load_weights(tmp_path / SAVED)
+    assert np.asarray(seeds[1]).tolist() != [11, 13]
+    with h5py.File(tmp_path / SAVED) as file:
+        assert not [name for name in file if "metric" in name or "tracker" in name]
