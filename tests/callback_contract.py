@@ -13,6 +13,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
@@ -28,12 +29,13 @@ def contract(function):
     return function
 
 
-def make_data():
+def make_data(shuffle=True):
     def read_pass(seed):
         # The last batch has one row, so one replica has none.
         ids = np.random.default_rng(5).integers(1, 13, (4 * BATCHES - 3, 2, 7), "int32")
         rows = tf.data.Dataset.from_tensor_slices(ids)
-        return rows.shuffle(len(ids), seed, reshuffle_each_iteration=False)
+        order = {"seed": seed, "reshuffle_each_iteration": False}
+        return rows.shuffle(len(ids), **order) if shuffle else rows
 
     def make_batches(rows):
         both = rows.map(lambda x: ({"source_ids": x[0], "target_ids": x[1]}, x[1]))
@@ -72,8 +74,12 @@ class Kill(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+def num_devices():
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
 def validation():
-    return split_evenly(make_data(), tf.distribute.get_strategy().num_replicas_in_sync)
+    return split_evenly(make_data(shuffle=False), num_devices())
 
 
 def fit(model, *callbacks, initial_batch=0):
@@ -81,7 +87,7 @@ def fit(model, *callbacks, initial_batch=0):
     data = make_data()
     with contextlib.suppress(KeyboardInterrupt):
         return model.fit(
-            split_evenly(data, tf.distribute.get_strategy().num_replicas_in_sync),
+            split_evenly(data, num_devices()),
             epochs=EPOCHS,
             verbose=0,
             shuffle=False,
@@ -95,13 +101,8 @@ def loss_of(model):
 
 
 def assert_same(found, expected):
-    pairs = zip(found.variables, expected.variables, strict=True)
-    is_alone = tf.distribute.get_strategy().num_replicas_in_sync == 1
-    for one, other in pairs:
-        if is_alone:
-            np.testing.assert_array_equal(one, other)
-        else:
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for one, other in zip(found.variables, expected.variables, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @contract
@@ -120,11 +121,17 @@ def backup_and_restore(folder):
 @contract
 def orbax_checkpoint(folder):
     """A model that was saved in the background within an epoch can go on."""
+    save = keras.callbacks.OrbaxCheckpoint(folder / "orbax", save_freq=2)
+    if num_devices() > 1:
+        with pytest.raises(TypeError, match="not 'MirroredVariable'"):
+            fit(make_model(), save)
+        return  # if this fails, Keras can save such a model, and the table may say so
     whole = make_model()
     fit(whole)
-    save = keras.callbacks.OrbaxCheckpoint(folder / "orbax", save_freq=2)
+    keras.utils.clear_session()  # as in a new process, which counts names from 0
     fit(make_model(), save, Kill())
     save.wait_until_finished()
+    keras.utils.clear_session()
     model = keras.saving.load_model(folder / "orbax")
     batches = int(model.optimizer.iterations)
     assert batches == 8
@@ -196,7 +203,9 @@ def csv_logger(folder):
     path, backup = folder / "log.csv", keras.callbacks.BackupAndRestore
     log, restore = keras.callbacks.CSVLogger, folder / "backup"
     expected = fit(make_model())
-    fit(make_model(), backup(restore, 2), log(path, append=True), Kill())
+    killed = log(path, append=True)
+    fit(make_model(), backup(restore, 2), killed, Kill())
+    killed.csv_file.close()
     fit(make_model(), backup(restore, 2), log(path, append=True))
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert [row["epoch"] for row in rows] == ["0", "1", "2"]
@@ -227,7 +236,8 @@ def swap_ema_weights(folder):
     losses = fit(plain)["val_loss"]  # ends with the average, too
     swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
     swapped_losses = fit(swapped, swap)["val_loss"]
-    assert_same(swapped, plain)
+    for one, other in zip(swapped.variables, plain.variables, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)  # swaps round
     np.testing.assert_allclose(loss_of(swapped), swapped_losses[-1], 1e-5)
     assert abs(swapped_losses[-1] - losses[-1]) > 1e-4
 

@@ -311,6 +311,9 @@ class TrainingSettings(Settings):
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Dtype policy of the model. `mixed_bfloat16` is faster on GPUs and on CPUs with
     instructions for it; `mixed_float16` trains on one device only."""
+    recompute: Changeable[bool] = False
+    """Whether the gradient computes the activations of the layers again, rather than to
+    keep them: a step takes longer, and less memory."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"

@@ -224,7 +224,8 @@ def _train(plan, workers):
     position = training.KeepPosition(data, num_steps)
     schedule = learning_rate(settings, num_steps or int(data.cardinality()))
     keras.utils.set_random_seed(settings.seed)
-    with workers.strategy.scope():
+    mode = "full" if settings.recompute else None
+    with workers.strategy.scope(), keras.RematScope(mode):
         model = compiled_model(plan, tokenizers, schedule, workers.num_replicas)
     if plan.checkpoint:
         position.load(model, plan.checkpoint)

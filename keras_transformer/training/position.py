@@ -24,7 +24,8 @@ class KeepPosition(keras.callbacks.Callback):
 
     All that saves the model in `fit` saves the position too, such as `ModelCheckpoint`;
     `load` restores such a file. `OrbaxCheckpoint` saves all but the position, which is
-    passed as `initial_batch`:
+    passed as `initial_batch`, in a new process, where Keras gives the random generators
+    the same names:
 
         model = keras.saving.load_model("checkpoints")
         batches = int(model.optimizer.iterations)
