@@ -65,6 +65,15 @@ def after_the_batch(data):
     return tf.control_dependencies(tensors)
 
 
+def begin_at_epoch(model, epoch: int | None):
+    """Makes `fit`, which calls `on_train_begin`, begin at an epoch, counted from 0.
+
+    Keras's `BackupAndRestore` does so. In Keras 3.15 it counts the epochs of resumed
+    trainings from 0, if it saves within epochs. None leaves it to `initial_epoch`.
+    """
+    model._initial_epoch = epoch
+
+
 def scope_with(values):
     """Returns a function that makes a `keras.StatelessScope` with these values.
 

@@ -111,6 +111,17 @@ def test_all_layers_are_those_at_any_depth():
     assert {id(x) for x in (outer, inner, *inner.layers, *outer.layers)} <= found
 
 
+@pytest.mark.parametrize(("epoch", "expected"), [(3, [3, 4]), (None, [2, 3, 4])])
+def test_fit_begins_at_the_epoch_that_a_callback_names(epoch, expected):
+    begin = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: keras_private.begin_at_epoch(model, epoch)
+    )
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    how = {"epochs": 5, "initial_epoch": 2, "verbose": 0, "callbacks": [begin]}
+    assert model.fit(np.ones((3, 2)), np.ones((3, 1)), **how).epoch == expected
+
+
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

@@ -103,20 +103,27 @@ def settings_for(recipe: Recipe, text: TextSize) -> dict[str, Any]:
     tokens = max(0.75 * text.words + text.pairs, 12 * text.pairs)
     passes = num_steps * (training.tokens_per_batch or batch) / tokens
     at_once = training.passes_per_epoch or max(1, round(passes / _EPOCHS))
-    if training.epochs and not training.passes_per_epoch:
+    if (training.epochs or training.validate_every) and not training.passes_per_epoch:
         at_once = 1
     rules["training.passes_per_epoch"] = at_once
-    epochs = training.epochs or max(1, round(passes / at_once))
-    rules["training.epochs"] = epochs
+    per_epoch = float(at_once)
+    if training.validate_every:
+        per_epoch = passes * training.validate_every / num_steps
+    epochs = training.num_epochs or max(1, round(passes / per_epoch))
+    if not training.steps:
+        rules["training.epochs"] = epochs
     rules["training.cooldown_epochs"] = epochs // 3
-    num_steps *= epochs * at_once / passes  # of the epochs that are named
+    num_steps *= epochs * per_epoch / passes  # of the epochs that are named
     rules["training.warmup_steps"] = _rounded(min(max(num_steps / 8, 1), 4000))
     return {name: value for name, value in rules.items() if recipe.get(name) is None}
 
 
 def left_out(recipe: Recipe, begun: Recipe) -> dict[str, Any]:
     """Returns the settings of a run that the recipe to resume it does not name."""
-    values = {name: begun.get(name) for name in FOLLOWING if recipe.get(name) is None}
+    names = {*FOLLOWING, "training.steps"}
+    if recipe.training.epochs or recipe.training.steps:
+        names -= {"training.epochs", "training.steps"}
+    values = {name: begun.get(name) for name in names if recipe.get(name) is None}
     return {name: value for name, value in values.items() if value is not None}
 
 

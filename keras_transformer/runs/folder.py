@@ -142,8 +142,8 @@ class Run:
         if not self.settings_path.is_file():
             return False
         checkpoints = self.checkpoints()
-        results = *checkpoints.paths(), checkpoints.best_path, self.translator_path
-        return any(path.exists() for path in results)
+        results = *checkpoints.paths(), checkpoints.step_path, checkpoints.best_path
+        return any(path.exists() for path in (*results, self.translator_path))
 
 
 def with_beam(search: Search, beam_width: int, exponent: float | None = None) -> Search:

@@ -1,6 +1,7 @@
 """A recipe: the settings of a training run, as typed models that are read from YAML."""
 
 import difflib
+import math
 import operator
 import os
 from collections.abc import Iterator
@@ -306,6 +307,13 @@ class TrainingSettings(Settings):
     follows from the text: some 15, with as many steps as the text needs, from 800 for
     300 pairs and 9,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if
     the validation loss still falls at the end."""
+    steps: Changeable[Count | None] = None
+    """Number of steps of the whole training, in the place of `epochs`; a multiple of
+    `validate_every`."""
+    validate_every: Count | None = None
+    """Steps of an epoch, for a text so large that its validations and checkpoints would
+    be rare. Default: an epoch reads the training text, as often as `passes_per_epoch`
+    says."""
     passes_per_epoch: Count | None = None
     """Times that an epoch reads the training text. Default: 1 if `epochs` is named;
     else it follows from the text, since an epoch of a small text would be short."""
@@ -347,12 +355,20 @@ class TrainingSettings(Settings):
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Dtype policy of the model. `mixed_bfloat16` is faster on GPUs and on CPUs with
     instructions for it; `mixed_float16` trains on one device only."""
+    recompute: Changeable[bool] = False
+    """Whether the gradient computes the activations of the layers again, rather than to
+    keep them: a step takes longer, and less memory."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"
     """Devices to train on; see `training.pick_strategy`."""
     keep: Changeable[Count] = 10
     """Number of last checkpoints to keep, beside the best one."""
+    checkpoint_every: Changeable[Count | None] = None
+    """Steps from one checkpoint to the next within an epoch, from which a training that
+    is killed resumes; null for none."""
+    checkpoint_minutes: Changeable[Annotated[float, Field(gt=0)] | None] = None
+    """Minutes from one to the next."""
     best: Changeable[
         Literal[
             "val_loss", "val_token_accuracy", "val_perplexity", "val_bleu", "val_chrf"
@@ -367,6 +383,13 @@ class TrainingSettings(Settings):
     """Epochs from one validation BLEU and chrF to the next; null for never."""
     bleu_sentences: Changeable[Count] = 500
     """Sentences translated for them, from the start of the text."""
+
+    @property
+    def num_epochs(self) -> int | None:
+        """The number of epochs, also where the recipe names `steps`."""
+        if self.steps and self.validate_every:
+            return self.steps // self.validate_every
+        return self.epochs
 
 
 class DecodingSettings(Settings):
@@ -443,7 +466,15 @@ class Recipe(Settings):
                 f"Received: tokens_per_batch={training.tokens_per_batch}, "
                 f"max_length={training.max_length}."
             )
-        every, epochs = training.bleu_every, training.epochs
+        if training.steps and (
+            training.epochs or training.steps % (training.validate_every or math.inf)
+        ):
+            raise ValueError(
+                "`training.steps` must be a multiple of `training.validate_every`, and "
+                f"`training.epochs` be left out. Received: steps={training.steps}, "
+                f"validate_every={training.validate_every}, epochs={training.epochs}."
+            )
+        every, epochs = training.bleu_every, training.num_epochs
         is_measured = every is not None and every <= (epochs or every)
         if training.best in ("val_bleu", "val_chrf") and not is_measured:
             raise ValueError(

@@ -54,7 +54,7 @@ def begin(
     Args:
         recipe: Its recipe.
         run: A new run, or one that `check_folder` accepts.
-        epochs_done: Epochs after which it resumes; 0 for a new run.
+        epochs_done: Complete epochs after which it resumes; 0 for a new run.
         tokenizer_files: Files to learn each tokenizer from, by its name; empty if they
             are there already, or those of a pretrained translator.
         adjusts_vocabulary: Whether a vocabulary that the text cannot fill becomes
@@ -64,8 +64,8 @@ def begin(
         ValueError: If the training text has changed since the run began, or settings do
             not agree with the pretrained translator.
     """
-    checksum = _text_checksum(recipe)
-    if epochs_done:
+    checksum, is_resumed = _text_checksum(recipe), run.has_trained()
+    if is_resumed:
         _check_text(run, checksum)
     run.folder.mkdir(parents=True, exist_ok=True)
     for folder in (run.folder, run.translator_path, run.pretrained_path):
@@ -74,7 +74,7 @@ def begin(
     versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     versions["training_text"] = checksum
     run.write_settings(recipe, versions)
-    if epochs_done:
+    if is_resumed:
         run.log.truncate(epochs_done)
         run.checkpoints().keep_best()
         return

@@ -44,7 +44,7 @@ class Plan:
             `"source"` and `"target"`. Empty if they exist, or come with a pretrained
             translator or with prepared text.
         checkpoint: The checkpoint to resume from; None for a new run.
-        epochs_done: Epochs that it was trained for.
+        epochs_done: Complete epochs that it was trained for.
         is_finished: Whether there is nothing left to train.
     """
 
@@ -106,7 +106,7 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         has_stalled = waited >= (settings.early_stopping or math.inf)
     else:
         learnt = recipe.tokenizer_files()
-    is_finished = has_stalled or epochs_done >= (settings.epochs or 0)
+    is_finished = has_stalled or epochs_done >= (settings.num_epochs or 0)
     done = checkpoint, epochs_done, is_finished
     return Plan(named, recipe, text, run, files, learnt, *done)
 
@@ -231,29 +231,34 @@ def _train(plan, workers):
     validation = parallel_dataset(
         *plan.files["validation"], *tokenizers, shuffle=False, **sizes
     )
-    schedule = learning_rate(settings, int(data.cardinality()))
+    num_steps = settings.validate_every
+    position = training.KeepPosition(data, num_steps)
+    schedule = learning_rate(settings, num_steps or int(data.cardinality()))
     keras.utils.set_random_seed(settings.seed)
-    with workers.strategy.scope():
+    mode = "full" if settings.recompute else None
+    with workers.strategy.scope(), keras.RematScope(mode):
         model = compiled_model(plan, tokenizers, schedule, workers.num_replicas)
+    if plan.checkpoint:
+        position.load(model, plan.checkpoint)
     callbacks = [
-        keras.callbacks.LambdaCallback(
-            on_epoch_begin=lambda epoch, _: data.epoch.assign(epoch)
-        ),
+        position,
         training.StopAtNaN(),
         *(_writers(plan, model) if workers.is_chief else []),
         training.StopTogether(workers),
     ]
+    batches = data.repeat() if num_steps else data
     if plan.recipe.data.prepared:
-        batches = workers.own_batches(data, model.pad_id)
+        batches = workers.own_batches(batches, model.pad_id)
     else:
-        batches = training.split_evenly(data, workers.num_replicas, model.pad_id)
+        batches = training.split_evenly(batches, workers.num_replicas, model.pad_id)
     with no_blocks(settings.max_length):
         history = model.fit(
             batches,
             validation_data=training.split_evenly(
                 validation, workers.num_replicas, model.pad_id
             ),
-            epochs=settings.epochs,
+            epochs=settings.num_epochs,
+            steps_per_epoch=num_steps,
             initial_epoch=plan.epochs_done,
             shuffle=False,  # the dataset does it
             verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
@@ -379,8 +384,8 @@ def learning_rate(settings, steps_per_epoch: int):
     )
     if not settings.cooldown_epochs:
         return schedule
-    cooldown_epochs = min(settings.cooldown_epochs, settings.epochs)
-    start = (settings.epochs - cooldown_epochs) * steps_per_epoch
+    cooldown_epochs = min(settings.cooldown_epochs, settings.num_epochs)
+    start = (settings.num_epochs - cooldown_epochs) * steps_per_epoch
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
@@ -390,7 +395,9 @@ def _writers(plan, model):
     board = run.folder / "tensorboard"
     writers = [
         WriteLog(run.log, settings.early_stopping),
-        training.SaveCheckpoints(run.checkpoints()),
+        training.SaveCheckpoints(
+            run.checkpoints(), settings.checkpoint_every, settings.checkpoint_minutes
+        ),
         # Without a graph: Keras has none to write of such a model.
         keras.callbacks.TensorBoard(board, write_graph=False),
     ]

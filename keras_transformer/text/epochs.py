@@ -17,25 +17,37 @@ def numbered_epochs(
 
     `read_pass` returns the elements of one pass over the text, given its seed, a scalar
     int64 tensor; `make_batches` turns them into batches. With `repeat`, an epoch takes
-    further passes if one has too few batches. The attribute `epoch`, an int64
-    `tf.Variable`, holds the number of the next epoch.
+    further passes if one has too few batches.
+
+    The attributes `epoch` and `batch`, int64 `tf.Variable`s, are the position at which
+    the next iteration begins: the number of the epoch, and how many of its batches are
+    left out. `batch` is 0 again afterwards.
     """
     with tf.device("CPU:0"):  # where `tf.data` runs
         epoch = tf.Variable(initial_epoch, dtype=tf.int64, trainable=False)
+        batch = tf.Variable(0, dtype=tf.int64, trainable=False)
 
-    def pass_numbers(_):
+    def rest_of_epoch(_):
         first = (epoch.assign_add(1) - 1) * _MAX_PASSES_PER_EPOCH
         count = _MAX_PASSES_PER_EPOCH if repeat else 1
-        return tf.data.Dataset.range(first, first + count)
+        done = batch.read_value()
+        batch.assign(0)
+        passes = tf.data.Dataset.range(first, first + count)
+        batches = passes.flat_map(batches_of_pass).take(num_batches)
+        counted = tf.data.experimental.assert_cardinality(num_batches)
+        return batches.apply(counted).skip(done)
 
     def batches_of_pass(number):
         # The seed of this graph, so that orders do not depend on the global seed.
         tf.compat.v1.set_random_seed(1)
         return make_batches(read_pass(seed + number * 1_000_003))
 
-    passes = tf.data.Dataset.range(1).flat_map(pass_numbers)
-    batches = passes.flat_map(batches_of_pass).take(num_batches)
-    batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
+    once = tf.data.Dataset.range(1)
+    batches = once.flat_map(rest_of_epoch)
+    # Keras is told `num_batches`, though an epoch that begins in its middle has fewer:
+    # TensorFlow takes what repeats a dataset of unknown length for endless.
+    nothing = once.flat_map(lambda _: batches.take(0)).repeat()
+    batches = batches.concatenate(nothing).take(num_batches)
     options = tf.data.Options()
     options.deterministic = True
     # With autotuning, the end of an epoch may wait a minute for its thread: after
@@ -46,7 +58,7 @@ def numbered_epochs(
         tf.data.experimental.AutoShardPolicy.DATA
     )
     dataset = batches.with_options(options).prefetch(tf.data.AUTOTUNE)
-    dataset.epoch = epoch
+    dataset.epoch, dataset.batch = epoch, batch
     return dataset
 
 

@@ -16,6 +16,7 @@ from keras_transformer.training.distribution import (
 from keras_transformer.training.layouts import layout_map
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.position import KeepPosition
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Checkpoints",
     "Cooldown",
     "InverseSquareRootSchedule",
+    "KeepPosition",
     "Perplexity",
     "SaveCheckpoints",
     "StopAtNaN",

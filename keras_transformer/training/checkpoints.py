@@ -1,11 +1,13 @@
 """Checkpoints of whole models, safe from kills and full disks, and their mean."""
 
+import contextlib
 import itertools
 import json
 import math
 import os
 import re
 import shutil
+import time
 import warnings
 import zipfile
 from collections import defaultdict
@@ -29,6 +31,7 @@ class Checkpoints:
     step and, beyond what Keras saves, the states of the random generators and the
     metrics of its epoch. It appears once all of it is on disk: killed runs and full
     disks leave the older checkpoints. `best.keras` is the best one, however old.
+    `step.keras`, if there is one, was saved within the epoch after the last one.
 
     Args:
         folder: Folder of the checkpoints, created with the first one.
@@ -62,6 +65,7 @@ class Checkpoints:
         self.keep = keep
         self.monitor = monitor
         self.best_path = self.folder / "best.keras"
+        self.step_path = self.folder / "step.keras"
 
     def save(
         self, model: keras.Model, epoch: int, metrics: dict[str, float] | None = None
@@ -73,16 +77,24 @@ class Checkpoints:
         Raises:
             OSError: If it cannot be written. The older checkpoints stay.
         """
-        storage.remove_unfinished(self.folder)
         path = self.folder / f"epoch-{epoch:04d}.keras"
-        # A folder, since Keras may write another file beside the checkpoint.
-        with storage.replace_files(self.folder) as unfinished:
-            _write(model, unfinished / path.name, epoch, metrics or {})
+        self._write(model, path, epoch, metrics or {})
+        self.step_path.unlink(missing_ok=True)
         self._link_best(next(iter(self._best_first()), None))
         others = [other for other in self.paths() if other != path]
         for old in others[: max(0, len(others) + 1 - self.keep)]:
             old.unlink()
         return path
+
+    def save_step(self, model: keras.Model, epoch: int) -> None:
+        """Saves `model` as it is within the epoch after `epoch` epochs.
+
+        `KeepPosition` resumes the training there.
+
+        Raises:
+            OSError: If it cannot be written. The older checkpoints stay.
+        """
+        self._write(model, self.step_path, epoch, {})
 
     def load(self, path: str | os.PathLike) -> keras.Model:
         """Loads a checkpoint so that training continues as if never stopped.
@@ -107,7 +119,12 @@ class Checkpoints:
 
         Truncated and corrupt ones are skipped with a warning.
         """
-        return next(iter(self.newest(1)), None)
+        last = next(iter(self.newest(1)), None)
+        if self.step_path.exists() and _is_whole(self.step_path):
+            epoch = self.epoch_of(self.step_path)
+            if last is None or epoch >= self.epoch_of(last):
+                return self.step_path
+        return last
 
     def newest(self, count: int) -> list[Path]:
         """Returns the newest `count` complete checkpoints, oldest epoch first.
@@ -129,16 +146,35 @@ class Checkpoints:
         self._link_best(self.best())
 
     def epoch_of(self, path: str | os.PathLike) -> int:
-        """Returns the number of epochs after which `path` was saved."""
+        """Returns the number of complete epochs after which `path` was saved."""
         path = Path(path)
         if match := _NAME.match(path.name):
             return int(match[1])
-        if path.name == self.best_path.name:
+        if path.name in (self.best_path.name, self.step_path.name):
             return _read_notes(path)["epoch"]
         raise ValueError(
             "`path` must be a checkpoint, named like epoch-0007.keras. "
             f"Received: path={str(path)!r}."
         )
+
+    def _write(self, model, path, epoch, metrics):
+        storage.remove_unfinished(self.folder)
+        # A folder, since Keras may write another file beside the checkpoint.
+        with storage.replace_files(self.folder) as unfinished:
+            try:
+                model.save(unfinished / path.name)
+            except RuntimeError as error:
+                # Raised by h5py as it closes the file after the error that matters.
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
+            states = [
+                keras.ops.convert_to_numpy(x).tolist() for x in seed_states(model)
+            ]
+            notes = {"epoch": epoch, "metrics": metrics, "random_states": states}
+            with zipfile.ZipFile(unfinished / path.name, "a") as archive:
+                # In the comment: Keras would unpack an archive with one more file.
+                archive.comment = json.dumps(notes, separators=(",", ":")).encode()
 
     def _best_first(self):
         """Returns the paths of all checkpoints that have the metric."""
@@ -165,20 +201,31 @@ class Checkpoints:
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
-    """Saves a checkpoint after every epoch.
+    """Saves a checkpoint after every epoch and, if asked to, within epochs.
 
     A second `fit` that begins at epoch 0 counts on from the folder's last checkpoint.
 
     If one cannot be written, training continues with a warning: older checkpoints
-    stay, and the next epoch saves again.
+    stay, and the next time it saves again.
 
     Args:
         checkpoints: The `Checkpoints` to save to.
+        every: Steps from one checkpoint to the next within an epoch, of which the
+            newest is kept until the epoch ends. With `KeepPosition` before this
+            callback, training can resume there.
+        minutes: Minutes from one to the next.
     """
 
-    def __init__(self, checkpoints: Checkpoints):
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        every: int | None = None,
+        minutes: float | None = None,
+    ):
         super().__init__()
         self.checkpoints = checkpoints
+        self.every = every or math.inf
+        self.seconds = 60 * (minutes or math.inf)
         self._epochs_before = 0
 
     def on_train_begin(self, logs=None):
@@ -187,19 +234,39 @@ class SaveCheckpoints(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == 0 and (paths := self.checkpoints.paths()):
             self._epochs_before = self.checkpoints.epoch_of(paths[-1])
+        self._epoch = epoch + self._epochs_before
+        self._wait(0)
+
+    def on_train_batch_end(self, batch, logs=None):
+        done = batch + 1
+        is_due = done >= self._next_step or time.monotonic() >= self._next_time
+        # After its last batch, the epoch has a checkpoint of its own.
+        is_last = self.model.stop_training or done >= (self.params["steps"] or math.inf)
+        if is_due and not is_last:
+            with self._warned(f"step {done} of epoch {self._epoch + 1}"):
+                self.checkpoints.save_step(self.model, self._epoch)
+            self._wait(done)
 
     def on_epoch_end(self, epoch, logs=None):
-        epoch += self._epochs_before
+        # Keras counts epochs from 0.
+        metrics = {name: float(value) for name, value in (logs or {}).items()}
+        with self._warned(f"epoch {self._epoch + 1}"):
+            self.checkpoints.save(self.model, self._epoch + 1, metrics)
+
+    def _wait(self, done):
+        self._next_step = done + self.every
+        self._next_time = time.monotonic() + self.seconds
+
+    @contextlib.contextmanager
+    def _warned(self, what):
         try:
-            # Keras counts epochs from 0.
-            metrics = {name: float(value) for name, value in (logs or {}).items()}
-            self.checkpoints.save(self.model, epoch + 1, metrics)
+            yield
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else error
             warnings.warn(
-                f"{self.checkpoints.folder}: epoch {epoch + 1} is not saved "
-                f"({reason}). Free disk space: the next epoch saves again.",
-                stacklevel=2,
+                f"{self.checkpoints.folder}: {what} is not saved ({reason}). Free disk "
+                "space: the next checkpoint is tried again.",
+                stacklevel=4,
             )
 
 
@@ -259,23 +326,8 @@ def average_checkpoints(
     return model
 
 
-def _write(model, path, epoch, metrics):
-    try:
-        model.save(path)
-    except RuntimeError as error:
-        # Raised by h5py as it closes the file after the error that matters.
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        raise
-    states = [keras.ops.convert_to_numpy(x).tolist() for x in seed_states(model)]
-    notes = {"epoch": epoch, "metrics": metrics, "random_states": states}
-    with zipfile.ZipFile(path, "a") as archive:
-        # In the comment: with one more file, Keras would unpack the archive to load it.
-        archive.comment = json.dumps(notes, separators=(",", ":")).encode()
-
-
 def _read_notes(path):
-    """Returns what `_write` added to a model's file."""
+    """Returns what `Checkpoints` added to a model's file."""
     with zipfile.ZipFile(path) as archive:
         return json.loads(archive.comment or "{}")
 

@@ -74,6 +74,22 @@ def test_more_text_means_more_of_everything_but_passes(bare):
         small = large
 
 
+def test_the_length_of_an_epoch_may_be_a_number_of_steps(bare):
+    size, every = TextSize(10**8, 24 * 10**8, 61), {"training.validate_every": 5000}
+    found = settings_for(bare(**every), size)
+    assert found["training.epochs"] == 20  # of the 100,000 steps of the rule
+    recipe = bare(**every, **{"training.steps": 30_000})
+    found = settings_for(recipe, size)
+    assert "training.epochs" not in found
+    assert found["training.cooldown_epochs"] == 2
+    assert found["training.warmup_steps"] == 3800  # an eighth, rounded
+    recipe = recipe.completed(found)
+    assert recipe.training.num_epochs == 6
+    # When a run goes on, its length may be named in steps or epochs.
+    assert left_out(bare(**every), recipe)["training.steps"] == 30_000
+    assert "training.steps" not in left_out(bare(**{"training.epochs": 7}), recipe)
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_what_a_recipe_names_stays(bare, name):
     text = TextSize(2000, 13_046, 61)

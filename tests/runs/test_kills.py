@@ -1,5 +1,6 @@
 """A training that is killed again and again ends where an uninterrupted one does."""
 
+import os
 import random
 import time
 
@@ -22,15 +23,20 @@ def live(recipe, run, moment=None):
     A moment is seconds after the next checkpoint or, if negative, before that: after
     the start. Returns whether the training was killed.
     """
-    last = run.folder / "checkpoints"
-    before = set(last.glob("*.keras"))
+
+    def written():
+        folder = run.folder / "checkpoints"
+        entries = os.scandir(folder) if folder.exists() else ()
+        return {(x.name, x.inode()) for x in entries if x.name.endswith(".keras")}
+
+    before = written()
     process = CONTEXT.Process(target=train, args=(recipe, run.folder))
     process.start()
     start = time.monotonic()
     while moment is not None and process.is_alive():
         if moment < 0 and time.monotonic() - start > -moment:
             break
-        if moment >= 0 and set(last.glob("*.keras")) - before:
+        if moment >= 0 and written() - before:
             process.join(moment)
             break
         process.join(0.01)
@@ -44,15 +50,31 @@ def live(recipe, run, moment=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [2, 20])
-def test_a_killed_training_ends_where_an_uninterrupted_one_does(kills, load, tmp_path):
+@pytest.mark.parametrize(
+    "length",
+    [
+        lambda epochs: {"epochs": epochs},
+        lambda epochs: {"epochs": epochs, "checkpoint_every": 1},
+        lambda epochs: {
+            "epochs": None,
+            "steps": 11 * epochs,
+            "validate_every": 11,
+            "checkpoint_every": 2,
+        },
+    ],
+    ids=["epochs", "within-epochs", "steps"],
+)
+def test_a_killed_training_ends_where_an_uninterrupted_one_does(
+    kills, length, load, tmp_path
+):
     recipe = load(
+        **{f"training.{name}": value for name, value in length(6 * kills).items()},
         **{
-            "training.epochs": 6 * kills,
             "training.cooldown_epochs": 2 * kills,
             "training.bleu_every": None,
             "training.keep": 2,
             "training.best": "val_token_accuracy",  # does not rise in every epoch
-        }
+        },
     )
     killed, whole = Run(tmp_path / "killed"), Run(tmp_path / "whole")
     draw = random.Random(kills)

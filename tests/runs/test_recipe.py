@@ -289,6 +289,15 @@ def test_a_wrong_setting_is_named_with_its_file(path, name, value, message):
         ({"training.best": "val_bleu", "training.bleu_every": 3}, "best=val_bleu, .*3"),
         ({"training.best": "val_chrf", "training.bleu_every": None}, "bleu_every=None"),
         ({"training.tokens_per_batch": 13}, "tokens_per_batch=13, max_length=16"),
+        ({"training.steps": 9}, "validate_every=None, epochs=2"),
+        (
+            {
+                "training.steps": 9,
+                "training.validate_every": 2,
+                "training.epochs": None,
+            },
+            "steps` must be a multiple of .*steps=9, validate_every=2",
+        ),
         ({"model.lora_rank": 2}, "must be left out without `model.pretrained`"),
         ({"model.frozen": "encoder"}, "must be left out without `model.pretrained`"),
     ],

@@ -294,6 +294,53 @@ def test_training_resumed_equals_training_uninterrupted(tmp_path):
         )
 
 
+def test_within_an_epoch_the_newest_checkpoint_is_kept(tmp_path):
+    checkpoints, saved = Checkpoints(tmp_path), []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            path = checkpoints.latest()
+            saved.append(path and (path.name, checkpoints.epoch_of(path)))
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    save = SaveCheckpoints(checkpoints, every=2)
+    data = np.ones((5, 1)), np.ones((5, 1))
+    model.fit(*data, 1, epochs=2, verbose=0, callbacks=[save, Look()])
+    within = ("step.keras", 0), ("step.keras", 1)
+    first = ("epoch-0001.keras", 1)
+    # None is saved after the last step of an epoch, whose own checkpoint follows.
+    assert saved == [None, *[within[0]] * 4, first, *[within[1]] * 4]
+    assert names(tmp_path) == ["epoch-0001.keras", "epoch-0002.keras"]
+
+    # A kill may leave one that is older, or it may be damaged.
+    checkpoints.save_step(model, 1)
+    assert checkpoints.latest().name == "epoch-0002.keras"
+    checkpoints.save_step(model, 2)
+    assert checkpoints.latest() == checkpoints.step_path
+    checkpoints.step_path.write_bytes(checkpoints.step_path.read_bytes()[:1000])
+    with pytest.warns(UserWarning, match="step.keras: skipped"):
+        assert checkpoints.latest().name == "epoch-0002.keras"
+
+
+def test_checkpoints_are_saved_by_the_minute(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    model = small_model()
+    model.compile("sgd", "mse", run_eagerly=True)
+    found = []
+    for minutes in (1e-9, 60):
+        save = SaveCheckpoints(checkpoints, minutes=minutes)
+        look = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: found.append(
+                checkpoints.step_path.exists()
+            )
+        )
+        model.fit(
+            np.ones((2, 3)), np.ones((2, 5)), 1, verbose=0, callbacks=[save, look]
+        )
+    assert found == [True, True, False, False]
+
+
 def test_a_model_file_without_random_states_loads_too(tmp_path):
     layers = [keras.layers.Dense(5), keras.layers.Dropout(0.1)]
     model = keras.Sequential([keras.Input((3,)), *layers])
@@ -467,6 +514,7 @@ def test_an_error_of_closing_a_file_does_not_hide_that_the_disk_is_full(tmp_path
 
     callback = SaveCheckpoints(Checkpoints(tmp_path / "run"))
     callback.set_model(keras.Sequential([keras.Input((3,)), layer]))
+    callback.on_epoch_begin(0)
     with pytest.warns(UserWarning, match=r"epoch 1 is not saved \(File too large\)"):
         callback.on_epoch_end(0)
     assert names(tmp_path / "run") == []

@@ -1,0 +1,168 @@
+"""The position of a training in its data, saved with whatever Keras saves."""
+
+import keras
+
+from keras_transformer.keras_private import begin_at_epoch
+from keras_transformer.kernels.rematerialization import seed_states
+
+_END_OF_EPOCH = "the end of an epoch that began in its middle"
+
+
+class KeepPosition(keras.callbacks.Callback):
+    """Continues a training in the middle of an epoch, as if it had never stopped.
+
+    Keras restores weights, the optimizer and the number of the epoch, and begins the
+    epoch anew. With this callback, a checkpoint also holds how many batches were done,
+    the states of the random generators (dropout), and the sums of the metrics. A
+    training that is killed and resumed then ends, on one device, with the weights of an
+    uninterrupted one, bit for bit:
+
+        dataset = kt.text.parallel_dataset(...)
+        backup = keras.callbacks.BackupAndRestore("backup", save_freq=500)
+        position = kt.training.KeepPosition(dataset)
+        model.fit(dataset, epochs=20, shuffle=False, callbacks=[backup, position])
+
+    All that saves the model in `fit` saves the position too, such as `ModelCheckpoint`;
+    `load` restores such a file. `OrbaxCheckpoint` saves all but the position, which is
+    passed as `initial_batch`, in a new process, where Keras gives the random generators
+    the same names:
+
+        model = keras.saving.load_model("checkpoints")
+        batches = int(model.optimizer.iterations)
+        position = kt.training.KeepPosition(dataset, initial_batch=batches)
+
+    What the other callbacks remember is not saved, such as the patience of
+    `EarlyStopping`. If the training ends between the last batch of an epoch and the
+    next checkpoint, that epoch is not validated. After `initial_batch`, the training
+    metrics of the first epoch are those of its rest.
+
+    Args:
+        dataset: What `parallel_dataset` or `language_dataset` returned, which `fit` may
+            get in another form, such as that of `split_evenly`. Its attributes `epoch`
+            and `batch` are set at the beginning of each epoch.
+        steps_per_epoch: As passed to `fit`, with `dataset.repeat()`; by default, an
+            epoch is one iteration over the dataset.
+        initial_batch: Number of batches, from the first epoch on, that the model was
+            trained on before `fit`.
+
+    Raises:
+        ValueError: In `fit`, if an epoch has another number of steps, or if a callback
+            after this one restores the model.
+    """
+
+    def __init__(self, dataset, steps_per_epoch: int | None = None, initial_batch=0):
+        super().__init__()
+        self.dataset = dataset
+        self.steps_per_epoch = steps_per_epoch
+        self._batches_of_data = int(dataset.cardinality())
+        self._steps = steps_per_epoch or self._batches_of_data
+        self._start = initial_batch  # where `fit` begins
+        self._metrics: list = []
+
+    def load(self, model: keras.Model, path) -> None:
+        """Restores a file that Keras saved in `fit` with this callback.
+
+        Args:
+            model: The compiled model, which `fit` then trains.
+            path: A `.keras` or `.weights.h5` file.
+        """
+        self.set_model(model)
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        model.load_weights(path)
+
+    @property
+    def epoch(self) -> int:
+        """The number of complete epochs before the next batch."""
+        return self._start // self._steps
+
+    def set_model(self, model):
+        super().set_model(model)
+        # Keras saves the layers that are attributes of the optimizer.
+        model.optimizer.position = _Position(self)
+
+    def on_train_begin(self, logs=None):
+        if self.params["steps"] != self._steps:
+            raise ValueError(
+                "`steps_per_epoch` must be the same in `fit` and in `KeepPosition`, or "
+                "be left out in both, and then `fit` must get all batches. Received: "
+                f"{self._steps} in `KeepPosition`, {self.params['steps']} in `fit`."
+            )
+        if self.steps_per_epoch and self._steps % self.model.steps_per_execution:
+            raise ValueError(
+                "`steps_per_epoch` must be a multiple of `steps_per_execution`. "
+                f"Received: steps_per_epoch={self._steps} and steps_per_execution="
+                f"{self.model.steps_per_execution}."
+            )
+        if self._start:
+            begin_at_epoch(self.model, self.epoch)
+        self._is_first_epoch = True
+
+    def on_epoch_begin(self, epoch, logs=None):
+        first, is_first = epoch * self._steps, self._is_first_epoch
+        self._end = first + self._steps
+        self._done = max(first, self._start)
+        self._is_partial, self._is_first_epoch = self._start > first, False
+        self._metrics = self._metrics if self._is_partial else []
+        if self._done >= self._end:
+            raise ValueError(
+                "The callback that restores the model must come before `KeepPosition` "
+                f"in `callbacks`. Received: a model after {self._start} batches, in "
+                f"epoch {epoch + 1}, which has {self._steps}."
+            )
+        if is_first:
+            begin_at_epoch(self.model, None)  # not in the next call of `fit`
+        if is_first or not self.steps_per_epoch:
+            # In other epochs of so many steps, Keras goes on reading.
+            number, batch = divmod(self._done, self._batches_of_data)
+            self.dataset.epoch.assign(number)
+            self.dataset.batch.assign(batch)
+        self._first_batch, self._start = self._done, 0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        # Other callbacks may save the model before `on_train_batch_end` is called here.
+        after = self._first_batch + batch + self.model.steps_per_execution
+        self._done = min(after, self._end)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._metrics:  # which `fit` has reset, or not even built
+            metrics = self.model.metrics_variables
+            for variable, before in zip(metrics, self._metrics, strict=True):
+                variable.assign(variable + before)
+            self._metrics = []
+        is_over = self._is_partial and self._done == self._end
+        if is_over and not self.model.stop_training:
+            self.model.stop_training = _END_OF_EPOCH
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.model.stop_training is _END_OF_EPOCH:
+            self.model.stop_training = False
+
+    def on_train_end(self, logs=None):
+        del self.model.optimizer.position
+
+
+class _Position(keras.Layer):
+    """Saves what `KeepPosition` needs of a model beside its weights."""
+
+    def __init__(self, callback):
+        super().__init__()
+        self.callback = callback
+
+    def save_own_variables(self, store):
+        model = self.callback.model
+        store["batches"] = self.callback._done
+        for i, seed in enumerate(seed_states(model)):
+            store[f"seed_{i}"] = keras.ops.convert_to_numpy(seed)
+        for i, variable in enumerate(model.metrics_variables):
+            store[f"metric_{i}"] = keras.ops.convert_to_numpy(variable)
+
+    def load_own_variables(self, store):
+        names, callback = list(store.keys()), self.callback
+        if not names:
+            return  # saved without the callback
+        callback._start = int(store["batches"][()])
+        for i, seed in enumerate(seed_states(callback.model)):
+            seed.assign(store[f"seed_{i}"])
+        count = sum(name.startswith("metric_") for name in names)
+        callback._metrics = [store[f"metric_{i}"][()] for i in range(count)]
