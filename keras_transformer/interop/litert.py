@@ -61,6 +61,8 @@ search = Interpreter(str(folder / "model.tflite")).get_signature_runner()
 
 def translate(text):
     pieces = source.encode(text, out_type=str)
+    if not pieces:
+        return ""
     ids = [settings["ids"].get(piece, settings["unknown_id"]) for piece in pieces]
     ids = [*settings["source_prefix"], *ids, settings["end_id"]]
     found = search(input_ids=np.array([ids], "int32"))["ids"]

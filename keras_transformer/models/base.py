@@ -160,8 +160,9 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "A quantised model cannot be trained: its integers have no gradient. "
                 "Train the model that it was made from, then quantise that."
             )
-        target.check_layout(self)
-        if target.BACKEND == "tensorflow" and self.built:
+        if target.BACKEND == "jax":
+            target.check_layout(self)
+        elif target.BACKEND == "tensorflow" and self.built:
             strategy = self.distribute_strategy
             target.check_strategy(strategy, self.variables, self.jit_compile)
             if not self.optimizer.built:

@@ -38,6 +38,22 @@ def make_translator_of_bytes():
     return translator, kt.decoding.GreedySearch([kt.decoding.ForcedPrefix(ids)])
 
 
+def make_translator_of_languages():
+    """Returns a translator with a table of ids, and a search that forces a language."""
+    model_proto = tokenizers(True)[0].model_proto
+    pieces = tokenizers(True)[0].pieces(range(61))
+    pieces = [*pieces[:4], "__en__", "__de__", *pieces[4:50]]  # others are unknown
+    table = {piece: index for index, piece in enumerate(pieces) if index != 17}
+    names = {"pad": "<pad>", "unknown": "<unk>", "start": "<pad>", "end": "</s>"}
+    tokenizer = kt.text.VocabularyTokenizer(
+        model_proto, table, **names, prefix=["__en__"], control=["__de__"]
+    )
+    size = tokenizer.vocabulary_size
+    model = make_model(size, size, hidden_dim=10, start_id=0)
+    search = kt.decoding.GreedySearch([kt.decoding.ForcedPrefix([5])])
+    return kt.Translator(model, tokenizer, max_source_length=20), search
+
+
 def make_model(*sizes, **settings):
     """Returns a `Transformer` of random weights.
 

@@ -12,11 +12,10 @@ from interop.random_translator import (
     MAX_LENGTH,
     TEXTS,
     make_adapted_translator,
-    make_model,
     make_translator,
     make_translator_of_bytes,
+    make_translator_of_languages,
     searched,
-    tokenizers,
 )
 from serving.tiny_translator import SOURCES, TARGETS
 
@@ -27,7 +26,6 @@ from keras_transformer.layers import (
     RotaryEmbedding,
     SinusoidalPositionalEncoding,
 )
-from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 PAGE = Path(__file__).parents[2] / "docs" / "exports.md"
@@ -174,18 +172,7 @@ def test_bytes_are_written_as_the_translator_writes_them(tmp_path):
 
 
 def test_languages_and_a_start_that_is_the_padding_are_expressed(tmp_path):
-    model_proto = tokenizers(True)[0].model_proto
-    pieces = tokenizers(True)[0].pieces(range(61))
-    pieces = [*pieces[:4], "__en__", "__de__", *pieces[4:50]]  # others are unknown
-    table = {piece: index for index, piece in enumerate(pieces) if index != 17}
-    names = {"pad": "<pad>", "unknown": "<unk>", "start": "<pad>", "end": "</s>"}
-    tokenizer = VocabularyTokenizer(
-        model_proto, table, **names, prefix=["__en__"], control=["__de__"]
-    )
-    size = tokenizer.vocabulary_size
-    model = make_model(size, size, hidden_dim=10, start_id=0)
-    search = kt.decoding.GreedySearch([kt.decoding.ForcedPrefix([5])])
-    translator = kt.Translator(model, tokenizer, max_source_length=20)
+    translator, search = make_translator_of_languages()
     folder = tmp_path / "1"
     translator.export(folder, search, MAX_LENGTH, format="ctranslate2")
     settings = settings_of(folder)

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interop.random_translator import GREEDY, TEXTS, make_model, make_translator
+from interop.random_translator import (
+    GREEDY,
+    TEXTS,
+    make_model,
+    make_translator,
+    make_translator_of_bytes,
+    make_translator_of_languages,
+)
 from serving.tiny_translator import SOURCES
 from serving.tiny_translator import make_translator as make_trained
 
@@ -94,16 +101,24 @@ def test_a_file_finds_what_generate_finds(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", [GREEDY, kt.decoding.BeamSearch(3)])
-def test_a_translator_translates_without_tensorflow(search, tmp_path):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: (make_translator(is_shared=False), kt.decoding.BeamSearch(3)),
+        make_translator_of_bytes,
+        make_translator_of_languages,
+    ],
+    ids=["beam", "bytes", "languages"],
+)
+def test_a_translator_translates_without_tensorflow(make, tmp_path):
     pytest.importorskip("ai_edge_litert")
-    translator = make_translator(is_shared=False)
+    translator, search = make()
     folder = tmp_path / "phone"
     assert translator.export(folder, search, format="litert") == folder
     readme = (folder / "README.md").read_text("utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", readme, re.S)
     command = [sys.executable, "-I", "-c", ALONE, program.rpartition("\nprint")[0]]
-    given = json.dumps([*TEXTS, "", "ein 中"])
+    given = json.dumps([*TEXTS, "", "ein 中é"])
     process = subprocess.run(
         command, cwd=tmp_path, input=given, capture_output=True, text=True, check=False
     )
