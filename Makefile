@@ -38,7 +38,7 @@ test-all: $(READY) ## Run all tests, slow ones too, then those of layers and mod
 
 BACKENDS ?= torch jax
 BACKEND_TESTS := tests/test_backend_numbers.py tests/kernels tests/layers tests/decoding tests/models \
-    tests/interop/test_keras_hub.py
+    tests/interop/test_keras_hub.py tests/training/test_layouts.py
 
 # Tests layers, decoding and models without TensorFlow, and compares their numbers with
 # those on TensorFlow. JAX compiles each operation for each shape, which takes long.
