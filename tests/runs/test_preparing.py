@@ -45,6 +45,7 @@ def test_training_reads_prepared_text_without_the_text(prepared, load, tmp_path)
     assert planned.tokenizer_files == {}
 
 
+@pytest.mark.slow
 def test_what_follows_from_the_text_follows_from_prepared_text(load, tmp_path):
     free = {"tokenizer.vocabulary_size": None, "training.epochs": None}
     prepare(load(**free), tmp_path / "text")
@@ -87,6 +88,7 @@ def test_settings_without_influence_on_ids_may_differ(prepared, load, tmp_path):
         load(**{"tokenizer.sampling": 0.1, "data.prepared": str(prepared)})
 
 
+@pytest.mark.slow
 def test_text_that_has_changed_is_noticed(load, own_text, tmp_path):
     where = {"data.folder": str(own_text)}
     prepare(load(**where), tmp_path / "text", num_shards=3)
@@ -109,6 +111,7 @@ def test_a_run_and_other_things_are_not_overwritten(copy, load, tmp_path):
         prepare(load(), tmp_path)
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_is_no_text_to_train_on(prepared, load, tmp_path):
     folder = tmp_path / "text"
     shutil.copytree(prepared, folder)

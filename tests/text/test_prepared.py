@@ -71,6 +71,7 @@ def test_an_epoch_has_the_rows_of_one_from_text(
     assert shapes not in (sorted(shapes), [np.shape(batch[2]) for batch in second])
 
 
+@pytest.mark.slow
 def test_the_order_depends_only_on_seed_and_epoch(ids):
     dataset = prepared_dataset(ids, 997, seed=11)
     epochs = [flat(dataset) for _ in range(2)]
