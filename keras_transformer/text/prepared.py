@@ -159,7 +159,7 @@ def _write_shards(manifest, path, weights, encode, verbose):
     """Writes the shards that the manifest lacks, and each into the manifest."""
     settings = manifest["settings"]
     pairs = {weight: read_pairs(files) for weight, files in _by_weight(weights)}
-    seen = None if settings["keep_duplicates"] else _Seen()
+    seen: list | None = None if settings["keep_duplicates"] else []
     bar = keras.utils.Progbar(
         len(manifest["sizes"]), verbose=verbose, unit_name="shard"
     )
@@ -169,7 +169,7 @@ def _write_shards(manifest, path, weights, encode, verbose):
             if number < len(manifest["shards"]):  # written before
                 for texts in chunks:
                     if seen is not None:
-                        seen.add(_hashes(*texts).numpy())
+                        _add(_hashes(*texts).numpy(), seen)
                 continue
             names = [_name(x, number, manifest) for x in settings["buckets"]]
             encoded = _in_order(pool, encode, chunks)
@@ -191,7 +191,7 @@ def _write_shard(folder, names, settings, encoded, seen):
         for chunk in encoded:
             hashes, lengths, examples = (tensor.numpy() for tensor in chunk)
             longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
-            is_new = np.ones(len(hashes), bool) if seen is None else seen.add(hashes)
+            is_new = np.ones(len(hashes), bool) if seen is None else _add(hashes, seen)
             fits = longest <= buckets[-1]
             is_balanced = np.ones(len(hashes), bool)
             if max_length_ratio is not None:  # without the end tokens
@@ -451,20 +451,19 @@ def _examples(*sides):
     return proto("Example", ones, features=features[:, None])
 
 
-class _Seen:
-    """The hashes of all pairs so far, in a few sorted arrays of falling sizes."""
+def _add(hashes, seen):
+    """Adds hashes to those seen so far, and returns which are new.
 
-    def __init__(self):
-        self._runs = []
-
-    def add(self, hashes):
-        """Adds hashes, and returns which of them are new."""
-        is_new = np.zeros(len(hashes), bool)
-        is_new[np.unique(hashes, return_index=True)[1]] = True
-        for run in self._runs:
-            is_new &= run.take(run.searchsorted(hashes), mode="clip") != hashes
-        if is_new.any():
-            self._runs.append(np.sort(hashes[is_new]))
-        while len(self._runs) > 1 and len(self._runs[-2]) < 4 * len(self._runs[-1]):
-            self._runs[-2:] = [np.sort(np.concatenate(self._runs[-2:]), kind="stable")]
-        return is_new
+    Args:
+        hashes: Integers of shape `(pairs,)`.
+        seen: A few sorted arrays of falling sizes, of which equal sizes are merged.
+    """
+    is_new = np.zeros(len(hashes), bool)
+    is_new[np.unique(hashes, return_index=True)[1]] = True
+    for array in seen:
+        is_new &= array.take(array.searchsorted(hashes), mode="clip") != hashes
+    if is_new.any():
+        seen.append(np.sort(hashes[is_new]))
+    while len(seen) > 1 and len(seen[-2]) < 4 * len(seen[-1]):
+        seen[-2:] = [np.sort(np.concatenate(seen[-2:]), kind="stable")]
+    return is_new
