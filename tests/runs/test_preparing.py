@@ -131,27 +131,29 @@ def test_one_that_is_killed_again_and_again_writes_the_same_files(
 ):
     for seed, side in enumerate(("aa", "bb")):
         write_lines(own_text / f"train.{side}", sentences(9973, seed))
-    recipe, shards = load(**{"data.folder": str(own_text)}), 37
+    recipe, shards = load(**{"data.folder": str(own_text)}), 97
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     prepare(recipe, whole, shards)
-    draw, deaths, start = random.Random(5), 0, time.monotonic()
-    while deaths < 5 or not (killed / "text.json").exists():
+    draw, start = random.Random(5), time.monotonic()
+
+    def written():
+        return set((killed / "ids").glob("train-*"))
+
+    for moment in (0.1, 0.4, None, None, None):  # None is after the next shard
         process = CONTEXT.Process(target=prepare, args=(recipe, killed, shards))
-        before = set((killed / "ids").glob("train-*"))
+        before = written()
         process.start()
-        while process.is_alive() and set((killed / "ids").glob("train-*")) == before:
-            process.join(0.01)
+        while moment is None and process.is_alive() and written() == before:
             assert time.monotonic() - start < 600
-        process.join(draw.uniform(0, 0.4))
+        process.join(draw.uniform(0, 0.02) if moment is None else moment)
         process.kill()
         process.join()
-        deaths += process.exitcode == -9
+        assert process.exitcode == -9, "it ended too soon"
     prepare(recipe, killed, shards)
     found, wanted = (
         {str(path.relative_to(folder)): data for path, data in contents(folder).items()}
         for folder in (killed, whole)
     )
-    assert deaths >= 5
     assert found == wanted
 
 
