@@ -144,6 +144,7 @@ def test_one_that_is_killed_again_and_again_writes_the_same_files(
         before = written()
         process.start()
         while moment is None and process.is_alive() and written() == before:
+            process.join(0.001)
             assert time.monotonic() - start < 600
         process.join(draw.uniform(0, 0.02) if moment is None else moment)
         process.kill()
