@@ -182,7 +182,8 @@ def _write_shards(manifest, path, weights, encode, verbose):
 def _write_shard(folder, names, settings, encoded, seen):
     """Writes a file for each bucket; counts the pairs in each, and those left out."""
     buckets, max_length_ratio = settings["buckets"], settings["max_length_ratio"]
-    counts, left_out = np.zeros(len(buckets), np.int64), Counter[str]()
+    counts = np.zeros(len(buckets), np.int64)
+    left_out = {"duplicates": 0, "long": 0, "unbalanced": 0}
     with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
