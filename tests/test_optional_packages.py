@@ -66,7 +66,19 @@ def start_service(folder):
     serve([f"en:de={folder}"])
 
 
+def read_zstd(folder):
+    (folder / "text.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    list(kt.text.read_lines(folder / "text.zst"))
+
+
+def read_parquet(folder):
+    (folder / "text.parquet").touch()
+    list(kt.text.read_lines(kt.text.TextFile(folder / "text.parquet", "en")))
+
+
 USES = [
+    ("backports", "corpora", read_zstd),
+    ("pyarrow", "corpora", read_parquet),
     ("sentencex", "documents", split_sentences),
     ("translate", "documents", read_catalogue),
     ("huggingface_hub", "hub", download),
@@ -85,6 +97,8 @@ USES = [
 
 
 @pytest.mark.quick(
+    "backports-corpora-read_zstd",
+    "pyarrow-corpora-read_parquet",
     "huggingface_hub-hub-download",
     "keras_hub-keras-hub-import_again",
     "ray-ray-import_again",
@@ -108,7 +122,7 @@ def test_a_missing_package_is_named_with_its_extra(
     pattern = r".+ needs the package (.+), which is not installed\. .* with: (.+)"
     needed, remedy = re.fullmatch(pattern, str(caught.value)).groups()
     assert (needed, remedy) == (package, f'pip install "{DISTRIBUTION}[{extra}]"')
-    inputs = {"model.safetensors", "a.po", "book"}
+    inputs = {"model.safetensors", "a.po", "book", "text.zst", "text.parquet"}
     assert {path.name for path in tmp_path.iterdir()} <= inputs
 
 

@@ -159,7 +159,7 @@ def _write_shards(manifest, path, weights, encode, verbose):
     """Writes the shards that the manifest lacks, and each into the manifest."""
     settings = manifest["settings"]
     pairs = {weight: read_pairs(files) for weight, files in _by_weight(weights)}
-    seen = None if settings["keep_duplicates"] else _Seen()
+    seen: list | None = None if settings["keep_duplicates"] else []
     bar = keras.utils.Progbar(
         len(manifest["sizes"]), verbose=verbose, unit_name="shard"
     )
@@ -169,7 +169,7 @@ def _write_shards(manifest, path, weights, encode, verbose):
             if number < len(manifest["shards"]):  # written before
                 for texts in chunks:
                     if seen is not None:
-                        seen.add(_hashes(*texts).numpy())
+                        _add(_hashes(*texts).numpy(), seen)
                 continue
             names = [_name(x, number, manifest) for x in settings["buckets"]]
             encoded = _in_order(pool, encode, chunks)
@@ -182,7 +182,8 @@ def _write_shards(manifest, path, weights, encode, verbose):
 def _write_shard(folder, names, settings, encoded, seen):
     """Writes a file for each bucket; counts the pairs in each, and those left out."""
     buckets, max_length_ratio = settings["buckets"], settings["max_length_ratio"]
-    counts, left_out = np.zeros(len(buckets), np.int64), Counter[str]()
+    counts = np.zeros(len(buckets), np.int64)
+    left_out = {"duplicates": 0, "long": 0, "unbalanced": 0}
     with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
@@ -191,7 +192,7 @@ def _write_shard(folder, names, settings, encoded, seen):
         for chunk in encoded:
             hashes, lengths, examples = (tensor.numpy() for tensor in chunk)
             longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
-            is_new = np.ones(len(hashes), bool) if seen is None else seen.add(hashes)
+            is_new = np.ones(len(hashes), bool) if seen is None else _add(hashes, seen)
             fits = longest <= buckets[-1]
             is_balanced = np.ones(len(hashes), bool)
             if max_length_ratio is not None:  # without the end tokens
@@ -451,20 +452,19 @@ def _examples(*sides):
     return proto("Example", ones, features=features[:, None])
 
 
-class _Seen:
-    """The hashes of all pairs so far, in a few sorted arrays of falling sizes."""
+def _add(hashes, seen):
+    """Adds hashes to those seen so far, and returns which are new.
 
-    def __init__(self):
-        self._runs = []
-
-    def add(self, hashes):
-        """Adds hashes, and returns which of them are new."""
-        is_new = np.zeros(len(hashes), bool)
-        is_new[np.unique(hashes, return_index=True)[1]] = True
-        for run in self._runs:
-            is_new &= run.take(run.searchsorted(hashes), mode="clip") != hashes
-        if is_new.any():
-            self._runs.append(np.sort(hashes[is_new]))
-        while len(self._runs) > 1 and len(self._runs[-2]) < 4 * len(self._runs[-1]):
-            self._runs[-2:] = [np.sort(np.concatenate(self._runs[-2:]), kind="stable")]
-        return is_new
+    Args:
+        hashes: Integers of shape `(pairs,)`.
+        seen: A few sorted arrays of falling sizes, of which equal sizes are merged.
+    """
+    is_new = np.zeros(len(hashes), bool)
+    is_new[np.unique(hashes, return_index=True)[1]] = True
+    for array in seen:
+        is_new &= array.take(array.searchsorted(hashes), mode="clip") != hashes
+    if is_new.any():
+        seen.append(np.sort(hashes[is_new]))
+    while len(seen) > 1 and len(seen[-2]) < 4 * len(seen[-1]):
+        seen[-2:] = [np.sort(np.concatenate(seen[-2:]), kind="stable")]
+    return is_new

@@ -45,6 +45,7 @@ def test_training_reads_prepared_text_without_the_text(prepared, load, tmp_path)
     assert planned.tokenizer_files == {}
 
 
+@pytest.mark.slow
 def test_what_follows_from_the_text_follows_from_prepared_text(load, tmp_path):
     free = {"tokenizer.vocabulary_size": None, "training.epochs": None}
     prepare(load(**free), tmp_path / "text")
@@ -87,6 +88,7 @@ def test_settings_without_influence_on_ids_may_differ(prepared, load, tmp_path):
         load(**{"tokenizer.sampling": 0.1, "data.prepared": str(prepared)})
 
 
+@pytest.mark.slow
 def test_text_that_has_changed_is_noticed(load, own_text, tmp_path):
     where = {"data.folder": str(own_text)}
     prepare(load(**where), tmp_path / "text", num_shards=3)
@@ -109,6 +111,7 @@ def test_a_run_and_other_things_are_not_overwritten(copy, load, tmp_path):
         prepare(load(), tmp_path)
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_is_no_text_to_train_on(prepared, load, tmp_path):
     folder = tmp_path / "text"
     shutil.copytree(prepared, folder)
@@ -128,27 +131,30 @@ def test_one_that_is_killed_again_and_again_writes_the_same_files(
 ):
     for seed, side in enumerate(("aa", "bb")):
         write_lines(own_text / f"train.{side}", sentences(9973, seed))
-    recipe, shards = load(**{"data.folder": str(own_text)}), 37
+    recipe, shards = load(**{"data.folder": str(own_text)}), 97
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     prepare(recipe, whole, shards)
-    draw, deaths, start = random.Random(5), 0, time.monotonic()
-    while deaths < 5 or not (killed / "text.json").exists():
+    draw, start = random.Random(5), time.monotonic()
+
+    def written():
+        return set((killed / "ids").glob("train-*"))
+
+    for moment in (0.1, 0.4, None, None, None):  # None is after the next shard
         process = CONTEXT.Process(target=prepare, args=(recipe, killed, shards))
-        before = set((killed / "ids").glob("train-*"))
+        before = written()
         process.start()
-        while process.is_alive() and set((killed / "ids").glob("train-*")) == before:
-            process.join(0.01)
+        while moment is None and process.is_alive() and written() == before:
+            process.join(0.001)
             assert time.monotonic() - start < 600
-        process.join(draw.uniform(0, 0.4))
+        process.join(draw.uniform(0, 0.02) if moment is None else moment)
         process.kill()
         process.join()
-        deaths += process.exitcode == -9
+        assert process.exitcode == -9, "it ended too soon"
     prepare(recipe, killed, shards)
     found, wanted = (
         {str(path.relative_to(folder)): data for path, data in contents(folder).items()}
         for folder in (killed, whole)
     )
-    assert deaths >= 5
     assert found == wanted
 
 

@@ -6,7 +6,8 @@ import pytest
 from same_runs import assert_same_end
 from worker_processes import TIMEOUT, outputs, workers
 
-from keras_transformer.runs import Run, fit, plan
+from keras_transformer.runs import Run, fit, plan, prepare
+from keras_transformer.text import prepared_dataset
 
 pytestmark = pytest.mark.slow
 
@@ -102,3 +103,17 @@ def test_workers_whose_chief_was_killed_end_where_uninterrupted_ones_do(text, tm
             for _, stderr in outputs(processes):
                 assert [one.returncode for one in processes] == [0, 0], stderr
     assert_same_end(killed, whole, epochs)
+
+
+@pytest.mark.slow
+def test_workers_train_on_shards_of_their_own(text, load, tmp_path):
+    prepared, run = tmp_path / "prepared", Run(tmp_path / "run")
+    prepare(load(), prepared, num_shards=3)
+    arguments = [*shell(text, run.folder, 2), "--set", f"data.prepared={prepared}"]
+    with workers(*arguments) as processes:
+        found = outputs(processes)
+    assert [process.returncode for process in processes] == [0, 0], found
+    assert len(run.log.rows()) == 2
+    model = run.checkpoints().load(run.checkpoints().latest())
+    steps = prepared_dataset(prepared / "ids", 128, num_shards=2).cardinality()
+    assert model.optimizer.iterations == 2 * steps
