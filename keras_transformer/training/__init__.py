@@ -14,7 +14,7 @@ from keras_transformer.training.distribution import (
     split_evenly,
 )
 from keras_transformer.training.losses import TokenCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.metrics import Padding, Perplexity, TokenAccuracy
 from keras_transformer.training.position import KeepPosition
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 
@@ -25,6 +25,7 @@ __all__ = [
     "Cooldown",
     "InverseSquareRootSchedule",
     "KeepPosition",
+    "Padding",
     "Perplexity",
     "SaveCheckpoints",
     "StopAtNaN",
