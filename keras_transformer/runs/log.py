@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_transformer.storage import write_text
+from keras_transformer.training.distribution import is_trained_by_workers
 from keras_transformer.training.metrics import Padding
 
 MEASURED = (
@@ -83,8 +84,8 @@ class WriteLog(keras.callbacks.Callback):
 
     Epochs are counted in the log, so those before an interruption count as well. The
     tokens of a second are real target tokens, after the first step of the epoch and
-    before its validation. Of an epoch that was interrupted, they and the seconds are
-    those of its rest.
+    before its validation; several workers log none. Of an epoch that was interrupted,
+    they and the seconds are those of its rest.
 
     Args:
         log: The `Log`.
@@ -108,7 +109,9 @@ class WriteLog(keras.callbacks.Callback):
         self._last = self._progress()
 
     def _progress(self):
-        metrics = self.model.metrics
+        # One worker alone writes. The last metric of a model holds those of `compile`.
+        is_alone = not is_trained_by_workers(self.model)
+        metrics = self.model.metrics[-1].metrics if is_alone else ()
         tokens = sum(x.num_tokens() for x in metrics if isinstance(x, Padding))
         return np.array([tokens, time.monotonic()])
 
