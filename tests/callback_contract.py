@@ -242,6 +242,19 @@ def swap_ema_weights(folder):
     assert abs(swapped_losses[-1] - losses[-1]) > 1e-4
 
 
+@contract
+def speed_of_steps(folder):
+    """XLA, and several steps at a time, are for one device."""
+    for setting, value in (("steps_per_execution", BATCHES), ("jit_compile", True)):
+        model = make_model()
+        setattr(model, setting, value)
+        if num_devices() == 1:
+            assert len(fit(model)["loss"]) == EPOCHS
+        else:  # if this fails, `runs.training.compiled_model` may use it there
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                fit(model)
+
+
 if __name__ == "__main__":
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(

@@ -9,7 +9,7 @@ from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from keras_transformer.plots.layout import grid
 
-NOT_DRAWN = ("epoch", "learning_rate", "seconds")
+NOT_DRAWN = ("epoch", "learning_rate", "padding", "tokens_per_second", "seconds")
 
 
 def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:

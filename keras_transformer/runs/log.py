@@ -9,14 +9,20 @@ import warnings
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from keras_transformer.storage import write_text
+from keras_transformer.training.distribution import is_trained_by_workers
+from keras_transformer.training.metrics import Padding
 
 MEASURED = (
     *("loss", "token_accuracy", "perplexity"),
     *("val_loss", "val_token_accuracy", "val_perplexity", "val_bleu", "val_chrf"),
 )
-COLUMNS = ("epoch", *MEASURED, "learning_rate", "seconds")
+COLUMNS = (
+    *("epoch", *MEASURED, "learning_rate"),
+    *("padding", "tokens_per_second", "seconds"),
+)
 
 
 class Log:
@@ -76,7 +82,10 @@ class Log:
 class WriteLog(keras.callbacks.Callback):
     """Appends every epoch to a `Log`, and stops a training that no longer improves.
 
-    Epochs are counted in the log, so those before an interruption count as well.
+    Epochs are counted in the log, so those before an interruption count as well. The
+    tokens of a second are real target tokens, after the first step of the epoch and
+    before its validation; several workers log none. Of an epoch that was interrupted,
+    they and the seconds are those of its rest.
 
     Args:
         log: The `Log`.
@@ -90,9 +99,26 @@ class WriteLog(keras.callbacks.Callback):
         self.patience = patience
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._start = time.monotonic()
+        self._start, self._first = time.monotonic(), None
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._first is None:  # which is slow if the step is compiled in it
+            self._first = self._progress()
+
+    def on_test_begin(self, logs=None):
+        self._last = self._progress()
+
+    def _progress(self):
+        # One worker alone writes. The last metric of a model holds those of `compile`.
+        is_alone = not is_trained_by_workers(self.model)
+        metrics = self.model.metrics[-1].metrics if is_alone else ()
+        tokens = sum(x.num_tokens() for x in metrics if isinstance(x, Padding))
+        return np.array([tokens, time.monotonic()])
 
     def on_epoch_end(self, epoch, logs=None):
+        tokens, seconds = self._last - self._first
+        if tokens:
+            logs["tokens_per_second"] = tokens / seconds
         # In the logs, Keras prints it in the epoch's line.
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         numbers = {name: logs[name] for name in COLUMNS if name in logs}

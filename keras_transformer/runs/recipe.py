@@ -350,8 +350,8 @@ class TrainingSettings(Settings):
     """Whether XLA compiles the training step, once for every length of sentences, if
     there is one device. Default: if the device is a GPU."""
     steps_per_execution: Changeable[Count] = 1
-    """Steps that TensorFlow takes at a time. More save time where a step is short, as
-    on a fast GPU."""
+    """Steps that TensorFlow takes at a time, if there is one device. More save time
+    where a step is short, as on a fast GPU."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Dtype policy of the model. `mixed_bfloat16` is faster on GPUs and on CPUs with
     instructions for it; `mixed_float16` trains on one device only."""

@@ -298,14 +298,16 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
     jit_compile = settings.jit_compile
     if jit_compile is None:
         jit_compile = bool(keras.distribution.list_devices("gpu"))
-    # XLA compiles the step for one device, and cannot sum gradients over several.
+    # XLA compiles the step for one device, and cannot sum gradients over several; in a
+    # loop of steps, TensorFlow 2.21 cannot either.
     jit_compile = jit_compile and num_replicas == 1
+    steps = settings.steps_per_execution if num_replicas == 1 else 1
     if plan.checkpoint:
         model = plan.run.checkpoints().load(plan.checkpoint)
         # The number of epochs may have changed, on which the schedule depends.
         model.optimizer.learning_rate = schedule
         model.jit_compile = jit_compile
-        model.steps_per_execution = settings.steps_per_execution
+        model.steps_per_execution = steps
         return model
     recipe, (source, target) = plan.recipe, tokenizers
     if recipe.model.pretrained:
@@ -329,9 +331,10 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
         metrics=[
             training.TokenAccuracy(model.pad_id),
             training.Perplexity(model.pad_id),
+            training.Padding(model.pad_id),
         ],
         jit_compile=jit_compile,
-        steps_per_execution=settings.steps_per_execution,
+        steps_per_execution=steps,
     )
     return model
 

@@ -51,18 +51,15 @@ def parallel_dataset(
     Memory does not grow with the corpus, because the files are streamed. They are read
     once beforehand, to find faults before training and to count an epoch's batches.
 
-    Each iteration over the dataset is the next epoch, the first one `initial_epoch`. A
-    training that `keras.callbacks.BackupAndRestore` resumes gets the batches of an
-    uninterrupted one if a callback sets the epoch, as training under a strategy needs
-    too. An epoch that was interrupted begins again with its first batch:
+    Each iteration over the dataset is the next epoch, the first one `initial_epoch`.
+    Its batches depend on the seed and the number of the epoch alone, so a position is
+    two numbers. `training.KeepPosition` saves and restores them in `fit`; a loop of
+    your own may set them. The batches that are left out are read, and cost the time of
+    that:
 
-        follow = keras.callbacks.LambdaCallback(
-            on_epoch_begin=lambda epoch, logs: dataset.epoch.assign(epoch)
-        )
-        backup = keras.callbacks.BackupAndRestore("backup")
-        model.fit(dataset, epochs=20, shuffle=False, callbacks=[backup, follow])
-
-    `tf.train.Checkpoint` cannot save its iterators, which have a stateful operation.
+        dataset.epoch.assign(3)
+        dataset.batch.assign(1000)
+        for batch in dataset:  # from the 1001st of the fourth epoch on
 
     Args:
         source_files: One file or several, a sentence a line, plain or packed by gzip or
@@ -93,8 +90,8 @@ def parallel_dataset(
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
         shape `(batch, length)`: source subwords and end token, start token and
-        target subwords, target subwords and end token, and padding. Its attribute
-        `epoch`, an int64 `tf.Variable`, holds the number of the next epoch.
+        target subwords, target subwords and end token, and padding. Its attributes
+        `epoch` and `batch`, int64 `tf.Variable`s, are where the next iteration begins.
 
     Raises:
         FileNotFoundError: If a file is missing.

@@ -53,7 +53,7 @@ def language_dataset(
     Returns:
         A `tf.data.Dataset` of `(ids, labels)`, both int32 of shape
         `(batch_size, length)`, padded, for `model.fit` of a `LanguageModel`.
-        Its attribute `epoch` is as in `parallel_dataset`.
+        Its attributes `epoch` and `batch` are as in `parallel_dataset`.
 
     Raises:
         FileNotFoundError: If a file is missing.

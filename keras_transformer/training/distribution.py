@@ -281,6 +281,15 @@ class Workers:
             ) from error
 
 
+def is_trained_by_workers(model) -> bool:
+    """Returns whether several workers train a model.
+
+    They must then read metrics together, whose values are sums over all of them.
+    """
+    is_tensorflow = target.BACKEND == "tensorflow"
+    return is_tensorflow and Workers(model.distribute_strategy).count > 1
+
+
 class StopTogether(keras.callbacks.Callback):
     """Stops training on all workers as soon as one of them stops.
 

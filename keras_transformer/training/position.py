@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.keras_private import begin_at_epoch
 from keras_transformer.kernels.rematerialization import seed_states
+from keras_transformer.training.distribution import is_trained_by_workers
 
 _END_OF_EPOCH = "the end of an epoch that began in its middle"
 
@@ -33,8 +34,8 @@ class KeepPosition(keras.callbacks.Callback):
 
     What the other callbacks remember is not saved, such as the patience of
     `EarlyStopping`. If the training ends between the last batch of an epoch and the
-    next checkpoint, that epoch is not validated. After `initial_batch`, the training
-    metrics of the first epoch are those of its rest.
+    next checkpoint, that epoch is not validated. After `initial_batch`, and with
+    several workers, the training metrics of the first epoch are those of its rest.
 
     Args:
         dataset: What `parallel_dataset` or `language_dataset` returned, which `fit` may
@@ -154,7 +155,9 @@ class _Position(keras.Layer):
         store["batches"] = self.callback._done
         for i, seed in enumerate(seed_states(model)):
             store[f"seed_{i}"] = keras.ops.convert_to_numpy(seed)
-        for i, variable in enumerate(model.metrics_variables):
+        # One worker alone saves.
+        metrics = [] if is_trained_by_workers(model) else model.metrics_variables
+        for i, variable in enumerate(metrics):
             store[f"metric_{i}"] = keras.ops.convert_to_numpy(variable)
 
     def load_own_variables(self, store):

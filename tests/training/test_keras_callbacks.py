@@ -22,4 +22,4 @@ def test_a_callback_keeps_its_promise(name, tmp_path):
 def test_all_callbacks_keep_their_promises_on_two_devices():
     done = run_program(callback_contract.__file__)
     expected = [name for name in NAMES if has_orbax or name != "orbax_checkpoint"]
-    assert done.stdout.split() == expected, done.stderr
+    assert [x for x in done.stdout.splitlines() if x in NAMES] == expected, done.stderr

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.training import Perplexity, TokenAccuracy, TokenCrossentropy
+from keras_transformer.training import (
+    Padding,
+    Perplexity,
+    TokenAccuracy,
+    TokenCrossentropy,
+)
 
 BATCH, LENGTH, VOCABULARY = 2, 5, 7
 METRICS = [TokenAccuracy, Perplexity]
@@ -147,3 +152,12 @@ def test_metrics_come_back_from_their_config(metric_class):
     assert type(restored) is metric_class
     assert restored.get_config() == metric.get_config()
     assert (restored.pad_id, restored.name) == (5, "measure")
+
+
+def test_padding_is_counted_in_the_labels_of_an_epoch():
+    metric = Padding(pad_id=3)
+    for labels in ([[3, 3, 5], [7, 3, 2]], [[0], [3]]):
+        metric.update_state(np.array(labels), None)
+    assert float(metric.result()) == 0.5
+    assert metric.num_tokens() == 4
+    assert Padding.from_config(metric.get_config()).pad_id == 3
