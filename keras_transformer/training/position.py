@@ -1,5 +1,7 @@
 """The position of a training in its data, saved with whatever Keras saves."""
 
+import os
+
 import keras
 
 from keras_transformer.keras_private import begin_at_epoch
@@ -38,9 +40,9 @@ class KeepPosition(keras.callbacks.Callback):
     several workers, the training metrics of the first epoch are those of its rest.
 
     Args:
-        dataset: What `parallel_dataset` or `language_dataset` returned, which `fit` may
-            get in another form, such as that of `split_evenly`. Its attributes `epoch`
-            and `batch` are set at the beginning of each epoch.
+        dataset: The `tf.data.Dataset` of `parallel_dataset` or `language_dataset`,
+            which `fit` may get in another form, such as that of `split_evenly`. Its
+            attributes `epoch` and `batch` are set at the beginning of each epoch.
         steps_per_epoch: As passed to `fit`, with `dataset.repeat()`; by default, an
             epoch is one iteration over the dataset.
         initial_batch: Number of batches, from the first epoch on, that the model was
@@ -51,7 +53,9 @@ class KeepPosition(keras.callbacks.Callback):
             after this one restores the model.
     """
 
-    def __init__(self, dataset, steps_per_epoch: int | None = None, initial_batch=0):
+    def __init__(
+        self, dataset, steps_per_epoch: int | None = None, initial_batch: int = 0
+    ):
         super().__init__()
         self.dataset = dataset
         self.steps_per_epoch = steps_per_epoch
@@ -60,7 +64,7 @@ class KeepPosition(keras.callbacks.Callback):
         self._start = initial_batch  # where `fit` begins
         self._metrics: list = []
 
-    def load(self, model: keras.Model, path) -> None:
+    def load(self, model: keras.Model, path: str | os.PathLike) -> None:
         """Restores a file that Keras saved in `fit` with this callback.
 
         Args:
