@@ -40,9 +40,10 @@ def rows_without_time(run):
 
 def test_a_new_run_learns_one_tokenizer_and_begins_at_the_start(load, text, tmp_path):
     planned = plan(load(), Run(tmp_path / "run"))
-    train = [text / "train.aa"], [text / "train.bb"]
-    assert planned.files["train"] == train
-    assert planned.files["validation"] == ([text / "val.aa"], [text / "val.bb"])
+    file = kt.text.TextFile
+    train = [file(text / "train.aa")], [file(text / "train.bb")]
+    validation = [file(text / "val.aa")], [file(text / "val.bb")]
+    assert planned.files == {"train": train, "validation": validation}
     assert planned.tokenizer_files == {"shared": [*train[0], *train[1]]}
     assert (planned.checkpoint, planned.epochs_done) == (None, 0)
     assert not planned.is_finished
@@ -52,8 +53,8 @@ def test_a_new_run_learns_one_tokenizer_and_begins_at_the_start(load, text, tmp_
 def test_two_vocabularies_are_learnt_from_a_side_each(load, text, tmp_path):
     planned = plan(load(**{"tokenizer.shared": False}), Run(tmp_path / "run"))
     assert planned.tokenizer_files == {
-        "source": [text / "train.aa"],
-        "target": [text / "train.bb"],
+        "source": [kt.text.TextFile(text / "train.aa")],
+        "target": [kt.text.TextFile(text / "train.bb")],
     }
 
 
