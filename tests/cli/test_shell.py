@@ -800,6 +800,7 @@ def test_a_text_is_not_overwritten_by_what_is_made_of_it(run, tmp_path, option):
     assert (tmp_path / "text").read_text() == "ba\n"
 
 
+@pytest.mark.slow
 def test_an_error_from_inside_of_keras_comes_with_a_word_of_debug(
     recipe, text, tmp_path
 ):

@@ -70,7 +70,7 @@ def test_the_weights_are_those_of_a_model_with_sinusoids_in_halves(name, tmp_pat
     np.testing.assert_allclose(copy(inputs), model(inputs), atol=1e-3)
 
 
-@pytest.mark.quick("pre-norm, halves")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

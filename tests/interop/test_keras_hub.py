@@ -148,7 +148,7 @@ def test_texts_and_scores_of_one_text_are_those_of_its_batch():
     ] == together
 
 
-@pytest.mark.quick("gpt2")
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, bart])
 def test_processors_see_what_was_added(make):
     lm = make()

@@ -164,6 +164,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     assert names["ids"].shape == (1, 1, 7)
 
 
+@pytest.mark.slow
 def test_what_litert_cannot_have_is_refused(tmp_path):
     path = tmp_path / "model.tflite"
     model = language_model()

@@ -309,6 +309,7 @@ def test_a_target_language_is_put_before_texts(write):
         marian.read_translator(folder, source_language="eng")
 
 
+@pytest.mark.slow
 def test_the_shell_reads_a_folder_of_marians(write):
     folder = write()
     done = CliRunner().invoke(app, ["translate", str(folder)], input=TEXTS[0])

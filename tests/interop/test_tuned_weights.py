@@ -45,6 +45,7 @@ def test_transformers_gets_an_adaptation(adapted, tmp_path):
     assert searched(twin, GREEDY)[0] == searched(adapted, GREEDY)[0]
 
 
+@pytest.mark.slow
 def test_an_adaptation_is_saved_to_go_on_from(adapted, tmp_path):
     adapted.save(tmp_path)
     twin = kt.Translator.from_preset(tmp_path)

@@ -117,6 +117,7 @@ def test_a_model_that_changes_later_counts_as_it_is(change):
     assert not np.allclose(found.scores, before, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_optimizers_are_not_saved(tmp_path):
     model = make(3)
     model.compile("adam", training.TokenCrossentropy())

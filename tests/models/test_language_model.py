@@ -353,6 +353,7 @@ def test_it_learns_to_tell_what_comes_next(trained):
     assert perplexity < alone / 5, (perplexity, alone)
 
 
+@pytest.mark.slow
 def test_it_completes_most_names_of_months(trained):
     """Not all: each is in few lines, and rounding decides which are learnt."""
     months = [

@@ -122,6 +122,7 @@ def test_a_merged_model_gives_the_same_without_adaptations():
     merged.enable_lora(1)
 
 
+@pytest.mark.slow
 def test_what_was_generated_before_is_not_generated_after():
     model = transformer()
     before = model.generate(SOURCE, max_length=4).ids
@@ -204,7 +205,7 @@ def test_plain_weights_begin_an_adaptation_anew(tmp_path):
     assert losses[-1] < 0.9 * losses[0], "no gradient"
 
 
-@pytest.mark.quick("3")
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [None, 3])
 def test_weights_of_another_adaptation_go_into_the_kernels(rank, tmp_path):
     adaptation, model = adapted(alpha=5), transformer()

@@ -103,7 +103,7 @@ def test_no_two_kernels_of_a_model_begin_with_the_same_numbers(
         np.testing.assert_array_equal(array, other)
 
 
-@pytest.mark.quick("Transformer")
+@pytest.mark.slow
 @every_model
 def test_a_seed_repeats_what_a_model_drops(model_class, settings, inputs, tmp_path):
     model = model_class(**settings, **ALL, seed=7)

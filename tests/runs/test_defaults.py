@@ -229,6 +229,7 @@ def test_a_training_says_whether_it_has_learned(phrases, tmp_path, capsys, learn
     assert said != learns
 
 
+@pytest.mark.slow
 def test_a_table_is_planned_and_read_as_two_files_are(bare, text, tmp_path):
     def planned(**settings):
         return plan(bare(**settings), Run(tmp_path / "run"))

@@ -236,6 +236,7 @@ def test_what_is_frozen_must_be_a_layer(started):
         pretrained_model(*started(**{"model.frozen": "incoder"}))
 
 
+@pytest.mark.slow
 def test_fine_tuning_trains_all_but_what_is_frozen(trained, started):
     names = ["embedding", "encoder", "decoder/block_0/self_attention"]
     recipe, run = started(**{"model.frozen": names, "training.epochs": 1})

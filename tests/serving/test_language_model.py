@@ -38,7 +38,7 @@ def decoded(texts):
     return [[text.decode() for text in row] for row in np.asarray(texts)]
 
 
-@pytest.mark.quick("gpt2")
+@pytest.mark.slow
 def test_an_export_gives_the_live_texts_and_scores(lm, exported):
     texts, scores = generate(lm, TEXTS, SEARCH, max_length=9)
     served = tf.saved_model.load(exported).signatures

@@ -196,7 +196,7 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
     assert num_pairs == [467, 934]
 
 
-@pytest.mark.quick("2")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "open_files", [pytest.param(1 << 6, marks=pytest.mark.slow), 2]
 )
@@ -279,6 +279,7 @@ def test_faults_are_found_before_training(make, corpus, tmp_path):
 # Sampling
 
 
+@pytest.mark.slow
 def test_sampling_changes_the_subwords_and_not_the_text(
     make, pairs, source_tokenizer, target_tokenizer
 ):

@@ -70,6 +70,7 @@ def test_windows_are_concatenated_documents_and_labels_are_shifted_by_one(
     assert len(dataset) * batch_size == len(ids)
 
 
+@pytest.mark.slow
 def test_every_epoch_has_the_same_windows_in_its_own_order(make):
     plain = as_numpy(make(shuffle=False))
     dataset = make(seed=11)

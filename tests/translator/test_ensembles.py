@@ -49,6 +49,7 @@ def test_its_scores_lie_between_those_of_its_parts(both, parts):
     assert not np.allclose(mean, one)
 
 
+@pytest.mark.slow
 def test_what_needs_one_transformer_says_so(both, tmp_path):
     for use in (
         lambda: both.export(tmp_path / "x", format="ctranslate2"),
