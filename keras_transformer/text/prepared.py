@@ -466,5 +466,7 @@ def _add(hashes, seen):
     if is_new.any():
         seen.append(np.sort(hashes[is_new]))
     while len(seen) > 1 and len(seen[-2]) < 4 * len(seen[-1]):
-        seen[-2:] = [np.sort(np.concatenate(seen[-2:]), kind="stable")]
+        merged = np.concatenate(seen[-2:])
+        merged.sort(kind="stable")  # in place: they may be most of the memory
+        seen[-2:] = [merged]
     return is_new
