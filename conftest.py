@@ -83,6 +83,12 @@ def clear_jax_caches():
 
 
 @pytest.fixture(autouse=True)
-def names_for_doctests(doctest_namespace):
-    """Provides the imports of examples in docstrings."""
+def names_for_doctests(request, doctest_namespace):
+    """Provides the imports of examples in docstrings, and an empty folder to run in.
+
+    In the checkout, what `make demo` leaves behind would change what they print.
+    """
     doctest_namespace.update(keras=keras, ops=keras.ops, np=np, kt=keras_transformer)
+    if isinstance(request.node, pytest.DoctestItem):
+        folder = request.getfixturevalue("tmp_path")
+        request.getfixturevalue("monkeypatch").chdir(folder)
