@@ -64,7 +64,7 @@ def continuations(vocabulary_size, count, ends):
                 yield tokens
 
 
-@pytest.mark.quick("gpt2")
+@pytest.mark.slow
 @each_family
 def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(make):
     lm, length, penalty = make(), 5, 0.6

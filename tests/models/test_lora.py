@@ -107,6 +107,7 @@ def test_training_goes_on_from_a_file_as_if_it_had_not_stopped(tmp_path):
     np.testing.assert_array_equal(outputs_of(twin), outputs_of(model))
 
 
+@pytest.mark.slow
 def test_a_merged_model_gives_the_same_without_adaptations():
     model = adapted(projections=("query", "value", "narrow"))
     fit(model)

@@ -360,6 +360,7 @@ def test_the_learning_rate_is_logged(trained):
     assert 0 < rates[0] < rates[1] < rates[2] < 1e-3
 
 
+@pytest.mark.slow
 def test_a_training_that_was_cut_off_ends_as_if_it_had_not(trained, copy, load):
     last = copy.checkpoints().paths()[-1]
     last.write_bytes(last.read_bytes()[:1000])

@@ -262,6 +262,7 @@ def train(model, checkpoints, epochs, initial_epoch=0):
     return history.history["loss"]
 
 
+@pytest.mark.slow
 def test_training_resumed_equals_training_uninterrupted(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     uninterrupted = new_model()
