@@ -86,7 +86,8 @@ def settings_for(recipe: Recipe, text: TextSize) -> dict[str, Any]:
         is_tiny = preset == "tiny"
         rules["model.dropout"] = 0.2 if is_tiny else PRESETS[preset]["dropout"]
         width = model.hidden_dim or PRESETS[preset]["hidden_dim"]
-        optimizer = "muon" if is_tiny else "adam"
+        accumulates = training.batches_per_update > 1
+        optimizer = "muon" if is_tiny and not accumulates else "adam"
         peak = 6e-3 if (training.optimizer or optimizer) == "muon" else 4e-3
         rate, num_steps = peak * min(1.0, 128 / width), 10 * math.sqrt(text.words)
         num_steps = min(max(num_steps, 600), 100_000)

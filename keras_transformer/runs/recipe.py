@@ -320,6 +320,10 @@ class TrainingSettings(Settings):
     tokens_per_batch: Count | None = None
     """Tokens of a batch on each side, padding included. It follows from the text: from
     1,024 up to 20,000 pairs to 16,384 for millions. Lower it if memory is too small."""
+    batches_per_update: Count = 1
+    """Batches whose mean gradient makes one update of the weights, with `adam`: 16 of
+    25,000 tokens train as one of 400,000 does, in the memory of one. Other settings
+    count batches as steps."""
     max_length: Annotated[int, Field(ge=2)] = 64
     """Maximum subwords with the end token; longer pairs are left out. Raise it for long
     sentences or documents."""
@@ -337,8 +341,8 @@ class TrainingSettings(Settings):
     optimizer: Literal["adam", "muon"] | None = None
     """`muon` is `keras.optimizers.Muon` for matrices, and Adam at half the learning
     rate for embeddings, biases and normalization. It follows from the preset: `muon`
-    for `tiny`, which learns more from little text; `adam`, the paper's, for others and
-    for a pretrained model."""
+    for `tiny`, which learns more from little text; `adam`, the paper's, for others, for
+    a pretrained model, and where `batches_per_update` is not 1."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """What a step subtracts of each weight, as a multiple of the learning rate; with
     `muon` only of matrices."""
@@ -465,6 +469,12 @@ class Recipe(Settings):
                 "`training.tokens_per_batch` must be at least `training.max_length`. "
                 f"Received: tokens_per_batch={training.tokens_per_batch}, "
                 f"max_length={training.max_length}."
+            )
+        if training.optimizer == "muon" and training.batches_per_update > 1:
+            raise ValueError(
+                "`training.batches_per_update` must be 1 with `muon`, or "
+                "`training.optimizer` be adam. "
+                f"Received: batches_per_update={training.batches_per_update}."
             )
         if training.steps and (
             training.epochs or training.steps % (training.validate_every or math.inf)

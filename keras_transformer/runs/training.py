@@ -376,7 +376,11 @@ def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
             epsilon=1e-9,
             weight_decay=weight_decay,
         )
-    return training.Adam(schedule, weight_decay=weight_decay)
+    return training.Adam(
+        schedule,
+        gradient_accumulation_steps=settings.batches_per_update,
+        weight_decay=weight_decay,
+    )
 
 
 def learning_rate(settings, steps_per_epoch: int):

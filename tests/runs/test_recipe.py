@@ -289,6 +289,10 @@ def test_a_wrong_setting_is_named_with_its_file(path, name, value, message):
         ({"training.best": "val_bleu", "training.bleu_every": 3}, "best=val_bleu, .*3"),
         ({"training.best": "val_chrf", "training.bleu_every": None}, "bleu_every=None"),
         ({"training.tokens_per_batch": 13}, "tokens_per_batch=13, max_length=16"),
+        (
+            {"training.batches_per_update": 4, "training.optimizer": "muon"},
+            "optimizer` be adam. Received: batches_per_update=4",
+        ),
         ({"training.steps": 9}, "validate_every=None, epochs=2"),
         (
             {

@@ -1,5 +1,6 @@
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +8,7 @@ from tensorboard.compat.proto import event_pb2
 
 import keras_transformer as kt
 from keras_transformer.runs import Run, fit, plan
+from keras_transformer.runs.defaults import TextSize, settings_for
 from keras_transformer.runs.start import begin
 from keras_transformer.runs.training import (
     check_precision,
@@ -166,6 +168,16 @@ def test_the_weights_decay_of_muon_only_matrices(load, name):
         velocities = zip(variables, made.adam_velocities, strict=True)
         by_muon = {x.path for x, velocity in velocities if velocity is None}
         assert by_muon == {x.path for x in variables if x.path.endswith("/kernel")}
+
+
+def test_an_update_is_of_as_many_batches_as_the_recipe_says(load):
+    settings = {"training.batches_per_update": 2, "training.optimizer": None}
+    recipe = load(**settings)
+    recipe = recipe.completed(settings_for(recipe, TextSize(300, 3000, 50)))
+    made, variable = optimizer(recipe.training, lambda: 0.1), keras.Variable([0.0])
+    for gradient, expected in [(1.0, 0.0), (3.0, -0.1)]:
+        made.apply([tf.constant([gradient])], [variable])
+        np.testing.assert_allclose(variable, [expected], rtol=1e-5)
 
 
 def test_half_precision_is_refused_where_overflows_are_not_seen():
