@@ -62,6 +62,7 @@ class SearchRunner:
         max_length: int,
         batch_size: int | None,
         vocabulary_size: int,
+        longest: int | None = None,
     ) -> Hypotheses:
         """Finds the best sequences for each sentence, compiled as the model was.
 
@@ -71,6 +72,7 @@ class SearchRunner:
             max_length: Most tokens of a sequence, the end token included.
             batch_size: Sentences to search at a time. None: the fastest number.
             vocabulary_size: Number of tokens that the model produces.
+            longest: Most tokens that the model has positions for; None if for any.
 
         Returns:
             `Hypotheses` of NumPy arrays.
@@ -89,10 +91,9 @@ class SearchRunner:
         # The limit of the length and the settings of single sentences are inputs of the
         # program, so that it serves others.
         tables = search.tables(self._model, inputs, max_length)
-        limit, positions = np.int32(max_length), self._model.max_positions
-        max_length = power_of_two(max_length)
-        if positions is not None:
-            max_length = min(max_length, positions)
+        limit, max_length = np.int32(max_length), power_of_two(max_length)
+        if longest is not None:
+            max_length = min(max_length, longest)
         search = search.with_tables(dict.fromkeys(tables))
 
         is_exact = self._model.compute_dtype == "float32"

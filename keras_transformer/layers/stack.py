@@ -269,13 +269,22 @@ class CausalDecoder(Encoder):
 
     block_class = CausalBlock
 
-    def start(self, inputs, mask, num_hypotheses: int, max_length: int):
+    def start(
+        self,
+        inputs,
+        mask,
+        num_hypotheses: int,
+        max_length: int,
+        repeats_last: bool = False,
+    ):
         """Reads the prompts; returns a list of memories and one of caches.
 
-        Each element is what `CausalBlock.start` returns for one block.
+        Each element is what `CausalBlock.start` returns for one block. With
+        `repeats_last`, the first step takes the last input again.
         """
         if inputs.shape[1] is not None:
-            check_position_range(self.max_positions, inputs.shape[1] + max_length)
+            first_step = inputs.shape[1] - repeats_last
+            check_position_range(self.max_positions, first_step + max_length)
         states = self.positions(inputs) if self._merges_positions else inputs
         memories, caches = [], []
         for block in self.blocks:

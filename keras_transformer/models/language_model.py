@@ -194,7 +194,8 @@ class LanguageModel(GenerationMixin, TokenModel):
             )
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.max_positions, length - 1 + max_length)
-        return self._runner(prompt_ids, search, max_length, batch_size, size)
+        longest = self.max_positions and self.max_positions - (length - 1)
+        return self._runner(prompt_ids, search, max_length, batch_size, size, longest)
 
     def attention_scores(self, ids):
         """Returns the scores as `"decoder"`; see `TextEncoder.attention_scores`."""
@@ -218,7 +219,11 @@ class LanguageModel(GenerationMixin, TokenModel):
         first_step = ops.clip(last, 0, length - 1)
         last_ids = ops.take_along_axis(inputs, first_step, axis=1)
         keys_and_values, cache = self.decoder.start(
-            self.embedding(inputs), is_real, num_hypotheses, max_length
+            self.embedding(inputs),
+            is_real,
+            num_hypotheses,
+            max_length,
+            repeats_last=True,
         )
         memory = {
             "keys_and_values": keys_and_values,

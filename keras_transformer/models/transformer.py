@@ -348,7 +348,14 @@ class Transformer(GenerationMixin, SettingsModel):
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.max_positions, max(source_ids.shape[1], max_length))
         target_size = self.settings["target_vocabulary_size"] or source_size
-        return self._runner(source_ids, search, max_length, batch_size, target_size)
+        return self._runner(
+            source_ids,
+            search,
+            max_length,
+            batch_size,
+            target_size,
+            longest=self.max_positions,
+        )
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""

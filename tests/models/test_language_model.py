@@ -200,6 +200,16 @@ def test_learned_positions_end_where_they_say(name):
         model(np.full((1, LONGEST + 1), 5))
 
 
+@pytest.mark.quick("concatenated-8")
+@pytest.mark.parametrize("length", [5, 8, 12])
+@pytest.mark.parametrize("name", ["learned", "concatenated"])
+def test_a_text_may_end_at_the_last_position(name, length):
+    model, prompts = with_positions(name), np.full((2, length), 5)
+    most = LONGEST - length + 1  # the first step takes the last token of the prompt
+    ids, _ = BEAM(model, ops.convert_to_tensor(prompts), most)
+    np.testing.assert_array_equal(model.generate(prompts, BEAM, most).ids, ids)
+
+
 def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     model = variant("pre-norm")
     prompt = PROMPTS[0]
