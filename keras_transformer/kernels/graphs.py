@@ -6,6 +6,7 @@ import weakref
 from keras import ops
 
 from keras_transformer.kernels import target
+from keras_transformer.kernels.rematerialization import is_rematerialized
 
 _IS_TENSORFLOW = target.BACKEND == "tensorflow"
 
@@ -45,6 +46,10 @@ def with_gradient(function, *tensors):
     Returns:
         The tensor.
     """
+    if target.BACKEND == "jax" and is_rematerialized():
+        # JAX could not compute again what refers to other values, such as masks.
+        outputs, _ = function(*tensors)
+        return outputs
     outputs = ops.custom_gradient(function)(*tensors)
     if not _IS_TENSORFLOW:
         return outputs

@@ -11,6 +11,11 @@ from keras_transformer.kernels.target import BACKEND
 _is_inside = contextvars.ContextVar("is_inside", default=False)
 
 
+def is_rematerialized() -> bool:
+    """Returns whether a layer is called whose gradient computes it again."""
+    return _is_inside.get()
+
+
 class RematerializedMixin:
     """Rematerialises layers whose calls take settings or draw random numbers.
 
@@ -46,7 +51,7 @@ class RematerializedMixin:
                 seed.assign(value)
             return outputs
 
-        return layer_call if _is_inside.get() else call
+        return layer_call if is_rematerialized() else call
 
 
 @contextlib.contextmanager
