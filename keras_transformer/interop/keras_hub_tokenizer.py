@@ -9,7 +9,8 @@ class HubTokenizer(SubwordTokenizer):
     """A tokenizer of KerasHub, used as a `SubwordTokenizer`.
 
     A translator with it translates, scores and exports a SavedModel. It cannot be
-    saved to a folder: save the model, and give it the tokenizer again.
+    saved to a folder: save the model, and give it the tokenizer again. Alignments,
+    markup and terms need places in texts, which KerasHub's tokenizers do not give.
 
     Args:
         tokenizer: A tokenizer of KerasHub that adds no tokens itself.
@@ -31,6 +32,8 @@ class HubTokenizer(SubwordTokenizer):
         >>> words = keras_hub.tokenizers.WordPieceTokenizer(words)  # doctest: +SKIP
         >>> HubTokenizer(words, "[PAD]", "[START]", "[END]")  # doctest: +SKIP
     """
+
+    has_offsets = False
 
     def __init__(
         self,
@@ -71,6 +74,19 @@ class HubTokenizer(SubwordTokenizer):
             ValueError: Always.
         """
         raise ValueError("`sampling` must be None with a tokenizer of KerasHub.")
+
+    def split(self, texts):
+        """KerasHub's tokenizers give no places in texts.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "Alignments and markup are not possible with a tokenizer of KerasHub, "
+            "which does not say where a token stands in a text."
+        )
+
+    byte_offsets = split
 
     def _encode(self, texts, alpha=None):
         return self._to_ids(texts)

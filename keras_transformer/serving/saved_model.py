@@ -93,7 +93,8 @@ class ServedTranslator(tf.Module):
     holds everything that its attributes refer to: here the weights and the tokenizers,
     and nothing else of the Keras model, such as its optimizer.
 
-    Its signatures take any number of texts, of any length:
+    Its signatures take any number of texts, of any length; a tokenizer that does not
+    say where a token stands in a text has none that align:
 
     | Signature | Inputs | Outputs |
     | --- | --- | --- |
@@ -148,8 +149,11 @@ class ServedTranslator(tf.Module):
         )
         find = tf.function(self.find, [ids, required], autograph=False)
         self.find = find  # type: ignore[method-assign]
-        align = tf.function(self.align, [text, text], autograph=False)
-        self.align = align  # type: ignore[method-assign]
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        self._aligns = all(tokenizer.has_offsets for tokenizer in tokenizers)
+        if self._aligns:
+            align = tf.function(self.align, [text, text], autograph=False)
+            self.align = align  # type: ignore[method-assign]
 
     def settings(self) -> dict:
         """Returns the settings of the export."""
@@ -174,9 +178,10 @@ class ServedTranslator(tf.Module):
             "translate_n_best": (self.translate_n_best, text),
             "translate_ids": (self.translate_ids, source_ids),
             "score": (self.score, text, target),
-            "align": (self.align, text, target),
-            "translate_aligned": (self.translate_aligned, text),
         }
+        if self._aligns:
+            signatures["align"] = self.align, text, target
+            signatures["translate_aligned"] = self.translate_aligned, text
         return {
             name: tf.function(_checked(function, specs), specs, autograph=False)
             for name, (function, *specs) in signatures.items()

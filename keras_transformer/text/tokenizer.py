@@ -51,6 +51,7 @@ class SubwordTokenizer(tf.Module):
     """
 
     pad_id, unknown_id, start_id, end_id = range(4)
+    has_offsets = True  # of each subword in its text
 
     def __init__(self, model_proto: bytes):
         super().__init__(name="subword_tokenizer")

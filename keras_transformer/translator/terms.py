@@ -245,8 +245,16 @@ def required_phrases(terms: Terms, texts, translator, limits) -> RequiredPhrases
         translator: The `Translator`.
         limits: Most subwords of each translation, int32 of shape `(batch,)`. What would
             take more is left out.
+
+    Raises:
+        ValueError: If a tokenizer is one of KerasHub.
     """
-    tokenizer = translator.target_tokenizer
+    for tokenizer in (translator.source_tokenizer, translator.target_tokenizer):
+        if not tokenizer.has_offsets:
+            raise ValueError(
+                "Terms are not possible with a tokenizer of KerasHub. "
+                f"Received: {type(tokenizer).__name__}."
+            )
     found = terms.find(texts)
     ids = tokenizer(found.values)[:, translator.num_given_tokens() :]
     is_known = tokenizer.detokenize(ids) == found.values

@@ -92,3 +92,11 @@ def test_what_a_tokenizer_lacks_is_said(tmp_path):
         kt.Translator(small_model(tokenizer), tokenizer).save(tmp_path / "translator")
     with pytest.raises(ValueError, match="`sampling` must be None"):
         tokenizer.sample(["a"])
+    translator = kt.Translator(small_model(tokenizer), tokenizer)
+    for use in (
+        lambda: translator.align(["a man"], ["man"]),
+        lambda: kt.translator.translate_markup(translator, ["a <b>man</b>"]),
+        lambda: translator.translate(["a man"], terms=kt.translator.Terms()),
+    ):
+        with pytest.raises(ValueError, match="not possible with a tokenizer of Ker"):
+            use()
