@@ -45,7 +45,6 @@ PLACES = {
 OVERRIDE = "it calls or overrides `_compute_attention`, which is private to Keras"
 FLASH = "there is no `flash_attention`: `call` chooses the kernel by itself"
 WORDS = "the message has other words"
-EPSILON = "the default epsilon is 1e-6, and the numbers are those of 1e-3"
 SWITCHES = "`MultiHeadAttention` has no switches that no Transformer here sets"
 DIFFERENCES = {
     **dict.fromkeys(
@@ -85,8 +84,6 @@ DIFFERENCES = {
     "test_flash_attention_with_errors": FLASH,
     "test_invalid_scalar_args_rejected": WORDS,
     "test_shape_mismatch_error_query_value_dim_mismatch": WORDS,
-    "test_output": EPSILON,
-    "test_output_with_rms_scaling": EPSILON,
     "test_dropout_negative_rate": WORDS,
     "test_dropout_rate_greater_than_one": WORDS,
 }

@@ -6,15 +6,11 @@ import time
 
 import pytest
 from forked import CONTEXT
-from same_runs import assert_same_end
+from same_runs import assert_same_end, train
 
-from keras_transformer.runs import Run, fit, plan
+from keras_transformer.runs import Run
 
 TIMEOUT = 600  # seconds; a life takes about five
-
-
-def train(recipe, folder):
-    fit(plan(recipe, Run(folder)))
 
 
 def live(recipe, run, moment=None):
@@ -48,27 +44,31 @@ def live(recipe, run, moment=None):
     return process.exitcode == -9
 
 
+LENGTHS = {
+    "epochs": lambda epochs: {"epochs": epochs},
+    "within-epochs": lambda epochs: {"epochs": epochs, "checkpoint_every": 1},
+    "steps": lambda epochs: {
+        "epochs": None,
+        "steps": 11 * epochs,
+        "validate_every": 11,
+        "checkpoint_every": 2,
+    },
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [2, 20])
 @pytest.mark.parametrize(
-    "length",
-    [
-        lambda epochs: {"epochs": epochs},
-        lambda epochs: {"epochs": epochs, "checkpoint_every": 1},
-        lambda epochs: {
-            "epochs": None,
-            "steps": 11 * epochs,
-            "validate_every": 11,
-            "checkpoint_every": 2,
-        },
-    ],
-    ids=["epochs", "within-epochs", "steps"],
+    ("length", "kills"),
+    [("epochs", 2), ("within-epochs", 2), ("steps", 2), ("within-epochs", 20)],
 )
 def test_a_killed_training_ends_where_an_uninterrupted_one_does(
-    kills, length, load, tmp_path
+    length, kills, load, tmp_path
 ):
     recipe = load(
-        **{f"training.{name}": value for name, value in length(6 * kills).items()},
+        **{
+            f"training.{name}": value
+            for name, value in LENGTHS[length](6 * kills).items()
+        },
         **{
             "training.cooldown_epochs": 2 * kills,
             "training.bleu_every": None,

@@ -12,6 +12,9 @@ from model_cases import CASES, SIZES
 import keras_transformer as kt
 from keras_transformer.kernels import target
 
+if target.BACKEND == "torch":
+    pytest.skip("Keras has no distribution on PyTorch.", allow_module_level=True)
+
 needs_jax = pytest.mark.skipif(
     target.BACKEND != "jax", reason="Only JAX splits weights over devices."
 )
