@@ -215,6 +215,12 @@ def tests_of_functions(folder):
     return json.loads(kept.read_text())
 
 
+def left_out(folder, names):
+    """Returns what the copy of a folder does without."""
+    of_root = {"build", "runs"} if Path(folder) == ROOT else set()
+    return [x for x in names if x[0] == "." or x == "__pycache__" or x in of_root]
+
+
 def write(path, source):
     """Writes a module, dated so that Python sees that what it compiled is outdated."""
     date = path.stat().st_mtime + 2
@@ -269,8 +275,7 @@ def main():
     counts = collections.defaultdict(collections.Counter)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "copy")
-        ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "runs")
-        shutil.copytree(ROOT, folder, ignore=ignored)
+        shutil.copytree(ROOT, folder, ignore=left_out)
         tests = tests_of_functions(folder)
         for part, path, place in draw(arguments.count, arguments.seed)[first::step]:
             source = (ROOT / path).read_text("utf-8")
