@@ -5,8 +5,9 @@
 Each measurement runs in its own process. One encoder block takes training steps, with
 attention scores returned (so they are kept in memory) and without; its memory is the
 peak of the process above that of a step on a short input. A small `Transformer`
-decodes greedily with its cache, and takes training steps. Each time is the minimum of
-several. Prints tables and draws benchmarks/growth.png.
+decodes greedily with its cache, and takes training steps. The preset `base` takes
+training steps that keep its activations, and that compute them again. Each time is the
+minimum of several. Prints tables and draws benchmarks/growth.png.
 """
 
 import argparse
@@ -102,11 +103,34 @@ def train(batch):
     return milliseconds, peak_mb()
 
 
+def train_base(batch, recomputes):
+    """Returns the milliseconds of a step of preset `base`, and its MB, as a block's."""
+    import keras
+    import numpy as np
+
+    import keras_transformer as kt
+
+    with keras.RematScope("full" if recomputes else None):
+        model = kt.models.Transformer.from_preset("base", 8000)
+    model.compile("sgd", kt.training.TokenCrossentropy(), jit_compile=False)
+
+    def step(batch):
+        ids = np.full((batch, 64), 7)
+        model.train_on_batch({"source_ids": ids, "target_ids": ids}, ids)
+
+    step(1)
+    before = peak_mb()
+    milliseconds = 1000 * fastest_seconds(lambda: step(batch))
+    return milliseconds, peak_mb() - before
+
+
 MEASUREMENTS = {
     "with scores": (LENGTHS, lambda length: train_block(length, True)),
     "without scores": (LENGTHS, lambda length: train_block(length, False)),
     "decoded token": (TARGETS, decode),
     "training step": (BATCHES, train),
+    "base, activations kept": (BATCHES, lambda batch: train_base(batch, False)),
+    "base, computed again": (BATCHES, lambda batch: train_base(batch, True)),
 }
 
 
