@@ -18,17 +18,18 @@ from keras_transformer.cli.options import changed_search
 from keras_transformer.version import __version__
 
 
-def load_tensorflow(devices: bool = True) -> None:
+def load_tensorflow(devices: bool = True, may_be_jax: bool = False) -> None:
     """Imports TensorFlow and Keras without the lines that they log.
 
     That takes seconds, so commands call it only after their arguments are checked:
     `--help` and errors of usage appear at once. With `devices` it initialises these
     too, which log when they are first used; a worker must first connect to the others.
+    If the backend `may_be_jax`, TensorFlow only reads the text.
     """
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
-    if backend != "tensorflow":
+    if backend not in ("tensorflow", *["jax"] * may_be_jax):
         raise ValueError(
-            "`KERAS_BACKEND` must be tensorflow in the shell, or be left out. "
+            "`KERAS_BACKEND` must be tensorflow in the shell, or jax for `train`. "
             f"Received: KERAS_BACKEND={backend}."
         )
     os.environ["KERAS_BACKEND"] = backend  # whatever Keras's own settings say
@@ -43,6 +44,8 @@ def load_tensorflow(devices: bool = True) -> None:
         import tensorflow_text  # noqa: F401
 
         tf.get_logger().setLevel("ERROR")
+        if backend == "jax":
+            tf.config.set_visible_devices([], "GPU")  # whose memory it would take
         # Tracebacks keep all frames, by which `errors` tells whose error it is.
         keras.config.disable_traceback_filtering()
         tf.debugging.disable_traceback_filtering()

@@ -153,7 +153,8 @@ def train(
     }
     overrides = {name: value for name, value in options.items() if value is not None}
 
-    train_recipe(Recipe.load(recipe, overrides | parse_settings(settings)), run)
+    settings_of_run = Recipe.load(recipe, overrides | parse_settings(settings))
+    train_recipe(settings_of_run, run, may_be_jax=True)
     typer.echo(f"The translator is in {run / 'translator'}.")
 
 
@@ -197,11 +198,11 @@ def average(
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")
 
 
-def train_recipe(recipe: "Recipe", folder: Path):
+def train_recipe(recipe: "Recipe", folder: Path, may_be_jax: bool = False):
     """Returns the trained `Run`; if interrupted, says how to resume it and exits."""
     is_worker = "TF_CONFIG" in os.environ
     is_worker |= recipe.training.strategy in ("multi_worker", "slurm")
-    load_tensorflow(devices=not is_worker)
+    load_tensorflow(devices=not is_worker, may_be_jax=may_be_jax)
     from keras_transformer.runs.folder import Run
     from keras_transformer.runs.training import fit, plan
 

@@ -352,7 +352,7 @@ class TrainingSettings(Settings):
     """Seed of the weights, dropout and the order of the sentences."""
     jit_compile: Changeable[bool | None] = None
     """Whether XLA compiles the training step, once for every length of sentences, if
-    there is one device. Default: if the device is a GPU."""
+    there is one device. Default: if the device is a GPU, and on JAX."""
     steps_per_execution: Changeable[Count] = 1
     """Steps that TensorFlow takes at a time, if there is one device. More save time
     where a step is short, as on a fast GPU."""
@@ -365,7 +365,10 @@ class TrainingSettings(Settings):
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"
-    """Devices to train on; see `training.pick_strategy`."""
+    """Devices to train on; see `training.pick_strategy`. On JAX, `auto` is all."""
+    model_devices: Changeable[Count] = 1
+    """On JAX, devices over which a model is split that one of them cannot hold; they
+    must divide its widths and vocabulary. Batches are split over the other devices."""
     keep: Changeable[Count] = 10
     """Number of last checkpoints to keep, beside the best one."""
     checkpoint_every: Changeable[Count | None] = None

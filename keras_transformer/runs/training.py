@@ -12,6 +12,7 @@ import keras
 
 from keras_transformer import training
 from keras_transformer.keras_private import all_layers
+from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
 from keras_transformer.runs.defaults import (
@@ -27,6 +28,8 @@ from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.start import FREE_SETTINGS, begin, check_folder, join
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
 from keras_transformer.text_files import TextFile
+
+IS_JAX = target.BACKEND == "jax"
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,11 @@ def fit(plan: Plan) -> Run:
     recipe, run = plan.recipe, plan.run
     # Workers must connect before TensorFlow does anything else.
     workers = training.Workers(training.pick_strategy(recipe.training.strategy))
-    with workers.watched():
+    with (
+        workers.watched(),
+        training.all_devices(recipe.training.model_devices) as copies,
+    ):
+        workers.num_replicas *= copies
         check_precision(recipe.training.precision, workers.num_replicas)
         if workers.is_chief:
             is_free = plan.named.tokenizer.vocabulary_size is None
@@ -297,11 +304,12 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
     settings = plan.recipe.training
     jit_compile = settings.jit_compile
     if jit_compile is None:
-        jit_compile = bool(keras.distribution.list_devices("gpu"))
-    # XLA compiles the step for one device, and cannot sum gradients over several; in a
-    # loop of steps, TensorFlow 2.21 cannot either.
-    jit_compile = jit_compile and num_replicas == 1
-    steps = settings.steps_per_execution if num_replicas == 1 else 1
+        jit_compile = IS_JAX or bool(keras.distribution.list_devices("gpu"))
+    # With TensorFlow, XLA compiles the step for one device, and cannot sum gradients
+    # over several; in a loop of steps, TensorFlow 2.21 cannot either.
+    is_one_program = IS_JAX or num_replicas == 1
+    jit_compile = jit_compile and is_one_program
+    steps = settings.steps_per_execution if is_one_program else 1
     if plan.checkpoint:
         model = plan.run.checkpoints().load(plan.checkpoint)
         # The number of epochs may have changed, on which the schedule depends.

@@ -13,7 +13,7 @@ from keras_transformer.training.distribution import (
     pick_strategy,
     split_evenly,
 )
-from keras_transformer.training.layouts import layout_map
+from keras_transformer.training.layouts import all_devices, layout_map
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Padding, Perplexity, TokenAccuracy
 from keras_transformer.training.position import KeepPosition
@@ -34,6 +34,7 @@ __all__ = [
     "TokenAccuracy",
     "TokenCrossentropy",
     "Workers",
+    "all_devices",
     "average_checkpoints",
     "layout_map",
     "pick_strategy",

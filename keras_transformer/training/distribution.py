@@ -28,7 +28,8 @@ def pick_strategy(name: str = "auto"):
             of this machine. `"multi_worker"`: on each GPU of the machines in the
             environment variable `TF_CONFIG`. `"slurm"`: on each GPU of the Slurm job
             step that `srun` started. `"auto"`: multi-worker if `TF_CONFIG` names
-            several workers, mirrored if there are several GPUs, else default.
+            several workers, mirrored if there are several GPUs, else default. On other
+            backends than TensorFlow there is `"default"` alone.
 
     Returns:
         A `tf.distribute.Strategy`, for `with strategy.scope():`.
@@ -42,8 +43,15 @@ def pick_strategy(name: str = "auto"):
     """
     import tensorflow as tf
 
+    if target.BACKEND != "tensorflow" and name not in ("auto", "default"):
+        raise ValueError(
+            '`name` must be "auto" or "default": the others are of TensorFlow. '
+            f"Received: name={name!r}, and Keras's backend is {target.BACKEND}."
+        )
     if name == "auto":
-        if _workers_of_tf_config() > 1:
+        if target.BACKEND != "tensorflow":
+            name = "default"
+        elif _workers_of_tf_config() > 1:
             name = "multi_worker"
         elif len(tf.config.list_logical_devices("GPU")) > 1:
             name = "mirrored"

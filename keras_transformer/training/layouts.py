@@ -1,6 +1,11 @@
 """Which weights are split over which devices, for models larger than one of them."""
 
+import contextlib
+from collections.abc import Iterator
+
 import keras
+
+from keras_transformer.kernels import target
 
 # Two products after one another need one exchange: the first kernel is split by its
 # outputs and the second by its inputs. Every rule fits weights of every model.
@@ -59,3 +64,44 @@ def layout_map(mesh: keras.distribution.DeviceMesh) -> keras.distribution.Layout
     layout = keras.distribution.LayoutMap(mesh)
     layout.update(_LAYOUTS)
     return layout
+
+
+@contextlib.contextmanager
+def all_devices(model_devices: int = 1) -> Iterator[int]:
+    """Models that are built and trained inside are distributed over all devices of JAX.
+
+    Args:
+        model_devices: Number of devices over which each copy of the model is split;
+            batches are split over the copies.
+
+    Yields:
+        The number of copies; 1 on other backends.
+
+    Raises:
+        ValueError: If the devices cannot be divided so.
+    """
+    is_jax = target.BACKEND == "jax"
+    devices = keras.distribution.list_devices() if is_jax else [target.BACKEND]
+    copies, rest = divmod(len(devices), model_devices)
+    if rest:
+        raise ValueError(
+            "`model_devices` must divide the number of devices on JAX, and be 1 on "
+            f"TensorFlow. Received: model_devices={model_devices}, devices={devices}."
+        )
+    if len(devices) == 1:
+        yield 1
+        return
+    shape, axes = (copies, model_devices), ["batch", "model"]
+    mesh = keras.distribution.DeviceMesh(shape, axes, devices)
+    before = keras.distribution.distribution()
+    keras.distribution.set_distribution(
+        keras.distribution.DataParallel(devices=devices)
+        if model_devices == 1
+        else keras.distribution.ModelParallel(
+            layout_map=layout_map(mesh), batch_dim_name="batch"
+        )
+    )
+    try:
+        yield copies
+    finally:
+        keras.distribution.set_distribution(before)

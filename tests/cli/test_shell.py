@@ -692,7 +692,7 @@ def test_a_backend_that_the_shell_does_not_run_on_is_reported(run, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     result = shell("translate", run, stdin="ba\n")
     assert result.exit_code == 1
-    assert "must be tensorflow in the shell" in in_one_line(result)
+    assert "must be tensorflow in the shell, or jax for `train`" in in_one_line(result)
 
 
 def test_a_full_disk_is_reported_with_what_to_do(run, tmp_path):
