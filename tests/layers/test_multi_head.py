@@ -433,3 +433,11 @@ def test_from_a_cache_the_mask_given_is_the_only_one():
         row = mask[:, None, i : i + 1]
         outputs, _ = layer.attend(QUERY[:, i : i + 1], keys, values, row)
         np.testing.assert_allclose(to_numpy(outputs)[:, 0], expected[:, i], 1e-4, 1e-4)
+
+
+def test_scores_of_a_symbolic_call_have_the_shape_of_an_eager_one():
+    layer = MultiHeadAttention(HEADS, KEY_DIM)
+    symbols = [keras.KerasTensor(x.shape) for x in (QUERY, VALUE, KEY)]
+    found = layer(*symbols, return_attention_scores=True)
+    expected = layer(QUERY, VALUE, KEY, return_attention_scores=True)
+    assert [x.shape for x in found] == [tuple(x.shape) for x in expected]
