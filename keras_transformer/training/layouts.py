@@ -79,6 +79,12 @@ def all_devices(model_devices: int = 1) -> Iterator[int]:
 
     Raises:
         ValueError: If the devices cannot be divided so.
+
+    Example:
+        >>> with all_devices() as copies:
+        ...     model = keras.Sequential([keras.layers.Dense(1)])
+        >>> copies
+        1
     """
     is_jax = target.BACKEND == "jax"
     devices = keras.distribution.list_devices() if is_jax else [target.BACKEND]

@@ -23,7 +23,6 @@ COMPARED = (
 )
 SETTINGS = {
     "training.jit_compile": "null",
-    "training.bleu_every": "null",
     "training.learning_rate": 0.01,
     "training.warmup_steps": 10,
     "training.checkpoint_every": 3,
