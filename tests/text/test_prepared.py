@@ -94,7 +94,6 @@ def test_shards_hold_examples_that_every_reader_knows(ids, corpus, source_tokeni
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.slow
 def test_files_that_are_named_twice_are_read_twice(write, corpus, tmp_path):
     paths = [tmp_path / path.name for path in corpus]
     for path, word in zip(paths, ("ba ko", "zu li"), strict=True):
@@ -237,7 +236,7 @@ def test_a_file_that_was_not_copied_whole_is_named(ids, tmp_path):
 # Workers
 
 
-@pytest.mark.slow
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("num_shards", [2, 3])
 def test_workers_read_every_pair_once_in_equally_many_steps(ids, num_shards):
     epochs = [
