@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 
+import keras
 from keras import ops, tree
 
 from keras_transformer.keras_private import scope_with
@@ -22,7 +23,8 @@ class RematerializedMixin:
     The plain form is Keras's own `rematerialized_call`. It treats all arguments as
     arrays, so it fails on JAX, and in graphs of TensorFlow, if `training` or another
     setting is passed. It draws different random numbers in the backward pass. It
-    computes a layer inside of another layer three times.
+    computes a layer inside of another layer three times; here the outer layer is
+    computed again, as a whole.
     """
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
@@ -30,7 +32,8 @@ class RematerializedMixin:
 
         def call(*args, **kwargs):
             leaves = tree.flatten((args, kwargs))
-            is_tensor = [ops.is_tensor(x) for x in leaves]
+            # TensorFlow adds zero to all arguments, which masks do not allow.
+            is_tensor = [ops.is_tensor(x) and not _is_boolean(x) for x in leaves]
             seeds = seed_states(self)
             scope = scope_with([(seed, ops.copy(seed)) for seed in seeds])
 
@@ -51,7 +54,13 @@ class RematerializedMixin:
                 seed.assign(value)
             return outputs
 
-        return layer_call if is_rematerialized() else call
+        is_chosen = rematerialized_call(layer_call, *args, **kwargs) is not layer_call
+        return call if is_chosen and not is_rematerialized() else layer_call
+
+
+def _is_boolean(tensor) -> bool:
+    """Returns whether a tensor is boolean."""
+    return keras.backend.standardize_dtype(tensor.dtype) == "bool"
 
 
 @contextlib.contextmanager

@@ -360,8 +360,8 @@ class TrainingSettings(Settings):
     """Dtype policy of the model. `mixed_bfloat16` is faster on GPUs and on CPUs with
     instructions for it; `mixed_float16` trains on one device only."""
     recompute: Changeable[bool] = False
-    """Whether the gradient computes the activations of the layers again, rather than to
-    keep them: a step takes longer, and less memory."""
+    """Whether the gradient computes the activations of each block again, rather than to
+    keep them: a step takes longer, and half the memory."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"
