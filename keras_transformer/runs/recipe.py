@@ -322,7 +322,7 @@ class TrainingSettings(Settings):
     1,024 up to 20,000 pairs to 16,384 for millions. Lower it if memory is too small."""
     batches_per_update: Count = 1
     """Batches whose mean gradient makes one update of the weights, with `adam`: 16 of
-    25,000 tokens train as one of 400,000 does, in the memory of one. Other settings
+    25,000 tokens train nearly as one of 400,000, in the memory of one. Other settings
     count batches as steps."""
     max_length: Annotated[int, Field(ge=2)] = 64
     """Maximum subwords with the end token; longer pairs are left out. Raise it for long
