@@ -43,15 +43,17 @@ def pick_strategy(name: str = "auto"):
     """
     import tensorflow as tf
 
-    if target.BACKEND != "tensorflow" and name not in ("auto", "default"):
-        raise ValueError(
-            '`name` must be "auto" or "default": the others are of TensorFlow. '
-            f"Received: name={name!r}, and Keras's backend is {target.BACKEND}."
-        )
+    if target.BACKEND != "tensorflow":
+        num_workers = _workers_of_tf_config() if name == "auto" else 0
+        if name not in ("auto", "default") or num_workers > 1:
+            raise ValueError(
+                f'`name` must be "default" on {target.BACKEND}: replicas and workers '
+                f"are of TensorFlow. Received: name={name!r}, and {num_workers} "
+                "workers in the environment variable `TF_CONFIG`."
+            )
+        name = "default"
     if name == "auto":
-        if target.BACKEND != "tensorflow":
-            name = "default"
-        elif _workers_of_tf_config() > 1:
+        if _workers_of_tf_config() > 1:
             name = "multi_worker"
         elif len(tf.config.list_logical_devices("GPU")) > 1:
             name = "mirrored"

@@ -30,6 +30,18 @@ def test_unknown_strategies_are_refused():
         pick_strategy("tpu")
 
 
+@pytest.mark.parametrize(("name", "num_workers"), [("mirrored", 0), ("auto", 2)])
+def test_replicas_and_workers_are_refused_on_other_backends(
+    name, num_workers, monkeypatch
+):
+    monkeypatch.setattr(distribution.target, "BACKEND", "jax")
+    cluster = {"worker": ["a:1", "b:1"][:num_workers]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster}))
+    with pytest.raises(ValueError, match=f"on jax: .* and {num_workers} workers"):
+        pick_strategy(name)
+    assert pick_strategy("default") is tf.distribute.get_strategy()
+
+
 # Two logical devices can only be set up before TensorFlow starts, so this runs in
 # a process of its own; and under one strategy only, since TensorFlow mixes up the
 # sums over replicas of a second one.
