@@ -203,8 +203,8 @@ class Recorder:
 def tests_of_functions(folder):
     """Returns the tests that pass through each function, `"path:line"`."""
     kept = ROOT / "build" / "functions.json"
-    changed = max(path.stat().st_mtime for path in (ROOT / "tests").rglob("*.py"))
-    if not kept.exists() or kept.stat().st_mtime < changed:
+    newest = max(path.stat().st_mtime for path in (ROOT / "tests").rglob("*.py"))
+    if not kept.exists() or kept.stat().st_mtime < newest:
         tests = collections.defaultdict(list)
         for path in sorted((folder / "tests").rglob("test_*.py")):
             if not passes(folder, ["-m", "not slow", str(path)], Recorder(folder)):

@@ -361,7 +361,7 @@ class TrainingSettings(Settings):
     instructions for it; `mixed_float16` trains on one device only."""
     recompute: Changeable[bool] = False
     """Whether the gradient computes the activations of each block again, rather than to
-    keep them: a step takes longer, and half the memory."""
+    keep them: a step takes longer, and less memory."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"

@@ -249,11 +249,12 @@ def required_phrases(terms: Terms, texts, translator, limits) -> RequiredPhrases
     Raises:
         ValueError: If a tokenizer is one of KerasHub.
     """
-    for tokenizer in (translator.source_tokenizer, translator.target_tokenizer):
-        if not tokenizer.has_offsets:
+    tokenizer = translator.target_tokenizer
+    for each in (translator.source_tokenizer, tokenizer):
+        if not each.has_offsets:
             raise ValueError(
                 "Terms are not possible with a tokenizer of KerasHub. "
-                f"Received: {type(tokenizer).__name__}."
+                f"Received: {type(each).__name__}."
             )
     found = terms.find(texts)
     ids = tokenizer(found.values)[:, translator.num_given_tokens() :]
