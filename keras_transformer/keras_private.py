@@ -94,6 +94,15 @@ def scope_with(values):
     return scope
 
 
+def was_made_in_full_remat_scope(layer) -> bool:
+    """Tells whether a layer was made within `keras.RematScope(mode="full")`.
+
+    Publicly, a layer does not tell the scope that it was made in.
+    """
+    scope = layer._remat_mode
+    return scope is not None and scope.mode == "full"
+
+
 def layout_rules():
     """Returns the `LayoutMap` of the `ModelParallel` that is set, {} without one.
 

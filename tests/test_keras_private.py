@@ -103,6 +103,15 @@ def test_a_scope_inherits_the_values_around_it(variables):
         assert float(ops.convert_to_numpy(second.value)[0]) == 2
 
 
+@pytest.mark.parametrize("mode", [None, "full", "activations"])
+def test_a_layer_knows_the_scope_that_it_was_made_in(mode):
+    with keras.RematScope(mode):
+        layer = keras.layers.Dense(2)
+    assert keras_private.was_made_in_full_remat_scope(layer) is (mode == "full")
+    outside = keras.layers.Dense(2)
+    assert not keras_private.was_made_in_full_remat_scope(outside)
+
+
 def test_all_layers_are_those_at_any_depth():
     inner = keras.Sequential([keras.layers.Dense(2), keras.layers.Dense(3)])
     outer = keras.Sequential([inner, keras.layers.Dense(5)])
@@ -154,6 +163,7 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
         "_flatten_layers",
         "_trainable_variables",
         "_layout_map",
+        "_remat_mode",
     )
     common = "keras.src.backend.common"
     modules = (

@@ -6,7 +6,7 @@ import contextvars
 import keras
 from keras import ops, tree
 
-from keras_transformer.keras_private import scope_with
+from keras_transformer.keras_private import scope_with, was_made_in_full_remat_scope
 from keras_transformer.kernels.target import BACKEND
 
 _is_inside = contextvars.ContextVar("is_inside", default=False)
@@ -25,9 +25,18 @@ class RematerializedMixin:
     setting is passed. It draws different random numbers in the backward pass. It
     computes a layer inside of another layer three times; here the outer layer is
     computed again, as a whole.
+
+    Attributes:
+        is_remat_unit: Whether `keras.RematScope(mode="full")` computes the layer again
+            as a whole. False for linear layers, which keep no activations, and for
+            containers, whose layers are computed again one after the other.
     """
 
+    is_remat_unit = True
+
     def rematerialized_call(self, layer_call, *args, **kwargs):
+        if not self.is_remat_unit and was_made_in_full_remat_scope(self):
+            return layer_call
         rematerialized_call = super().rematerialized_call
 
         def call(*args, **kwargs):

@@ -64,6 +64,8 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.4
     """
 
+    is_remat_unit = False
+
     def __init__(
         self,
         vocabulary_size: int,

@@ -24,6 +24,8 @@ class Projection(RematerializedMixin, keras.layers.Dense):
         [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1
     """
 
+    is_remat_unit = False
+
     def enable_lora(self, rank, lora_alpha=None, **kwargs):
         """Adds a trainable product of rank `rank`; kernel and bias are frozen.
 

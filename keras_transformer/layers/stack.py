@@ -34,6 +34,7 @@ class TransformerStack(BlockSettings):
 
     block_class: type[TransformerBlock]
     takes_encodings = True
+    is_remat_unit = False
 
     def __init__(
         self,

@@ -40,6 +40,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
             options.
     """
 
+    is_remat_unit = False
     asked_jit_compile: bool | str = "auto"  # Keras's `jit_compile` is what it became
 
     def __init__(

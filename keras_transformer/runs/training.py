@@ -30,7 +30,6 @@ from keras_transformer.text import parallel_dataset, prepared_dataset, read_line
 from keras_transformer.text_files import TextFile
 
 IS_JAX = target.BACKEND == "jax"
-MAX_LAYERS = 1000  # whose activations may be computed again
 
 
 @dataclass(frozen=True)
@@ -243,10 +242,7 @@ def _train(plan, workers):
     position = training.KeepPosition(data, num_steps)
     schedule = learning_rate(settings, num_steps or int(data.cardinality()))
     keras.utils.set_random_seed(settings.seed)
-    # One block at a time: the whole model at once would be as large as ever.
-    mode = "list_of_layers" if settings.recompute else None
-    blocks = [f"block_{i}" for i in range(MAX_LAYERS)]
-    recomputed = keras.RematScope(mode, layer_names=blocks)
+    recomputed = keras.RematScope("full" if settings.recompute else None)
     with workers.strategy.scope(), recomputed:
         model = compiled_model(plan, tokenizers, schedule, workers.num_replicas)
     if plan.checkpoint:

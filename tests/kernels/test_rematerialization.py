@@ -78,16 +78,13 @@ def test_a_whole_model_trains_rematerialised():
     assert np.all(np.isfinite(history.history["loss"]))
 
 
-BLOCKS = [f"block_{i}" for i in range(2)]
-
-
 def test_a_model_learns_the_same_if_its_blocks_are_computed_again():
     settings = {"dropout": 0.1, "attention_dropout": 0.1, "seed": 3}
     ids = np.array([[5, 7, 3, 0], [5, 4, 8, 3]])
     inputs, found = {"source_ids": ids, "target_ids": ids}, []
-    for mode in (None, "list_of_layers"):
+    for mode in (None, "full"):
         keras.utils.set_random_seed(5)
-        with keras.RematScope(mode, layer_names=BLOCKS):
+        with keras.RematScope(mode):
             model = models.Transformer(17, None, 1, 8, 2, 16, **settings)
         model.compile(keras.optimizers.SGD(0.1), TokenCrossentropy(), jit_compile=False)
         model.fit(inputs, ids, epochs=2, verbose=0)
@@ -97,8 +94,16 @@ def test_a_model_learns_the_same_if_its_blocks_are_computed_again():
 
 
 @pytest.mark.needs_tensorflow
-def test_blocks_are_computed_again_one_after_the_other(monkeypatch):
-    """Only the activations of one are in memory."""
+@pytest.mark.parametrize(
+    ("scope", "again"),
+    [
+        (("full",), ["block_1", "block_0"]),
+        (("list_of_layers", 1024, ["block_0"]), ["block_0"]),
+        (("list_of_layers", 1024, ["decoder"]), ["block_0", "block_1"]),
+    ],
+)
+def test_what_is_computed_again(scope, again, monkeypatch):
+    """One block after the other, so that the activations of one are in memory."""
     called, call = [], layers.CausalBlock.call
 
     @functools.wraps(call)
@@ -107,13 +112,13 @@ def test_blocks_are_computed_again_one_after_the_other(monkeypatch):
         return call(self, *args, **kwargs)
 
     monkeypatch.setattr(layers.CausalBlock, "call", noted)
-    with keras.RematScope("list_of_layers", layer_names=BLOCKS):
+    with keras.RematScope(*scope):
         model = models.LanguageModel(17, 2, 8, 2, 16)
     model.compile("sgd", TokenCrossentropy(), run_eagerly=True)
     ids = np.array([[2, 5, 7, 3]])
     called.clear()
     model.train_on_batch(ids, ids)
-    assert called == [*BLOCKS, *BLOCKS[::-1]]
+    assert called == ["block_0", "block_1", *again]
 
 
 @pytest.mark.slow
