@@ -6,15 +6,14 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from interop.random_translator import make_translator
 from libretranslatepy import LibreTranslateAPI
+from service.process import Service
 from typer.testing import CliRunner
 
 import keras_transformer as kt
@@ -24,7 +23,6 @@ pytest.importorskip("ctranslate2")
 
 from keras_transformer.interop.ctranslate2_translator import CTranslate2Translator
 
-ROOT = Path(__file__).parents[2]
 VARIABLE = "KERAS_TRANSFORMER_KSERVE"
 TEXTS = [f"{a} {b}" for a in ("a", "two", "five", "one") for b in ("dog", "tree")]
 
@@ -71,59 +69,6 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("serve") / "saved"
     translator.save(folder)
     return folder
-
-
-class Service:
-    """A process of `keras-transformer serve` at a free port.
-
-    Attributes:
-        address: Where it answers.
-        process: The process.
-        before: What it writes on standard error before it answers.
-        lines: What it writes afterwards.
-    """
-
-    def __init__(self, *arguments):
-        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "keras_transformer.cli", "serve"),
-                *map(str, arguments),
-                *("--port", "0"),
-            ],
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-            text=True,
-        )
-        self.before, self.lines = [], []
-        for line in self.process.stderr:
-            if found := re.search(r"at (http://\S+)\. Ctrl-C", line):
-                self.address = found[1]
-                break
-            self.before.append(line)
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        self.lines += self.process.stderr
-
-    def post(self, path, body):
-        request = urllib.request.Request(self.address + path, json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return json.load(response)
-
-    def num_waiting(self):
-        with urllib.request.urlopen(f"{self.address}metrics", timeout=60) as response:
-            text = response.read().decode()
-        return float(re.search(r'waiting_texts{model="en-de"} (\S+)', text)[1])
-
-    def stop(self, number=signal.SIGTERM):
-        """Returns its exit status, and what it wrote once it answered."""
-        self.process.send_signal(number)
-        status = self.process.wait(60)
-        self._reader.join()
-        self.process.stderr.close()
-        return status, "".join(self.lines)
 
 
 @pytest.fixture(scope="module")
