@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from keras_transformer.checks import optional
 from keras_transformer.cli.loading import (
     check_models,
     languages_of_run,
@@ -65,6 +64,14 @@ def serve(
     max_seconds: Annotated[
         float, typer.Option(help="Seconds after which a request is given up.", min=1)
     ] = 60,
+    drain_seconds: Annotated[
+        float,
+        typer.Option(
+            help="Seconds for which it goes on answering after SIGTERM, until clients "
+            "have found another service.",
+            min=0,
+        ),
+    ] = 0,
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
     min_length: MinLength = None,
@@ -98,9 +105,8 @@ def serve(
                 f"{languages[1]}. Name one model for each direction."
             )
         paths[languages] = path
-    with optional("uvicorn", "serve", "The service"):
-        import uvicorn
     from keras_transformer.service import Limits, make_app
+    from keras_transformer.service.draining import DrainingServer
 
     limits = Limits(
         texts=max_texts,
@@ -125,13 +131,7 @@ def serve(
         else:
             translators[languages] = _ready_translator(path, search_options)
     app = make_app(translators, limits)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        ws="none",
-        timeout_graceful_shutdown=round(max_seconds) + 1,
-    )
-    server = uvicorn.Server(config)
+    server = DrainingServer(app, drain_seconds, round(max_seconds) + 1)
     # Once it has stopped gracefully, uvicorn raises these signals again.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))

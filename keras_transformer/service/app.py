@@ -38,7 +38,11 @@ def make_app(
     It speaks the REST dialect of TensorFlow Serving and KServe (V1) under `/v1/models`,
     where the model from `en` to `de` is `en-de`, and that of LibreTranslate
     (`/translate`, `/languages`, `/frontend/settings`). `/` is a page to translate on,
-    `/healthz` says that the service is up, and `/metrics` has counts for Prometheus.
+    `/healthz` says that the service is up, `/readyz` that it is to be sent requests,
+    and `/metrics` has counts for Prometheus.
+
+    A server that is about to end sets `app.state.is_draining`. Requests are still
+    answered, but `/readyz` refuses, and each answer closes its connection.
 
     Each translator runs in a thread of its own, in which the texts of many requests are
     translated together. An answer has as many hypotheses as the translator's search
@@ -98,19 +102,28 @@ def make_app(
     async def health(request):
         return json_response({"status": "ok"})
 
+    async def ready(request):
+        if request.app.state.is_draining:
+            return json_response({"error": "The service is about to end."}, 503)
+        return json_response({"status": "ok"})
+
     async def metrics(request):
         text = prometheus_client.generate_latest(registry)
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", page),
             Route("/healthz", health),
+            Route("/readyz", ready),
             Route("/metrics", metrics),
             *predict_routes(directions, limits),
             *libretranslate_routes(directions, limits),
         ],
-        middleware=[Middleware(_Measured, registry=registry)],
+        middleware=[
+            Middleware(_Measured, registry=registry),
+            Middleware(_ClosesWhileDraining),
+        ],
         exception_handlers={
             HTTPException: _answer_error,
             ClientDisconnect: _answer_nobody,
@@ -118,6 +131,8 @@ def make_app(
         },
         lifespan=lifespan,
     )
+    app.state.is_draining = False
+    return app
 
 
 def _page(directions):
@@ -189,3 +204,20 @@ class _Measured:
             route = getattr(scope.get("endpoint"), "__name__", "none")
             seconds = time.perf_counter() - begin
             self._seconds.labels(route, status).observe(seconds)
+
+
+class _ClosesWhileDraining:
+    """Closes connections after their answers, once the application drains."""
+
+    def __init__(self, app):
+        self._app = app
+
+    async def __call__(self, scope, receive, send):
+        async def send_and_close(message):
+            is_start = message["type"] == "http.response.start"
+            if is_start and scope["app"].state.is_draining:
+                headers = [*message["headers"], (b"connection", b"close")]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, send_and_close)

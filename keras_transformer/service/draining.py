@@ -1,0 +1,51 @@
+"""Ending the service without a failed request."""
+
+import asyncio
+import signal
+from types import FrameType
+
+from starlette.applications import Starlette
+
+from keras_transformer.checks import optional
+
+with optional("uvicorn", "serve", "The service"):
+    import uvicorn
+
+
+class DrainingServer(uvicorn.Server):
+    """Runs the service, and drains it on SIGTERM before it ends.
+
+    Where several services share the requests, clients learn that one of them ends only
+    some time after it was told to. Until then it answers as before, but `/readyz` says
+    that it is not ready, and each answer closes its connection, so that a client that
+    has kept one opens the next elsewhere.
+
+    Ctrl-C, or a second SIGTERM, ends the draining. Requests in work are answered in
+    any case.
+
+    Args:
+        app: What `make_app` returns.
+        drain_seconds: How long the service drains.
+        answer_seconds: How long requests in work may take after that.
+    """
+
+    def __init__(self, app: Starlette, drain_seconds: float, answer_seconds: int):
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                ws="none",
+                timeout_graceful_shutdown=answer_seconds,
+            )
+        )
+        self._state = app.state
+        self._drain_seconds = drain_seconds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Handles a signal; uvicorn calls it while its event loop runs."""
+        end = super().handle_exit
+        if sig != signal.SIGTERM or self._state.is_draining:
+            end(sig, frame)
+            return
+        self._state.is_draining = True
+        asyncio.get_running_loop().call_later(self._drain_seconds, end, sig, frame)
