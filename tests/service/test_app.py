@@ -180,6 +180,20 @@ def test_the_service_says_that_it_is_up(engine):
     assert client_of(engine).get("/healthz").json() == {"status": "ok"}
 
 
+def test_a_service_that_drains_answers_and_closes_connections(engine):
+    client = client_of(engine)
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert "connection" not in ready.headers
+    client.app.state.is_draining = True
+    statuses = {"/readyz": 503, "/healthz": 200, "/v1/models/en-de": 200, "/no": 404}
+    for path, status in statuses.items():
+        found = client.get(path)
+        assert (found.status_code, found.headers["connection"]) == (status, "close")
+    assert_error(client.get("/readyz"), "about to end")
+    assert client.post(PREDICT, json={"instances": ["a"]}).status_code == 200
+
+
 def test_no_language_can_break_the_page(engine):
     app = make_app({("en", "</script><b>"): engine})
     from starlette.testclient import TestClient
