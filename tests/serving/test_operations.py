@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 from google.protobuf import text_format
 from ruamel.yaml import YAML
 from serving.server_messages import server_message
 
+from keras_transformer.cli import app
 from keras_transformer.serving.server_files import batching_parameters
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -41,7 +43,8 @@ check("V1beta1InferenceService", json.load(sys.stdin), "")
 
 def blocks(page, language):
     text = (DOCS / page).read_text("utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    pattern = rf"^( *)```{language}\n(.*?)^\1```$"
+    return [x[2] for x in re.finditer(pattern, text, re.DOTALL | re.MULTILINE)]
 
 
 def manifests(page):
@@ -64,9 +67,10 @@ def message_of(text):
 def test_settings_of_the_server_are_its_messages():
     mapped = manifests("serving_operations.md")["ConfigMap"]["data"]
     texts = [*blocks("serving_operations.md", "proto"), *mapped.values()]
-    models, batching, monitoring, one_model, same = (
+    models, loading, moved, batching, monitoring, one_model, same = (
         text_format.Parse(text, message_of(text)) for text in texts
     )
+    check_roll(loading, moved)
     (config,) = models.model_config_list.config
     versions = config.model_version_policy.specific.versions
     assert config.model_platform == "tensorflow"
@@ -79,7 +83,19 @@ def test_settings_of_the_server_are_its_messages():
     assert batching == written
 
 
-@pytest.mark.parametrize("page", ["serving_operations.md", "many_gpus.md"])
+def check_roll(loading, moved):
+    """Checks that a label moves by itself, to a version that is loaded before."""
+    (before,), (after,) = (x.model_config_list.config for x in (loading, moved))
+    loaded = before.model_version_policy.specific.versions
+    assert before.version_labels["stable"] == min(loaded)
+    assert after.version_labels["stable"] == max(loaded)
+    after.version_labels["stable"] = before.version_labels["stable"]
+    assert loading == moved
+
+
+@pytest.mark.parametrize(
+    "page", ["serving_operations.md", "many_gpus.md", "service.md"]
+)
 def test_manifests_are_of_kubernetes(page):
     validate = pytest.importorskip("kubernetes_validate").validate
     found = manifests(page).values()
@@ -116,6 +132,37 @@ def test_a_deployment_agrees_with_its_settings():
     assert "enable_grpc_healthcheck_service" in flags
     ports = {x["name"]: x["containerPort"] for x in container["ports"]}
     assert container["readinessProbe"]["grpc"]["port"] == ports["grpc"]
+
+
+def test_a_container_of_the_server_has_time_to_end():
+    pod = manifests("serving_operations.md")["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    flags = dict(x[2:].partition("=")[::2] for x in container["args"])
+    options = dict(x.split("=") for x in flags["grpc_channel_arguments"].split(","))
+    age, grace = (
+        int(options[f"grpc.max_connection_{name}_ms"]) / 1000
+        for name in ("age", "age_grace")
+    )
+    waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 1.1 * age + grace < waits < pod["terminationGracePeriodSeconds"]
+
+
+def test_a_deployment_of_the_service_agrees_with_the_service():
+    found = manifests("service.md")
+    template = found["Deployment"]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    command = typer.main.get_command(app).commands["serve"]
+    (_, *args) = container["args"]
+    options = command.make_context("serve", args).params
+    ends_after = options["drain_seconds"] + options["max_seconds"] + 5
+    assert options["drain_seconds"] > 0
+    assert ends_after < template["spec"]["terminationGracePeriodSeconds"]
+    (port,) = container["ports"]
+    assert port["containerPort"] == options["port"]
+    paths = {"startupProbe": "/readyz", "readinessProbe": "/readyz"}
+    for name, path in {**paths, "livenessProbe": "/healthz"}.items():
+        assert container[name]["httpGet"] == {"path": path, "port": port["name"]}
+    assert template["metadata"]["labels"] == found["Service"]["spec"]["selector"]
 
 
 @pytest.mark.slow
