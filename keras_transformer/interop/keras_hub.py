@@ -66,7 +66,9 @@ class SearchSampler(keras_hub.samplers.Sampler):
         model=None,
     ):
         """Fills in the tokens after each prompt; see `keras_hub.samplers.Sampler`."""
-        mask = ops.zeros_like(prompt, "bool") if mask is None else mask
+        if mask is None:  # the prompts end where the search begins
+            is_prompt = ops.arange(prompt.shape[1], dtype="int32") < index
+            mask = ops.broadcast_to(is_prompt, ops.shape(prompt))
         search = self.search
         if search.end_ids is None and stop_token_ids is not None:
             search = search.replace(end_ids=stop_token_ids)

@@ -102,6 +102,20 @@ def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(lm):
         assert token_ids[row].tolist() == expected
 
 
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_sampler_without_a_mask_continues_from_its_index(length):
+    table = keras.random.normal((7, 7), seed=1)  # logits after each token
+
+    def next(prompt, cache, index):
+        return keras.ops.take(table, prompt[:, index - 1], axis=0), None, cache
+
+    prompt = np.where(np.arange(11) < length, np.array([[1], [4]]), 0)
+    prompt = keras.ops.convert_to_tensor(prompt, "int32")
+    expected = hub.samplers.GreedySampler()(next, prompt, index=length)
+    found = SearchSampler(GreedySearch())(next, prompt, index=length)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.slow
 def test_a_prompt_continues_alike_whatever_else_is_in_the_batch():
     lm = gpt2()
