@@ -192,7 +192,8 @@ def generate(
 
     Args:
         lm: A `keras_hub.models.CausalLM` or `Seq2SeqLM` with a preprocessor.
-        inputs: What `lm.generate` takes: texts, or a dictionary of texts.
+        inputs: What `lm.generate` takes: texts, or a dictionary of texts; for a model
+            of speech, a dictionary with `audio`, and perhaps `text`.
         search: A search of `keras_transformer.decoding`.
         max_length: As in `lm.generate`: tokens of a result, its prompt included.
         stop_token_ids: As in `lm.generate`.
@@ -206,7 +207,7 @@ def generate(
     Raises:
         ValueError: If `lm` has no preprocessor or no tokenizer of texts, has fewer
             positions than `max_length`, or lacks an id that `search` or
-            `stop_token_ids` names.
+            `stop_token_ids` names; if a model of speech gets no `audio`.
     """
     task = SearchedTask(lm, search, stop_token_ids, max_length)
     if isinstance(inputs, dict):
@@ -258,6 +259,13 @@ class SearchedTask:
 
     def preprocess(self, inputs):
         """Returns the ids of texts, as the model's preprocessor makes them."""
+        is_speech = isinstance(self.lm, keras_hub.models.MoonshineAudioToText)
+        if is_speech and not (isinstance(inputs, dict) and "audio" in inputs):
+            raise ValueError(
+                "`inputs` must be a dictionary with the `audio` that a model of speech "
+                "reads, waveforms of shape `(batch, samples)`, and perhaps the `text` "
+                f"that begins the results. Received: {type(inputs).__name__}."
+            )
         return self.lm.preprocessor.generate_preprocess(
             inputs, sequence_length=self.max_length
         )

@@ -43,8 +43,8 @@ def export_language_model(
     settings of this export in `assets.extra/language_model.json`.
 
     Args:
-        lm: A `keras_hub.models.CausalLM` or `Seq2SeqLM` with a preprocessor whose
-            tokenizer is made of TensorFlow operations.
+        lm: A `keras_hub.models.CausalLM` or `Seq2SeqLM` that reads texts, with a
+            preprocessor whose tokenizer is made of TensorFlow operations.
         path: Folder to write, such as `"saved_models/bart/1"`.
         search: A search of `keras_transformer.decoding`; `Sampling` needs a seed.
         max_length: Tokens of a result, its prompt included; by default the
@@ -76,12 +76,13 @@ def export_language_model(
     }
     try:
         texts = tf.TensorSpec([None], tf.string)
-        tf.function(task.tokenizer, autograph=False).get_concrete_function(texts)
+        tf.function(task.preprocess, autograph=False).get_concrete_function(texts)
     except Exception as error:
         raise ValueError(
-            "`lm` must have a tokenizer of TensorFlow operations, which a SavedModel "
-            f"can hold. Received: a {type(task.tokenizer).__name__}, which fails on a "
-            f"tensor of texts ({type(error).__name__}). Export logits by `lm.export`."
+            "`lm` must read texts, with a tokenizer of TensorFlow operations, which a "
+            f"SavedModel can hold. Received: a {type(lm).__name__} with a "
+            f"{type(task.tokenizer).__name__}, which fails on a tensor of texts "
+            f"({type(error).__name__}). Export logits by `lm.export`."
         ) from error
     signatures = served.signatures()
     with create_folder(path) as unfinished:
@@ -122,6 +123,7 @@ class ServedLanguageModel(tf.Module):
 
     def generate(self, text, prompt=None):
         """Returns texts and scores of shape `(batch, num_hypotheses)`."""
+        # TensorFlow calls a signature with tensors of any shape.
         text = tf.ensure_shape(text, [None])
         inputs = text
         if prompt is not None:

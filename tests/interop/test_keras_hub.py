@@ -17,6 +17,7 @@ from hub_models import (  # noqa: E402
     gpt2,
     llama,
     log_probabilities,
+    moonshine,
     part,
     prompts,
     trained,
@@ -263,6 +264,9 @@ def test_what_cannot_be_searched_is_said_in_one_line():
         ValueError, match="`lm` must be a KerasHub model that generates"
     ):
         generate(images, ["a"], search)
+    for inputs in ("a", ["audio"], {"text": ["a"]}):
+        with pytest.raises(ValueError, match="`inputs` must be .* with the `audio`"):
+            generate(moonshine(), inputs, search)
     with pytest.raises(ValueError, match="`max_length` must be at most 16, .*=17"):
         generate(gpt2(), ["a"], search, max_length=17)
     with pytest.raises(ValueError, match="vocabulary of 10 tokens. Received: 10"):

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("keras_hub")
 
 import tensorflow as tf
-from hub_models import bart, gpt2
+from hub_models import bart, gpt2, moonshine
 from serving.prediction_service import client, serve
 from serving.server_messages import read_batching_parameters
 
@@ -103,4 +103,6 @@ def test_what_cannot_be_exported_is_said_before_anything_is_written(tmp_path):
     lm.preprocessor.tokenizer.__class__ = in_python
     with pytest.raises(ValueError, match="TensorFlow operations.* a InPython, which"):
         kt.serving.export_language_model(lm, path, SEARCH)
+    with pytest.raises(ValueError, match="must read texts, .*a MoonshineAudioToText"):
+        kt.serving.export_language_model(moonshine(), path, SEARCH)
     assert not path.exists()
