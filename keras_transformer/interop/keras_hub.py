@@ -62,8 +62,7 @@ class SearchSampler(keras_hub.samplers.Sampler):
         index=0,
         mask=None,
         stop_token_ids=None,
-        hidden_states=None,
-        model=None,
+        **_,
     ):
         """Fills in the tokens after each prompt; see `keras_hub.samplers.Sampler`."""
         if mask is None:  # the prompts end where the search begins
@@ -232,8 +231,9 @@ class SearchedTask:
 
     def __init__(self, lm, search, stop_token_ids="auto", max_length=None):
         check_search(search)
-        tokenizer = getattr(getattr(lm, "preprocessor", None), "tokenizer", None)
-        if not hasattr(lm, "generate_step") or tokenizer is None:
+        is_lm = isinstance(lm, keras_hub.models.CausalLM)
+        tokenizer = getattr(lm.preprocessor, "tokenizer", None) if is_lm else None
+        if tokenizer is None:
             raise ValueError(
                 "`lm` must be a KerasHub model that generates text, with a "
                 f"preprocessor that has a tokenizer. Received: lm={lm!r}."
