@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_transformer.storage import write_text
 from keras_transformer.training.distribution import is_trained_by_workers
+from keras_transformer.training.gradient_norm import MeasuredOptimizer
 from keras_transformer.training.metrics import Padding
 
 MEASURED = (
@@ -20,7 +21,7 @@ MEASURED = (
     *("val_loss", "val_token_accuracy", "val_perplexity", "val_bleu", "val_chrf"),
 )
 COLUMNS = (
-    *("epoch", *MEASURED, "learning_rate"),
+    *("epoch", *MEASURED, "learning_rate", "gradient_norm"),
     *("padding", "tokens_per_second", "seconds"),
 )
 
@@ -85,7 +86,8 @@ class WriteLog(keras.callbacks.Callback):
     Epochs are counted in the log, so those before an interruption count as well. The
     tokens of a second are real target tokens, after the first step of the epoch and
     before its validation; several workers log none. Of an epoch that was interrupted,
-    they and the seconds are those of its rest.
+    they and the seconds are those of its rest. The gradient norm is the mean over the
+    updates of the epoch, if the optimizer is a `MeasuredOptimizer`.
 
     Args:
         log: The `Log`.
@@ -115,12 +117,22 @@ class WriteLog(keras.callbacks.Callback):
         tokens = sum(x.num_tokens() for x in metrics if isinstance(x, Padding))
         return np.array([tokens, time.monotonic()])
 
+    def _gradient_norm(self):
+        optimizer = self.model.optimizer
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            optimizer = optimizer.inner_optimizer
+        is_measured = isinstance(optimizer, MeasuredOptimizer)
+        return optimizer.pop_gradient_norm() if is_measured else None
+
     def on_epoch_end(self, epoch, logs=None):
         tokens, seconds = self._last - self._first
         if tokens:
             logs["tokens_per_second"] = tokens / seconds
         # In the logs, Keras prints it in the epoch's line.
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+        norm = self._gradient_norm()
+        if norm is not None:
+            logs["gradient_norm"] = norm
         numbers = {name: logs[name] for name in COLUMNS if name in logs}
         row = {name: f"{float(number):.6g}" for name, number in numbers.items()}
         row["epoch"] = epoch + 1  # Keras counts from 0

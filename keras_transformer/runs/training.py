@@ -376,7 +376,7 @@ def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
     weight_decay = settings.weight_decay or None
     if settings.optimizer == "muon":
         # What is no matrix is trained as by `training.Adam`.
-        return keras.optimizers.Muon(
+        return training.Muon(
             schedule,
             adam_beta_2=0.98,
             adam_lr_ratio=0.5,

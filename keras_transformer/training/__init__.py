@@ -16,6 +16,7 @@ from keras_transformer.training.distribution import (
 from keras_transformer.training.layouts import all_devices, layout_map
 from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Padding, Perplexity, TokenAccuracy
+from keras_transformer.training.muon import Muon
 from keras_transformer.training.position import KeepPosition
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 
@@ -26,6 +27,7 @@ __all__ = [
     "Cooldown",
     "InverseSquareRootSchedule",
     "KeepPosition",
+    "Muon",
     "Padding",
     "Perplexity",
     "SaveCheckpoints",

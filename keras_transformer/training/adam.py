@@ -9,7 +9,6 @@ from keras_transformer.keras_private import (
     trainable_variables,
     variable_index,
 )
-from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import without_gradients
 from keras_transformer.training.distribution import (
     num_replicas,
@@ -17,10 +16,11 @@ from keras_transformer.training.distribution import (
     sum_gradients,
     update_if,
 )
+from keras_transformer.training.gradient_norm import MeasuredOptimizer, dense_gradient
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Adam(keras.optimizers.Adam):
+class Adam(MeasuredOptimizer, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with the paper's settings, and gradient accumulation.
 
     It takes every option of `keras.optimizers.Adam`, such as `weight_decay`,
@@ -36,6 +36,7 @@ class Adam(keras.optimizers.Adam):
       over the replicas, so that several replicas make the update of one.
     - `clipnorm` and `clipvalue` clip the gradient of an embedding as it is used. Keras
       clips its rows before it sums those of one token.
+    - `pop_gradient_norm` returns the mean norm of the gradients of its last updates.
 
     Args:
         learning_rate: A float, or a schedule.
@@ -175,13 +176,3 @@ class Adam(keras.optimizers.Adam):
     def get_config(self):
         steps = self.batches_per_update
         return {**super().get_config(), "gradient_accumulation_steps": steps}
-
-
-def dense_gradient(gradient):
-    """Returns a gradient as a tensor, where it may be `tf.IndexedSlices` or None."""
-    if target.BACKEND == "tensorflow":
-        import tensorflow as tf
-
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.convert_to_tensor(gradient)
-    return gradient

@@ -20,6 +20,7 @@ COMPARED = (
     "val_loss",
     "val_perplexity",
     "learning_rate",
+    "gradient_norm",
 )
 SETTINGS = {
     "training.jit_compile": "null",

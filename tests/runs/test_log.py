@@ -1,10 +1,14 @@
 import contextlib
 import resource
 
+import keras
+import numpy as np
 import pytest
 
 from keras_transformer.runs import Log
+from keras_transformer.runs.log import WriteLog
 from keras_transformer.storage import write_text
+from keras_transformer.training import Adam
 
 
 @pytest.fixture
@@ -71,6 +75,28 @@ def test_improvement_is_counted_from_the_lowest_loss(log, losses, epochs):
     log.add({"epoch": len(losses) + 1, "val_loss": 0.0})
     assert log.epochs_without_improvement() == 0
     assert log.epochs_without_improvement(len(losses)) == epochs
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "norms"),
+    [
+        (lambda: Adam(0.5), [6, 5]),
+        (lambda: keras.optimizers.LossScaleOptimizer(Adam(0.5)), [6, 5]),
+        (lambda: keras.optimizers.Adam(0.5), []),  # which measures none
+    ],
+)
+def test_a_row_has_the_gradient_norm_of_its_epoch(log, optimizer, norms):
+    layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+    model = keras.Sequential([keras.Input((1,)), layer])
+    model.compile(optimizer(), "mse", metrics=["mse"])
+    data = np.array([[1.0]]), np.array([[3.0]])  # the gradient is 2 (weight - 3)
+    history = model.fit(
+        *data, validation_data=data, epochs=2, verbose=0, callbacks=[WriteLog(log)]
+    ).history
+    assert "val_gradient_norm" not in history
+    cells = [row["gradient_norm"] for row in log.rows()]
+    assert len(cells) == 2
+    assert [float(cell) for cell in cells if cell] == pytest.approx(norms, rel=1e-3)
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):

@@ -362,9 +362,11 @@ def test_tensorboard_shows_what_was_measured(trained):
             shown[path.parent.name] |= {value.tag for value in event.summary.value}
     names = "loss", "token_accuracy", "perplexity", "padding"
     measured = {f"epoch_{x}" for x in names}
-    once = {"epoch_learning_rate", "epoch_tokens_per_second"}
+    names = "learning_rate", "gradient_norm", "tokens_per_second"
+    once = {f"epoch_{x}" for x in names}
     assert shown["train"] >= measured | once
     assert shown["validation"] >= measured | {"epoch_bleu", "epoch_chrf"}
+    assert not shown["validation"] & once
 
 
 def test_the_learning_rate_is_logged(trained):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.training import Adam
-from keras_transformer.training.adam import dense_gradient
+from keras_transformer.training.gradient_norm import dense_gradient
 
 STEPS, ROWS = 3, 5
 RANDOM = np.random.default_rng(7)
@@ -337,7 +337,7 @@ def test_options_that_are_not_used_add_no_variables():
         for _ in range(2):  # Keras may build it twice
             optimizer.build(variables)
         names.append([x.name.removeprefix("v_") for x in optimizer.variables])
-    plain = ["iteration", "learning_rate", "momentum", "velocity"]
+    plain = ["iteration", "learning_rate", "momentum", "velocity", "gradient_norms"]
     assert names == [plain, [*plain, "gradient_sum"]]
 
 

@@ -1,0 +1,20 @@
+"""Muon, with the norm of its gradients."""
+
+import keras
+
+from keras_transformer.training.gradient_norm import MeasuredOptimizer
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Muon(MeasuredOptimizer, keras.optimizers.Muon):
+    """`keras.optimizers.Muon` that also measures the norm of its gradients.
+
+    All arguments are those of `keras.optimizers.Muon`, and so are the updates. With
+    `gradient_accumulation_steps`, the norm is that of each batch.
+
+    Example:
+        >>> optimizer = Muon(1e-3)
+        >>> optimizer.apply([ops.array([3.0, 4.0])], [keras.Variable([0.0, 0.0])])
+        >>> optimizer.pop_gradient_norm()
+        5.0
+    """
