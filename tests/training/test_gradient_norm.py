@@ -180,6 +180,7 @@ print(json.dumps(norms))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tensorflow
 def test_replicas_have_the_norm_of_their_sum_or_the_sum_of_their_norms():
     done = run_program(REPLICAS)
