@@ -1,14 +1,16 @@
 """Times our searches beside KerasHub's samplers, on its models with random weights.
 
     python benchmarks/keras_hub_searches.py [--full] [--jit]
+    python benchmarks/keras_hub_searches.py [--full] --memory ours --models gpt2
 
 Calls alternate within one process, and all take the same number of steps: nothing stops
 them early. The last columns are the shares of that time that stopping early saves, at
 the tokens that greedy search finds halfway. `--full` has the sizes of GPT-2 and of BART
-base.
+base. `--memory` prints what the first beam of 4 adds to the peak of the process.
 """
 
 import argparse
+import resource
 import time
 
 import keras
@@ -21,6 +23,8 @@ from keras_transformer.interop.keras_hub import SearchSampler
 parser = argparse.ArgumentParser()
 parser.add_argument("--full", action="store_true")
 parser.add_argument("--jit", action="store_true", help="compile by XLA")
+parser.add_argument("--memory", choices=["theirs", "ours"])
+parser.add_argument("--models", nargs="+", default=["gpt2", "bart"])
 parser.add_argument("--batch", type=int, default=4)
 parser.add_argument("--length", type=int, default=48)
 parser.add_argument("--rounds", type=int, default=7)
@@ -84,6 +88,18 @@ def fastest(functions, *arguments):
     return np.min(times[1:], axis=0)  # the first compiles
 
 
+def measure_memory(lm, ids):
+    theirs, ours = PAIRS["beam of 4"]
+    sampler = theirs if OPTIONS.memory == "theirs" else SearchSampler(ours)
+    before = peak_mb()
+    seconds(compiled(lm, sampler), ids, None)
+    print(f"{type(lm).__name__}: {peak_mb() - before:.0f} MB", flush=True)
+
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def measure(lm, ids):
     stops = None
     for name, (theirs, ours) in PAIRS.items():
@@ -102,7 +118,15 @@ def measure(lm, ids):
         )
 
 
-print("| model | search | KerasHub, ms | ours, ms | ratio | it saves | ours saves |")
-print("| --- | --- | --: | --: | --: | --: | --: |")
-measure(decoder(), inputs())
-measure(encoder_decoder(), inputs("decoder_"))
+MODELS = {"gpt2": (decoder, ""), "bart": (encoder_decoder, "decoder_")}
+if OPTIONS.memory:
+    work = measure_memory
+else:
+    work = measure
+    print(
+        "| model | search | KerasHub, ms | ours, ms | ratio | it saves | ours saves |\n"
+        "| --- | --- | --: | --: | --: | --: | --: |"
+    )
+for name in OPTIONS.models:
+    make, part = MODELS[name]
+    work(make(), inputs(part))
