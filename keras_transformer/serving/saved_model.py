@@ -54,7 +54,9 @@ def export_translator(
     served = ServedTranslator(translator, search, max_length, jit_compile, terms)
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
-        tf.saved_model.save(served, unfinished, signatures=served.signatures())
+        # The gradients of kernels would be a quarter of all operations.
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(served, unfinished, served.signatures(), options)
         extra = unfinished / "assets.extra"
         settings = json.dumps(served.settings(), indent=2) + "\n"
         write_text(extra / "translator.json", settings)

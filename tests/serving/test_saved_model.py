@@ -319,6 +319,13 @@ def test_only_ops_of_the_stock_server_are_exported(meta_graph):
     assert "_XlaMustCompile" not in attributes
 
 
+def test_gradients_are_left_behind(meta_graph):
+    functions = meta_graph.graph_def.library.function
+    names = [function.signature.name for function in functions]
+    assert names
+    assert not [name for name in names if "gradient" in name]
+
+
 def test_the_optimizer_is_left_behind(translator, exported):
     saved = dict(tf.train.list_variables(str(exported / "variables" / "variables")))
     saved.pop("_CHECKPOINTABLE_OBJECT_GRAPH")
