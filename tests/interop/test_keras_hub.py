@@ -58,7 +58,7 @@ def generated(lm, sampler, ids, stop, jit_compile=False):
     return token_ids * mask, mask
 
 
-@pytest.mark.quick("trained-gpt2-[3, 5]")
+@pytest.mark.slow
 @each_stop
 def test_greedy_search_equals_that_of_keras_hub(lm, stop):
     ids = prompts(lm)
