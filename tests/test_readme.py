@@ -174,7 +174,7 @@ def test_the_python_of_the_page_runs(name, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_program_of_the_page_on_training_runs(tmp_path):
-    (program,) = blocks(ROOT / "docs" / "training.md", "python")
+    program = "\n".join(blocks(ROOT / "docs" / "training.md", "python"))
     done = run_program(program.replace("epochs=10", "epochs=1"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
