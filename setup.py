@@ -140,7 +140,7 @@ setup(
             "mypy~=2.4.0",
             "pre-commit>=4",
             "pytest>=8.4",
-            "pytest-xdist>=3.6",
+            "pytest-xdist>=3.8",
             "ruff~=0.17.0",
             "scikit-learn>=1.5",  # for its handwritten digits
             "setuptools>=77",
