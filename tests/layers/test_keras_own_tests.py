@@ -87,6 +87,12 @@ DIFFERENCES = {
     "test_dropout_negative_rate": WORDS,
     "test_dropout_rate_greater_than_one": WORDS,
 }
+# Not by the mark `quick`, which needs cases: some releases come without tests.
+QUICK = (
+    "test_basics_with_flash_attention",
+    "test_causal_only_masks_non_4d_inpu",
+    "test_compute_attention_combines_ca",
+)
 
 
 def keras_tests():
@@ -98,14 +104,10 @@ def keras_tests():
         for case in vars(module).values():
             if isinstance(case, type) and issubclass(case, unittest.TestCase):
                 for name in unittest.TestLoader().getTestCaseNames(case):
-                    yield pytest.param(module_name, case, name, id=name)
+                    slow = () if name.startswith(QUICK) else pytest.mark.slow
+                    yield pytest.param(module_name, case, name, id=name, marks=slow)
 
 
-@pytest.mark.quick(
-    "test_basics_with_flash_attention",
-    "test_causal_only_masks_non_4d_inpu",
-    "test_compute_attention_combines_ca",
-)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("few_objects_to_collect")
 @pytest.mark.parametrize(("module_name", "case", "name"), [*keras_tests()])
