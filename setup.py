@@ -131,7 +131,7 @@ setup(
             # What starlette tests with.
             'httpx2>=2.0; python_version >= "3.11"',
             'httpx>=0.28; python_version < "3.11"',
-            "hypothesis>=6.100",
+            "hypothesis>=6.170",
             "import-linter>=2.3",
             # Schemas of the manifests in docs/.
             "kubeflow-trainer-api>=2.3",
