@@ -29,6 +29,18 @@ def shape_of(tensor) -> tuple:
     )
 
 
+def sizes_for_reshape(tensor) -> tuple:
+    """Returns the shape of a tensor for `ops.reshape`, with -1 for one unknown size.
+
+    Unlike `shape_of`, this takes no operation of a graph where one size is unknown, as
+    in a decoding step: a quarter of its operations would compute shapes.
+    """
+    known = tuple(tensor.shape)
+    if known.count(None) != 1 or 0 in known:  # of no elements, -1 could be any size
+        return shape_of(tensor)
+    return tuple(-1 if size is None else size for size in known)
+
+
 def with_gradient(function, *tensors):
     """Calls a function that brings its own gradient: `ops.custom_gradient`.
 

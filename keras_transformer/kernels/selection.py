@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.kernels import target
+from keras_transformer.kernels.graphs import shape_of, sizes_for_reshape
 
 # The several small operations on blocks take longer than `ops.top_k` of a shorter row.
 MIN_LENGTH_FOR_BLOCKS = 1024
@@ -152,6 +153,10 @@ def take_rows(x, indices):
     """
     if x.shape[0] == 0:  # JAX cannot gather from an empty tensor.
         return ops.zeros((*ops.shape(indices), *x.shape[2:]), x.dtype)
+    if target.BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        return tf.gather(x, indices, axis=1, batch_dims=1)
     num_rows, choices, *rest = ops.shape(x)
     starts = ops.arange(0, num_rows * choices, choices, dtype="int32")
     flat = ops.reshape(x, (-1, *rest))
@@ -198,7 +203,7 @@ def rows_at(index, heads, length):
     A cache `(batch, heads, length, width)` has `batch * heads * length` rows. The
     result is int32 of shape `(batch * heads, 1)`.
     """
-    (batch,) = ops.shape(index)
+    (batch,) = shape_of(index)
     starts = ops.arange(0, batch * heads * length, length, dtype="int32")
     rows = ops.reshape(starts, (-1, heads)) + ops.expand_dims(index, 1)
     return ops.reshape(rows, (-1, 1))
@@ -216,7 +221,7 @@ def write_rows(states, rows, new):
     Hypotheses share the last axis: if they had a separate axis, XLA would copy a cache
     of one hypothesis twice in every step.
     """
-    batch, heads, length, width = ops.shape(states)
+    batch, heads, length, width = sizes_for_reshape(states)
     table, new_rows = (ops.reshape(x, (-1, width)) for x in (states, new))
     table = ops.scatter_update(table, rows, new_rows)
     return ops.reshape(table, (batch, heads, length, width))

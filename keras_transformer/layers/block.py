@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_fractions, check_positive_integers
+from keras_transformer.kernels.graphs import shape_of, sizes_for_reshape
 from keras_transformer.layers.cache import (
     cache_entries,
     cache_positions,
@@ -182,7 +183,7 @@ class TransformerBlock(BlockSettings):
         queries = residual.prepare(inputs)
         new = attention.project(queries, positions=positions[0])
         cache = write_step(cache, index, *new)
-        keys, values = cache_entries(cache, ops.shape(inputs)[1])
+        keys, values = cache_entries(cache, inputs.shape[1])
         if prompt is not None:
             keys = ops.concatenate([prompt["keys"], keys], axis=2)
             values = ops.concatenate([prompt["values"], values], axis=2)
@@ -328,13 +329,13 @@ class CausalBlock(EncoderBlock):
         The memory is the prompt from `start`, which self-attention reads together
         with the cache; `index` counts from the end of the prompt.
         """
-        batch, num_hypotheses, _ = ops.shape(inputs)
+        batch, num_hypotheses, _ = shape_of(inputs)
         max_length = cache["keys"].shape[2]
         if memory_mask is None:
             memory_mask = whole_prompt_mask(memory)
         rows = (batch, 1, num_hypotheses)
         prompt_mask = ops.broadcast_to(
-            ops.expand_dims(memory_mask, (1, 2)), (*rows, ops.shape(memory_mask)[1])
+            ops.expand_dims(memory_mask, (1, 2)), (*rows, shape_of(memory_mask)[1])
         )
         cache_mask = ops.reshape(visible, (*rows, max_length * num_hypotheses))
         mask = ops.concatenate([prompt_mask, cache_mask], axis=-1)
@@ -464,7 +465,7 @@ class DecoderBlock(TransformerBlock):
         Returns:
             The outputs, of the shape of `inputs`, and the new cache.
         """
-        batch, num_hypotheses, _ = ops.shape(inputs)
+        batch, num_hypotheses, _ = sizes_for_reshape(inputs)
         max_length = cache["keys"].shape[2]
         shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
         mask = ops.reshape(visible, shape)
@@ -501,7 +502,7 @@ def check_heads_divide(num_heads: int, hidden_dim: int) -> None:
 
 def whole_prompt_mask(memory):
     """Returns a mask of prompts without padding, from their keys and values."""
-    batch, _, length, _ = ops.shape(memory["keys"])
+    batch, _, length, _ = shape_of(memory["keys"])
     return ops.ones((batch, length), "bool")
 
 

@@ -110,7 +110,8 @@ class BatchingPolicy:
         """Pads rows to a length, or removes the padding beyond it."""
         padding = [[0, 0], [0, length]]
         pad_id = self._tokenizer.pad_id
-        return tf.pad(source_ids, padding, constant_values=pad_id)[:, :length]
+        padded = tf.pad(source_ids, padding, constant_values=pad_id)[:, :length]
+        return tf.ensure_shape(padded, [None, length])
 
 
 def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):

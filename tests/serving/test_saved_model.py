@@ -502,7 +502,7 @@ def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     # Untrained, it goes on to the longest translation that a text may have.
     translator = make_translator(dtype=dtype)
     search = kt.decoding.GreedySearch()
-    path = translator.export(tmp_path / "1", search)
+    path = translator.export(tmp_path / "1", search, dtype=dtype)
     serve = tf.saved_model.load(path).signatures["serving_default"]
     outputs = serve(text=tf.constant(TEXTS))
     found = [best for (best,) in translator.translate_n_best(TEXTS, search)]

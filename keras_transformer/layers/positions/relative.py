@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_shape
+from keras_transformer.kernels.graphs import sizes_for_reshape
 from keras_transformer.layers.positions.encodings import (
     as_integers,
     check_waves,
@@ -109,7 +110,9 @@ class RotaryEmbedding(AttentionPositions):
             x, y = points[..., : dim // 2], points[..., dim // 2 :]
         rotated = x * cosines - y * sines, y * cosines + x * sines
         if self.layout == "interleaved":
-            rotated = ops.reshape(ops.stack(rotated, axis=-1), ops.shape(states))
+            rotated = ops.reshape(
+                ops.stack(rotated, axis=-1), sizes_for_reshape(states)
+            )
         else:
             rotated = ops.concatenate(rotated, axis=-1)
         return ops.cast(rotated, states.dtype)
