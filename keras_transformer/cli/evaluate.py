@@ -1,10 +1,11 @@
 """`keras-transformer evaluate`."""
 
 import heapq
+import itertools
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -29,7 +30,12 @@ from keras_transformer.cli.translate import (
     translated,
 )
 from keras_transformer.storage import replace_file
-from keras_transformer.text_files import TextFile, read_lines
+from keras_transformer.text_files import (
+    TextFile,
+    paired_files,
+    read_lines,
+    read_pairs,
+)
 
 
 def evaluate(
@@ -104,8 +110,6 @@ def evaluate(
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
-    from keras_transformer.cli.evaluated_text import EvaluatedText, text_of_recipe
-
     if source_file or reference:
         if source_file is None or not reference:
             raise typer.BadParameter(
@@ -116,17 +120,28 @@ def evaluate(
                 raise typer.BadParameter(
                     "cannot be combined with --source-file.", param_hint=f"--{name}"
                 )
+        sources, tokenized, language = [TextFile(source_file)], [], ""
         references = [[TextFile(path)] for path in reference]
-        text = EvaluatedText([TextFile(source_file)], references)
     else:
-        text = text_of_recipe(model, recipe, split or "test", data)
+        named = files_of_recipe(model, recipe, split or "test", data)
+        sources, references, tokenized, language = named
     second_file = None
     if against and run_folder(against).is_file():  # a checkpoint has a folder
-        second_file = Path(against)
+        second_file = TextFile(Path(against))
     check_models(model, *([against] if against else []))
-    total = text.check(output, second_file)
+    for file in (*sources, *itertools.chain(*references), *tokenized, second_file):
+        if output and file and output.resolve() == file.path.resolve():
+            raise ValueError(f"{output} is read. Name another file to write to.")
+    text = read_text(sources, references, tokenized, language)
+    total = len(text.sources)
+    second = list(read_lines(second_file)) if second_file else None
+    if second is not None and len(second) != total:
+        raise ValueError(
+            f"{second_file} must hold one translation of each of the {total} "
+            f"sentences. Received: {len(second)} lines."
+        )
     translator = load_translator(model)
-    other = load_translator(against) if against and not second_file else None
+    other = load_translator(against) if against and second is None else None
     controls = (
         beam_width,
         length_penalty,
@@ -137,16 +152,15 @@ def evaluate(
     )
     search = changed_search(translator.search, *controls)
     start = time.monotonic()
-    with replace_file(output or os.devnull) as file:
-        first = _translate(text, total, translator, search, batch_size, max_length)
-        file.write_text("".join(f"{line}\n" for line in first), "utf-8")
+    with replace_file(output or os.devnull) as unfinished:
+        first = _translate(text, translator, search, batch_size, max_length)
+        unfinished.write_text("".join(f"{line}\n" for line in first), "utf-8")
     seconds = time.monotonic() - start
     if output:
         say_where("The translations are", output)
-    second = [*read_lines(second_file)] if second_file else None
     if other:
         search = changed_search(other.search, *controls)
-        second = _translate(text, total, other, search, batch_size, max_length)
+        second = _translate(text, other, search, batch_size, max_length)
     if second is None:
         _print_scores(first, text)
     else:
@@ -156,20 +170,80 @@ def evaluate(
         _print_differences(first, second, text, examples)
 
 
-def _translate(text, total, translator, search, batch_size, max_length):
-    """Returns the translations of all sources."""
+def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | None):
+    """Returns the arguments of `read_text` for a split of a recipe.
+
+    By default that is the recipe of a run.
+    """
+    settings = run_folder(model) / "settings.yaml"
+    if recipe is None and not settings.is_file():
+        raise FileNotFoundError(
+            f"{model} holds no run, whose recipe would name the files. Name a "
+            "recipe with --recipe, or files with --source-file and --reference."
+        )
+    from keras_transformer.runs import Recipe
+
+    overrides = {"data.folder": str(data.resolve())} if data else {}
+    text = Recipe.load(recipe or settings, overrides).data
+    text.check_files(split)
+    sources, references = (text.paths(split, side) for side in ("source", "target"))
+    if not getattr(text, split).tokenized:
+        return sources, [references], [], ""
+    tokenized = text.paths(split, "tokenized")
+    if not all(file.path.exists() for file in tokenized):
+        tokenized = []
+    return sources, [references], tokenized, text.target
+
+
+class EvaluatedText(NamedTuple):
+    """Sentences and their correct translations, in memory.
+
+    Attributes:
+        sources: The sentences.
+        locations: File and line of each sentence.
+        references: Sets of correct translations.
+        tokenized: The first of these sets as papers compute BLEU on it.
+        language: Language of the references, for paper-protocol BLEU; empty without.
+    """
+
+    sources: list[str]
+    locations: list[str]
+    references: list[list[str]]
+    tokenized: list[str]
+    language: str
+
+
+def read_text(sources, references, tokenized, language: str) -> EvaluatedText:
+    """Reads parallel text: lists of files, which are read one after another.
+
+    There is a list for each set of references. If `tokenized` is empty, the references
+    are tokenized as the papers did. Errors are as in `check_parallel_files`.
+    """
+    sides = [*references, tokenized] if tokenized else references
+    pairs = [list(read_pairs(paired_files(sources, side))) for side in sides]
+    targets = [[pair.target for pair in side] for side in pairs]
+    if tokenized:
+        tokenized_lines = targets.pop()
+    elif language:
+        from keras_transformer.evaluation import moses_tokenized
+
+        tokenized_lines = moses_tokenized(targets[0], language)
+    else:
+        tokenized_lines = []
+    lines, locations = ([pair[i] for pair in pairs[0]] for i in (0, 2))
+    return EvaluatedText(lines, locations, targets, tokenized_lines, language)
+
+
+def _translate(text, translator, search, batch_size, max_length):
+    """Returns the translations of all sentences."""
     translations = []
     with progress_bar() as bar:
-        task = bar.add_task("Translating", total=total)
-        for path in text.sources:
-            found = translated(
-                translator, read_lines(path), search, batch_size, max_length
-            )
-            for number, (_, (best, *_)) in enumerate(found, start=1):
-                if "cut source" in best.flags:
-                    report_flags(f"{path}:{number}", best, translator)
-                translations.append(best.text)
-                bar.advance(task)
+        found = translated(translator, text.sources, search, batch_size, max_length)
+        found = bar.track(found, len(text.sources), description="Translating")
+        for location, (_, (best, *_)) in zip(text.locations, found, strict=True):
+            if "cut source" in best.flags:
+                report_flags(location, best, translator)
+            translations.append(best.text)
     return translations
 
 
@@ -177,14 +251,13 @@ def _print_scores(translations, text):
     """Prints BLEU and chrF of translations, with their signatures."""
     from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
 
-    references = text.reference_lines()
     results = {
-        "cased BLEU": cased_bleu(translations, *references),
-        "chrF": chrf(translations, *references),
+        "cased BLEU": cased_bleu(translations, *text.references),
+        "chrF": chrf(translations, *text.references),
     }
     if text.language:
         results["paper-protocol BLEU"] = paper_protocol_bleu(
-            translations, text.paper_references(), text.language
+            translations, text.tokenized, text.language
         )
     for name, (score, signature) in results.items():
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
@@ -194,10 +267,9 @@ def _print_comparison(first, second, text):
     """Prints the scores of two translators, and the p-values of their differences."""
     from keras_transformer.evaluation import paired_bootstrap
 
-    found = paired_bootstrap(first, second, *text.reference_lines())
+    found = paired_bootstrap(first, second, *text.references)
     if text.language:
-        tokenized = text.paper_references()
-        found |= paired_bootstrap(first, second, tokenized, language=text.language)
+        found |= paired_bootstrap(first, second, text.tokenized, language=text.language)
     typer.echo(f"{'':21}{'MODEL':22}--against")
     for name, scores in found.items():
         columns = [
@@ -216,7 +288,7 @@ def _print_differences(first, second, text, count):
 
     metric = CHRF()
     labels = ["source", *["reference"] * len(text.references), "MODEL", "--against"]
-    sides = [text.source_lines(), *text.reference_lines(), first, second]
+    sides = [text.sources, *text.references, first, second]
     rows = []
     for number, lines in enumerate(zip(*sides, strict=True), start=1):
         _, *references, one, other = lines

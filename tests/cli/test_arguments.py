@@ -10,7 +10,7 @@ from small_corpus import SETTINGS, write_corpus, write_recipe
 from typer.testing import CliRunner
 
 from keras_transformer.cli import app
-from keras_transformer.cli.evaluated_text import text_of_recipe
+from keras_transformer.cli.evaluate import files_of_recipe, read_text
 
 # All that need a file; `demo` needs none, and would train.
 SHELL = typer.main.get_command(app).commands
@@ -71,9 +71,8 @@ def test_references_are_tokenized_if_the_files_for_it_are_missing(tmp_path):
     (tmp_path / "val.bb").write_text("Ein Hund (braun) läuft.\n" * 7, "utf-8")
 
     def references():
-        text = text_of_recipe("no/run", str(path), "test", tmp_path)
-        assert text.check(None, None) == 7
-        return text.paper_references()
+        files = files_of_recipe("no/run", str(path), "test", tmp_path)
+        return read_text(*files).tokenized
 
     assert references() == ["ein hund ( braun ) läuft ."] * 7
     written.write_text("was geschrieben steht\n" * 7, "utf-8")
