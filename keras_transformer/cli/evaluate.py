@@ -22,7 +22,6 @@ from keras_transformer.cli.options import (
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
-    say_where,
 )
 from keras_transformer.cli.translate import (
     progress_bar,
@@ -157,7 +156,7 @@ def evaluate(
         unfinished.write_text("".join(f"{line}\n" for line in first), "utf-8")
     seconds = time.monotonic() - start
     if output:
-        say_where("The translations are", output)
+        typer.echo(f"The translations are in {output}.", err=True)
     if other:
         search = changed_search(other.search, *controls)
         second = _translate(text, other, search, batch_size, max_length)

@@ -133,11 +133,6 @@ Keep = Annotated[
 ]
 
 
-def say_where(what: str, path: Path) -> None:
-    """Says on standard error where a result is."""
-    typer.echo(f"{what} in {path}.", err=True)
-
-
 def given_terms(glossary: Path | None, keep: list[str] | None):
     """Returns the `Terms` of the options, or None if neither is given."""
     if glossary is None and not keep:

@@ -11,7 +11,6 @@ from keras_transformer.cli.options import (
     LengthPenalty,
     Model,
     changed_search,
-    say_where,
 )
 from keras_transformer.storage import replace_file, write_text
 
@@ -89,7 +88,7 @@ def attention(
         searches.append(search)
     if not compares:
         write_attention(output, translators[0], text, searches[0])
-        say_where("The attention is", output)
+        typer.echo(f"The attention is in {output}.", err=True)
         return
     from keras_transformer import plots
 
@@ -100,7 +99,7 @@ def attention(
         names += [name] * len(found)
     page = plots.attention_html(*seen, names=names if against else ())
     write_text(output, page)
-    say_where("The attention is", output)
+    typer.echo(f"The attention is in {output}.", err=True)
 
 
 @plot.command()
@@ -126,7 +125,7 @@ def training(
     from keras_transformer.plots import training_curves
 
     _save(training_curves(log), output)
-    say_where("The curves are", output)
+    typer.echo(f"The curves are in {output}.", err=True)
 
 
 def check_picture(path: Path, page: bool = False) -> None:

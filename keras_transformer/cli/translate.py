@@ -35,7 +35,6 @@ from keras_transformer.cli.options import (
     RepetitionPenalty,
     changed_search,
     given_terms,
-    say_where,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
 from keras_transformer.documents.translation import (
@@ -305,9 +304,9 @@ def translate(
                     picture = attention.with_stem(attention.stem + suffix)
                     write_attention(picture, translator, line, search, max_length)
     if output is not None:
-        say_where("The translations are", output)
+        typer.echo(f"The translations are in {output}.", err=True)
     if alignments is not None:
-        say_where("The alignments are", alignments)
+        typer.echo(f"The alignments are in {alignments}.", err=True)
 
 
 def _translate_files(translator, jobs, bar, **settings):
