@@ -313,15 +313,13 @@ def _translate_files(translator, jobs, bar, **settings):
     """Translates what was planned; reports what looks wrong."""
     task = bar.add_task("Translating", total=sum(job.num_sentences for job in jobs))
     starts = [0, *itertools.accumulate(job.num_sentences for job in jobs)]
-    for step in run(translator, jobs, **settings):
-        job, number = step.job, step.first
-        for number, (sentence, one) in enumerate(step.pairs, start=step.first):
+    for job, first, pairs in run(translator, jobs, **settings):
+        for number, (sentence, one) in enumerate(pairs, start=first):
             # A sentence of a document is found by its text.
             where = number if job.document is None else f" {sentence!r}"
             report_flags(f"{job.path}:{where}", one, translator)
-        bar.update(
-            task, completed=starts[jobs.index(job)] + min(number, job.num_sentences)
-        )
+        done = min(first + len(pairs) - 1, job.num_sentences)
+        bar.update(task, completed=starts[jobs.index(job)] + done)
 
 
 def _as_rows(number, line, translations, n_best, scores, as_json):

@@ -21,7 +21,7 @@ from keras_transformer.documents.sentences import (
 )
 from keras_transformer.documents.unfinished import journal
 from keras_transformer.storage import replace_file
-from keras_transformer.text_files import Paths, as_paths, read_lines
+from keras_transformer.text_files import Paths, as_paths, chunks_of, read_lines
 from keras_transformer.translation import Translation
 
 if TYPE_CHECKING:  # the shell reads documents before it loads TensorFlow
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the shell reads documents before it loads TensorFlow
 
 SENTENCES_PER_CHUNK = 8192
 # Each format: its reader, and the endings of its files' names.
-_FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
+FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "lines": ("", ()),
     "text": ("in_place.read_text", ()),
     "srt": ("in_place.read_subtitles", (".srt",)),
@@ -42,7 +42,6 @@ _FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "xliff": ("stores.read_xliff", (".xlf", ".xliff")),
     "tmx": ("stores.read_tmx", (".tmx",)),
 }
-FORMATS = tuple(_FORMATS)
 
 
 def translate(
@@ -95,8 +94,8 @@ def translate(
     for job in jobs:
         flagged = [
             (sentence, one)
-            for step in run(translator, [job], **settings)
-            for sentence, one in step.pairs
+            for _, _, pairs in run(translator, [job], **settings)
+            for sentence, one in pairs
             if one.flags
         ]
         if flagged:
@@ -126,24 +125,15 @@ class Job(NamedTuple):
     parts: list[list[str]]
     num_sentences: int
 
+    @property
+    def has_tags(self) -> bool:
+        """Whether sentences may have inline tags."""
+        return self.document is not None and self.document.has_tags
+
     def has_markup(self) -> bool:
         """Returns whether sentences have tags, which only attention can place."""
-        has_tags = self.document is not None and self.document.has_tags
-        return has_tags and any(MARKUP.search(x) for y in self.parts for x in y[1::2])
-
-
-class Step(NamedTuple):
-    """Sentences of a file that have been translated together.
-
-    Attributes:
-        job: The file.
-        first: Number of the first of these sentences in the file, from 1.
-        pairs: The sentences, or lines, and their translations.
-    """
-
-    job: Job
-    first: int
-    pairs: list[tuple[str, Translation]]
+        sentences = itertools.chain.from_iterable(text[1::2] for text in self.parts)
+        return self.has_tags and any(map(MARKUP.search, sentences))
 
 
 def plan(
@@ -189,7 +179,7 @@ def plan(
 def format_of(path: Path) -> str:
     """Returns the format that a file's name tells, or `"lines"`."""
     ending = path.suffix.lower()
-    return next((x for x in FORMATS if ending in _FORMATS[x][1]), "lines")
+    return next((x for x, (_, known) in FORMATS.items() if ending in known), "lines")
 
 
 def _pairs(paths, output):
@@ -222,7 +212,7 @@ def _pairs(paths, output):
 def _read(path, format, settings) -> Document:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist. Check the path.")
-    module_name, name = _FORMATS[format][0].split(".")
+    module_name, name = FORMATS[format][0].split(".")
     module = importlib.import_module(f"keras_transformer.documents.{module_name}")
     data = path.read_bytes()
     try:
@@ -233,15 +223,14 @@ def _read(path, format, settings) -> Document:
 
 
 def run(
-    translator: "Translator",
-    jobs: list[Job],
-    **settings,
-) -> Iterator[Step]:
+    translator: "Translator", jobs: list[Job], **settings
+) -> Iterator[tuple[Job, int, list[tuple[str, Translation]]]]:
     """Translates what `plan` returned; `settings` are as in `translate`.
 
     Yields:
-        A step for each chunk of sentences, the first for those that were translated
-        before the process was killed, if there were any.
+        For each chunk of sentences, or lines, that are translated together: the job;
+        the number of the first of them in the file, from 1; and these sentences with
+        their translations.
     """
     known = hashlib.blake2b(repr((translator.checksum(), settings)).encode())
     for job in jobs:
@@ -257,14 +246,11 @@ def run(
             question.update(f"{sentence}\n".encode("utf-8", "replace"))
         with journal(job.output, question.hexdigest()) as done:
             remaining = itertools.islice(sentences(), done.count, None)
-            # The first chunk is smaller, so that its end is seen sooner.
-            size = SENTENCES_PER_CHUNK // 8
-            while chunk := list(itertools.islice(remaining, size)):
-                first, size = done.count + 1, SENTENCES_PER_CHUNK
-                has_tags = job.document is not None and job.document.has_tags
-                found = _translated(translator, chunk, has_tags, **settings)
+            for chunk in chunks_of(remaining, SENTENCES_PER_CHUNK):
+                first = done.count + 1
+                found = _translated(translator, chunk, job.has_tags, **settings)
                 done.append([one.text for one in found])
-                yield Step(job, first, list(zip(chunk, found, strict=True)))
+                yield job, first, list(zip(chunk, found, strict=True))
             with opened_output(job.output) as file:
                 if job.document is None:
                     file.writelines(f"{line}\n".encode() for line in done)
@@ -274,9 +260,8 @@ def run(
 
 def _short_parts(translator, job):
     """Returns the parts of each text, with sentences that the model can read."""
-    has_tags = job.document is not None and job.document.has_tags
     sentences = [one for text in job.parts for one in text[1::2]]
-    pieces = iter(split_long(translator, sentences, has_tags))
+    pieces = iter(split_long(translator, sentences, job.has_tags))
     found = []
     for text in job.parts:
         found.append(text[:1])
@@ -287,19 +272,16 @@ def _short_parts(translator, job):
 
 def _translated(translator, sentences, has_tags, **settings):
     """Returns the `Translation` of each sentence; those with tags keep them."""
-    tagged = [i for i, x in enumerate(sentences) if has_tags and MARKUP.search(x)]
-    others = sorted({*range(len(sentences))} - {*tagged})
-    found = [Translation("", 0.0)] * len(sentences)
-    plain = translator.translate_n_best([sentences[i] for i in others], **settings)
-    for i, (best, *_) in zip(others, plain, strict=True):
-        found[i] = best
-    if tagged:
-        from keras_transformer.translator import translate_markup
+    is_tagged = [has_tags and bool(MARKUP.search(one)) for one in sentences]
+    others = [x for x, has_tag in zip(sentences, is_tagged, strict=True) if not has_tag]
+    plain = iter(translator.translate_n_best(others, **settings))
+    if not any(is_tagged):
+        return [best for best, *_ in plain]
+    from keras_transformer.translator import translate_markup
 
-        best = translate_markup(translator, [sentences[i] for i in tagged], **settings)
-        for i, one in zip(tagged, best, strict=True):
-            found[i] = one
-    return found
+    tagged = list(itertools.compress(sentences, is_tagged))
+    marked = iter(translate_markup(translator, tagged, **settings))
+    return [next(marked) if has_tag else next(plain)[0] for has_tag in is_tagged]
 
 
 def _assembled(document, parts, translations) -> bytes:
