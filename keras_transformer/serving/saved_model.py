@@ -204,11 +204,11 @@ class ServedTranslator(tf.Module):
             return {"translations": translations, "scores": found.scores}
         lengths = map(self._policy.target_length, self._policy.source_lengths)
         limits = tf.gather([*lengths, 0], self._policy.group_of(ids))
-        required = required_phrases(self._terms, text, self._translator, limits)
-        found = self.find(ids, required.ids)
-        given = text, ids, found.ids, required.stand_ins
-        unknown = unknown_texts(self._translator, *given)
-        translations = self._translator.decode(found.ids, self._search, unknown)
+        translator = self._translator
+        required, stand_ins = required_phrases(self._terms, text, translator, limits)
+        found = self.find(ids, required)
+        unknown = unknown_texts(translator, text, ids, found.ids, stand_ins)
+        translations = translator.decode(found.ids, self._search, unknown)
         return {"translations": translations, "scores": found.scores}
 
     def translate_ids(self, source_ids):
@@ -263,8 +263,8 @@ class ServedTranslator(tf.Module):
 
         Args:
             source_ids: Int32 tensor of shape `(batch, length)`.
-            required: The tensor of ids of `RequiredPhrases`; it counts where the export
-                has terms.
+            required: The ids that `required_phrases` returns; they count where the
+                export has terms.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths
@@ -318,7 +318,7 @@ class ServedTranslator(tf.Module):
 
 
 def _nothing_required(source_ids):
-    """Returns the ids of `RequiredPhrases` without phrases."""
+    """Returns the ids of `required_phrases` where there are no phrases."""
     return tf.fill([tf.shape(source_ids)[0], 4, MAX_PHRASE_LENGTH], -1)
 
 

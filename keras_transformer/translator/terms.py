@@ -5,7 +5,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -222,21 +221,7 @@ def _check_pattern(pattern):
         )
 
 
-class RequiredPhrases(NamedTuple):
-    """What the translations of some texts must contain.
-
-    Attributes:
-        ids: Int32 tensor of shape `(batch, phrases, length)`, padded with -1 to a power
-            of four and to `MAX_PHRASE_LENGTH`.
-        stand_ins: String tensor of shape `(batch, phrases)`: the texts that unknown
-            tokens represent, in their order, and then empty texts.
-    """
-
-    ids: Any
-    stand_ins: Any
-
-
-def required_phrases(terms: Terms, texts, translator, limits) -> RequiredPhrases:
+def required_phrases(terms: Terms, texts, translator, limits):
     """Returns what the translations of texts must contain, with TensorFlow ops.
 
     Args:
@@ -245,6 +230,12 @@ def required_phrases(terms: Terms, texts, translator, limits) -> RequiredPhrases
         translator: The `Translator`.
         limits: Most subwords of each translation, int32 of shape `(batch,)`. What would
             take more is left out.
+
+    Returns:
+        The ids of what is required, int32 of shape `(batch, phrases, length)`, padded
+        with -1 to a power of four and to `MAX_PHRASE_LENGTH`; and the texts that
+        unknown tokens represent, in their order, a string tensor of shape
+        `(batch, phrases)` padded with empty texts.
 
     Raises:
         ValueError: If a tokenizer is one of KerasHub.
@@ -278,7 +269,7 @@ def required_phrases(terms: Terms, texts, translator, limits) -> RequiredPhrases
     table = tf.pad(table, padding, constant_values=-1)
     is_stand_in = ~found.with_values(is_known).to_tensor(True) & fits
     stand_ins = tf.ragged.boolean_mask(found.to_tensor(), is_stand_in).to_tensor()
-    return RequiredPhrases(table, stand_ins)
+    return table, stand_ins
 
 
 def constrained(search: Search, required_ids, tokenizer) -> ConstrainedBeamSearch:
@@ -329,7 +320,7 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
         texts: String tensor of shape `(batch,)`, the sources.
         source_ids: Their ids, of shape `(batch, source_length)`.
         ids: Int32 tensor of shape `(batch, hypotheses, length)`.
-        stand_ins: As in `RequiredPhrases`: the first unknown tokens stand for these.
+        stand_ins: What `required_phrases` returns: texts for the first unknown tokens.
 
     Returns:
         A string tensor of the shape of `ids`.

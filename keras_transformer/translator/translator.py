@@ -212,8 +212,8 @@ class Translator:
             some_texts, asked = tf.gather(encoded, rows), search
             if terms is not None:
                 limits = tf.fill([len(rows)], target_length)
-                required = required_phrases(terms, some_texts, self, limits)
-                asked = constrained(search, required.ids, self.target_tokenizer)
+                required, stand_ins = required_phrases(terms, some_texts, self, limits)
+                asked = constrained(search, required, self.target_tokenizer)
             settings = asked, target_length, batch_size
             ids, scores = self.model.generate(sources, *settings)
             ids = ops.convert_to_numpy(ids)
@@ -223,7 +223,7 @@ class Translator:
                 with_unknown = np.flatnonzero(without_text.any(axis=(1, 2)))
                 for start in range(0, len(with_unknown), ROWS_PER_ALIGNMENT):
                     some = with_unknown[start : start + ROWS_PER_ALIGNMENT]
-                    given = some_texts, sources, ids, required.stand_ins
+                    given = some_texts, sources, ids, stand_ins
                     unknown = unknown_texts(self, *(tf.gather(x, some) for x in given))
                     decoded[some] = self.decode(ids[some], search, unknown).numpy()
             source_lengths = unpadded_lengths(sources, self.source_tokenizer).numpy()

@@ -126,10 +126,10 @@ def test_terms_beyond_the_longest_translation_are_left_out(translator):
 def test_what_a_vocabulary_cannot_write_takes_the_place_of_one_token(translator):
     unknown_id = translator.target_tokenizer.unknown_id
     found = required_phrases(TERMS, TEXTS, translator, np.full(len(TEXTS), 64))
-    stand_ins = [[x.decode() for x in row if x] for row in found.stand_ins.numpy()]
+    rows, texts = (tensor.numpy() for tensor in found)
+    stand_ins = [[x.decode() for x in row if x] for row in texts]
     assert stand_ins[3] == [EMOJI, EMOJI]
     assert stand_ins[4][-2:] == [ADDRESS, EMOJI * 2]
-    rows = found.ids.numpy()
     counts = np.sum(rows == unknown_id, axis=(1, 2)).tolist()
     assert counts == [len(row) for row in stand_ins]
     assert rows[0, 0, 0] >= 0
