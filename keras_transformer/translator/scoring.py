@@ -1,13 +1,8 @@
 """How likely a model finds given translations."""
 
-from operator import itemgetter
 from typing import NamedTuple
 
-import keras
 from keras import ops
-
-from keras_transformer.kernels.compiled import CompiledFunction
-from keras_transformer.translator.batching import BatchingPolicy
 
 
 class TargetScore(NamedTuple):
@@ -45,35 +40,3 @@ def log_probabilities(model, source_ids, labels, num_given: int = 0):
     is_token = ops.not_equal(labels, model.pad_id)[:, num_given:]
     log_probability = -ops.sum(ops.where(is_token, losses[:, num_given:], 0.0), axis=1)
     return log_probability, ops.sum(ops.cast(is_token, "int32"), axis=1)
-
-
-class PairFunction:
-    """Calls a function on any number of pairs, compiled once a shape.
-
-    Args:
-        function: Function of a model, `source_ids`, `labels` and other arguments, as
-            `log_probabilities` is, that returns a structure of tensors.
-        model: A `Transformer` or an `Ensemble`.
-        policy: Which pairs are computed together.
-        arguments: The other arguments.
-    """
-
-    def __init__(self, function, model, policy: BatchingPolicy, arguments=()):
-        def call(source_ids, labels):
-            return function(model, source_ids, labels, *arguments)
-
-        self._model, self._variables = model, list(model.variables)
-        self._batches = policy.scored_batches
-        self._program = CompiledFunction(call, model, jit_compile="auto")
-
-    def is_of(self, model) -> bool:
-        """Returns whether this computes by a model with the variables it has now."""
-        variables = list(map(id, model.variables))
-        return model is self._model and variables == list(map(id, self._variables))
-
-    def __call__(self, source_ids, labels):
-        """Yields the rows of some pairs, and what the function returns for them."""
-        for rows, ids in self._batches(source_ids, labels):
-            found = self._program.run(*ids)
-            unpadded = itemgetter(slice(len(rows)))
-            yield rows, keras.tree.map_structure(unpadded, found)

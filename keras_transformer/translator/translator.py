@@ -5,8 +5,10 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -21,6 +23,7 @@ from keras_transformer.decoding import (
 from keras_transformer.decoding.search import check_search
 from keras_transformer.flagging import flags
 from keras_transformer.kernels import target
+from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
@@ -36,11 +39,7 @@ from keras_transformer.translator.batching import (
     unpadded_lengths,
 )
 from keras_transformer.translator.saving import read_translator, save_translator
-from keras_transformer.translator.scoring import (
-    PairFunction,
-    TargetScore,
-    log_probabilities,
-)
+from keras_transformer.translator.scoring import TargetScore, log_probabilities
 from keras_transformer.translator.terms import (
     ROWS_PER_ALIGNMENT,
     Terms,
@@ -120,7 +119,7 @@ class Translator:
         limit = model.max_positions or max_source_length
         self.max_source_length = min(max_source_length, limit)
         self.search = search
-        self._pair_functions: dict[Callable, PairFunction] = {}
+        self._programs: dict[Callable, tuple[list, CompiledFunction]] = {}
 
     def __repr__(self):
         sizes = [
@@ -332,13 +331,24 @@ class Translator:
         return found
 
     def _on_pairs(self, function, source_ids, labels, *arguments):
-        """Yields rows of pairs, and what a function of the model returns for them."""
-        known = self._pair_functions.get(function)
-        if known is None or not known.is_of(self.model):
-            policy = self.batching_policy()
-            known = PairFunction(function, self.model, policy, arguments)
-            self._pair_functions[function] = known
-        return known(source_ids, labels)
+        """Yields rows of pairs, and what a function of the model returns for them.
+
+        The function is compiled once a shape, and anew if the model or its variables
+        have been replaced.
+        """
+        model = self.model
+        current = [model, *model.variables]
+        used, program = self._programs.get(function, ([], None))
+        if program is None or list(map(id, used)) != list(map(id, current)):
+
+            def call(source_ids, labels):
+                return function(model, source_ids, labels, *arguments)
+
+            program = CompiledFunction(call, model, jit_compile="auto")
+            self._programs[function] = current, program
+        for rows, ids in self.batching_policy().scored_batches(source_ids, labels):
+            unpadded = itemgetter(slice(len(rows)))
+            yield rows, keras.tree.map_structure(unpadded, program.run(*ids))
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the translator to a folder, which may exist.
@@ -581,15 +591,11 @@ class Translator:
             the first character of each subword and the one after its last.
         """
         policy = self.batching_policy(max_length)
-        sides = (
-            (texts, self.source_tokenizer, self.max_source_length),
-            (
-                targets,
-                self.target_tokenizer,
-                policy.target_length(self.max_source_length),
-            ),
-        )
-        return [encoded_spans(*side) for side in sides]
+        limit = policy.target_length(self.max_source_length)
+        return [
+            encoded_spans(texts, self.source_tokenizer, self.max_source_length),
+            encoded_spans(targets, self.target_tokenizer, limit),
+        ]
 
     def num_given_tokens(self) -> int:
         """Returns how many tokens, such as a language, begin every translation."""
