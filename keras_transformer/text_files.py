@@ -200,8 +200,17 @@ def _check_is_file(path):
 
 
 def _lines_in(path):
+    # What opens the file, and the errors of damaged data.
+    unpack, errors = contextlib.nullcontext, ()
+    if _begins_with(path, _GZIP):
+        unpack, errors = gzip.open, (EOFError, gzip.BadGzipFile, zlib.error)
+    elif _begins_with(path, _ZSTD):
+        # Python has it from 3.14 on, as compression.zstd.
+        with optional("backports", "corpora", "A file packed by zstd"):
+            from backports import zstd
+
+        unpack, errors = zstd.open, (EOFError, zstd.ZstdError)
     number = 0
-    unpack, errors = _unpacker(path)
     with open(path, "rb") as packed, unpack(packed) as file:
         try:
             for line in decode_lines(file, path):
@@ -212,19 +221,6 @@ def _lines_in(path):
                 f"{path}:{number + 1} cannot be read: the packed data are damaged or "
                 f"cut short ({error}). Create or download the file again."
             ) from None
-
-
-def _unpacker(path):
-    """Returns what opens a file, plain or packed, and the errors of damaged data."""
-    if _begins_with(path, _GZIP):
-        return gzip.open, (EOFError, gzip.BadGzipFile, zlib.error)
-    if _begins_with(path, _ZSTD):
-        # Python has it from 3.14 on, as compression.zstd.
-        with optional("backports", "corpora", "A file packed by zstd"):
-            from backports import zstd
-
-        return zstd.open, (EOFError, zstd.ZstdError)
-    return contextlib.nullcontext, ()
 
 
 def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
