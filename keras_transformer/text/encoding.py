@@ -52,15 +52,11 @@ def _beginning(texts, max_length):
     is_long = tf.strings.length(texts) > num_bytes
     rest = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}", "")
     rest = tf.where(is_long, rest, texts)
-    num_skipped = _num_characters(texts) - _num_characters(rest)
+    before, after = (tf.strings.length(x, "UTF8_CHAR") for x in (texts, rest))
     stripped = tf.strings.regex_replace(rest, f"{WHITE_SPACE}$", "")
     rest = tf.where(is_long, stripped, rest)
     is_longer = tf.strings.length(rest) > num_bytes
-    return tf.strings.substr(rest, 0, num_bytes), num_skipped, is_longer
-
-
-def _num_characters(texts):
-    return tf.strings.length(texts, "UTF8_CHAR")
+    return tf.strings.substr(rest, 0, num_bytes), before - after, is_longer
 
 
 def encoded_spans(texts, tokenizer: SubwordTokenizer, max_length: int):
