@@ -119,25 +119,35 @@ def prepare(
         "keep_duplicates": keep_duplicates,
     }
     path = folder / MANIFEST
+    files_by_weight: dict[int, list] = {}
+    for pair, weight in weights.items():
+        files_by_weight.setdefault(weight, []).append(pair)
     if path.exists():
         manifest = json.loads(path.read_text("utf-8"))
-        _check_same(folder, manifest["settings"], settings)
+        for name, value in settings.items():
+            if (before := manifest["settings"].get(name)) != value:
+                raise ValueError(
+                    f"{folder} holds other ids: `{name}` was {before} and is {value}. "
+                    "Name a new folder, or keep to the text and the settings that it "
+                    "began with."
+                )
     else:
         if folder.exists() and not all(map(is_unfinished, folder.iterdir())):
             raise ValueError(
                 f"{folder} holds something other than ids. Name a new folder."
             )
         sizes = []
-        for weight, files in _by_weight(weights):
+        for weight, files in files_by_weight.items():
             count = sum(1 for _ in read_pairs(files))
-            shares = _shares(count, max(num_shards, -(-count // _PAIRS_PER_SHARD)))
-            sizes += [(weight, share) for share in shares]
+            shares = max(num_shards, -(-count // _PAIRS_PER_SHARD))
+            ends = [count * i // shares for i in range(shares + 1)]
+            sizes += [(weight, b - a) for a, b in itertools.pairwise(ends)]
         manifest = {"settings": settings, "sizes": sizes, "shards": []}
         _write(manifest, path)
     remove_unfinished(folder)
     if len(manifest["shards"]) < len(manifest["sizes"]):
         encode = _encoder(tokenizers, max_length)
-        _write_shards(manifest, path, weights, encode, verbose)
+        _write_shards(manifest, path, files_by_weight, encode, verbose)
     if not sum(sum(shard["pairs"]) for shard in manifest["shards"]):
         raise ValueError(
             f"All sentence pairs are left out: they are longer than "
@@ -147,18 +157,10 @@ def prepare(
     return manifest
 
 
-def _by_weight(weights):
-    """Returns each weight of pairs of files with these pairs."""
-    files: dict[int, list] = {}
-    for pair, weight in weights.items():
-        files.setdefault(weight, []).append(pair)
-    return files.items()
-
-
-def _write_shards(manifest, path, weights, encode, verbose):
+def _write_shards(manifest, path, files_by_weight, encode, verbose):
     """Writes the shards that the manifest lacks, and each into the manifest."""
     settings = manifest["settings"]
-    pairs = {weight: read_pairs(files) for weight, files in _by_weight(weights)}
+    pairs = {weight: read_pairs(files) for weight, files in files_by_weight.items()}
     seen: list | None = None if settings["keep_duplicates"] else []
     bar = keras.utils.Progbar(
         len(manifest["sizes"]), verbose=verbose, unit_name="shard"
@@ -209,17 +211,6 @@ def _write_shard(folder, names, settings, encoded, seen):
             writer.flush()
         sizes = [(unfinished / name).stat().st_size for name in names]
     return {"pairs": counts.tolist(), "bytes": sizes, **left_out}
-
-
-def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raises `ValueError` if a folder holds ids of other text or settings."""
-    for name, value in now.items():
-        if before.get(name) != value:
-            raise ValueError(
-                f"{folder} holds other ids: `{name}` was {before.get(name)} and is "
-                f"{value}. Name a new folder, or keep to the text and the settings "
-                "that it began with."
-            )
 
 
 def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
@@ -381,11 +372,6 @@ def _name(length, number, manifest):
 def _digest(tokenizer):
     pieces = "\n".join(tokenizer.pieces(range(tokenizer.vocabulary_size)))
     return f"crc32:{zlib.crc32(pieces.encode()):08x}"
-
-
-def _shares(count, num_shares):
-    ends = [count * i // num_shares for i in range(num_shares + 1)]
-    return [end - start for start, end in itertools.pairwise(ends)]
 
 
 def _chunks(pairs) -> Iterator[tuple[list[str], list[str]]]:
