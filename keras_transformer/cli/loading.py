@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from keras_transformer.checks import needs_tensorflow
 from keras_transformer.cli.options import changed_search
+from keras_transformer.text_files import checksum
 from keras_transformer.version import __version__
 
 
@@ -110,7 +111,7 @@ def load_ctranslate2(model: str, max_length: int | None, **search_options):
         files += sorted(x for x in (folder / name).glob("*") if x.is_file())
     # What a run logs does not change its translations.
     files = [x for x in files if x.suffix not in (".csv", ".md")]
-    weights = _digest(files)
+    weights = checksum(files).removeprefix("crc32:")
     options = json.dumps([__version__, max_length, search_options])
     kept = folder / "ctranslate2"
     name = f"{weights}-{sha256(options.encode()).hexdigest()[:8]}"
@@ -124,16 +125,6 @@ def load_ctranslate2(model: str, max_length: int | None, **search_options):
             if not other.name.startswith(weights):
                 shutil.rmtree(other, ignore_errors=True)
     return CTranslate2Translator(path)
-
-
-def _digest(paths):
-    """Returns a checksum of the contents of files."""
-    digest = sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()[:16]
 
 
 def run_folder(model: str) -> Path:
