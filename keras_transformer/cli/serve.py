@@ -136,9 +136,11 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     listening.listen()
+    address, free_port, *_ = listening.getsockname()
+    address = f"[{address}]" if ":" in address else address
     typer.echo(
         f"Translating {', '.join('-'.join(each) for each in translators)} at "
-        f"{_address(listening)}. Ctrl-C stops.",
+        f"http://{address}:{free_port}/. Ctrl-C stops.",
         err=True,
     )
     server.run([listening])
@@ -158,11 +160,6 @@ def _bound_socket(host, port):
             f"--host {host} --port {port} cannot be listened at: {error}. Name another."
         ) from None
     return bound
-
-
-def _address(bound):
-    host, port, *_ = bound.getsockname()
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def _ready_translator(model, search_options):
