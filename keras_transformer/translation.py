@@ -1,7 +1,25 @@
-"""What translators take and return, whatever computes it."""
+"""What translators take and return, and what looks wrong with it."""
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
+
+# The limits of `flags`, chosen on Multi30k's validation text and on pairs of its
+# sentences; see benchmarks/flags.py, which measures precision and recall.
+MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.55, 1.7
+LENGTH_MARGIN = 2  # subwords that count on both sides, since short texts vary more
+MAX_REPEATED = 1  # sequences of three words that have stood before, and
+WORDS_PER_REPEATED = 20  # one more for so many words
+MAX_DROPPED_RATIO = 0.9  # of the lengths, if the translation has fewer sentences
+
+_SENTENCE_END = re.compile(  # A full stop after a digit may be of an ordinal number.
+    "(?:[!?\u2026]|(?<!\\d)\\.)+[\"'\u201c\u201d\u2019\u00bb)\\]]*(?=\\s|$)"
+    "|[\u3002\uff01\uff1f]+"  # Chinese and Japanese
+)
+# A word, or a letter of those whose words no space separates: Thai, Lao, Burmese,
+# Khmer, Chinese, Japanese.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
 
 class Translation(NamedTuple):
@@ -32,3 +50,66 @@ def as_bytes(texts: Iterable[str]) -> list[bytes]:
             )
     # A lone surrogate, which UTF-8 cannot encode, becomes a question mark.
     return [text.encode("utf-8", "replace") for text in listed]
+
+
+def flags(
+    source: str,
+    translation: str,
+    source_length: int,
+    length: int,
+    is_cut: bool = False,
+    has_end: bool = True,
+    has_unknown: bool = False,
+) -> tuple[str, ...]:
+    """Returns the reasons for which a translation looks wrong.
+
+    - `"cut source"`: only the beginning of the source was read.
+    - `"unknown words"`: the source has characters that the vocabulary lacks.
+    - `"no end"`: the translation reached its maximum length before its end.
+    - `"loop"`: words are repeated that the source does not repeat.
+    - `"length"`: it is too short or too long for its source.
+    - `"dropped sentence"`: it has fewer sentences than its source, and is short.
+
+    Args:
+        source: What was translated.
+        translation: Its translation.
+        source_length: Number of subwords of the source.
+        length: Number of subwords of the translation.
+        is_cut: Whether the source was cut.
+        has_end: Whether the translation has an end token.
+        has_unknown: Whether the source has unknown subwords.
+
+    Returns:
+        The reasons, in this order; none for most translations.
+
+    Example:
+        >>> kt.translator.flags("A dog. A man.", "Ein Hund.", 7, 4)
+        ('dropped sentence',)
+    """
+    ratio = (length + LENGTH_MARGIN) / (source_length + LENGTH_MARGIN)
+    is_shorter = num_sentences(translation) < num_sentences(source)
+    num_allowed = num_repeated(source) + MAX_REPEATED
+    num_allowed += len(_WORD.findall(translation)) // WORDS_PER_REPEATED
+    reasons = {
+        "cut source": is_cut,
+        "unknown words": has_unknown,
+        "no end": not has_end,
+        "loop": num_repeated(translation) > num_allowed,
+        "length": not MIN_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO,
+        "dropped sentence": is_shorter and ratio < MAX_DROPPED_RATIO,
+    }
+    return tuple(reason for reason, is_so in reasons.items() if is_so)
+
+
+def num_repeated(text: str) -> int:
+    """Returns how many sequences of three words have stood before in a text."""
+    words = _WORD.findall(text)
+    count = len(words) - 2
+    return max(0, count - len(set(zip(words, words[1:], words[2:], strict=False))))
+
+
+def num_sentences(text: str) -> int:
+    """Returns the number of sentences that punctuation ends, and of what follows."""
+    ends = list(_SENTENCE_END.finditer(text))
+    has_rest = any(map(str.isalpha, text[ends[-1].end() :] if ends else text))
+    return len(ends) + has_rest

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.checks import optional
-from keras_transformer.flagging import flags
-from keras_transformer.translation import Translation, as_bytes
+from keras_transformer.translation import Translation, as_bytes, flags
 
 with optional("ctranslate2", "ctranslate2", "Translating with CTranslate2"):
     import ctranslate2

@@ -1,7 +1,6 @@
 """Text in, text out: tokenizers, model and search in one object."""
 
-from keras_transformer.flagging import flags
-from keras_transformer.translation import Translation
+from keras_transformer.translation import Translation, flags
 from keras_transformer.translator.alignment import (
     AlignedPair,
     pharaoh,

@@ -21,14 +21,13 @@ from keras_transformer.decoding import (
     Search,
 )
 from keras_transformer.decoding.search import check_search
-from keras_transformer.flagging import flags
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
 from keras_transformer.text.tokenizer import check_tokenizer
-from keras_transformer.translation import Translation, as_bytes
+from keras_transformer.translation import Translation, as_bytes, flags
 from keras_transformer.translator.alignment import (
     AlignedPair,
     aligned_pairs,

@@ -2,7 +2,7 @@ import pytest
 from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt
-from keras_transformer.flagging import num_repeated, num_sentences
+from keras_transformer.translation import num_repeated, num_sentences
 from keras_transformer.translator import flags
 
 GREEDY = kt.decoding.GreedySearch()
