@@ -10,8 +10,12 @@ import html
 import json
 import re
 
-from keras_transformer.documents.document import Document
-from keras_transformer.documents.sentences import ALWAYS_WRAPPED, MARKUP, wrapped_width
+from keras_transformer.documents.sentences import (
+    ALWAYS_WRAPPED,
+    MARKUP,
+    Document,
+    wrapped_width,
+)
 
 _CUE = re.compile(  # a time, where to show it, then lines until an empty one
     r"^[ \t]*[\d:.,]+[ \t]+-->.*\n(?:\{\\[^}\n]*\})*"

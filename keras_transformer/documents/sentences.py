@@ -1,4 +1,4 @@
-"""Texts as sentences to translate, and what stands between them.
+"""Documents as texts, and texts as sentences to translate.
 
 A text is a list of parts. Those with odd indices are sentences; those with even indices
 are kept as they are: white space, and what has no letters. Joined, they are the text.
@@ -8,6 +8,8 @@ import html
 import math
 import re
 import unicodedata
+from collections.abc import Callable
+from typing import NamedTuple
 
 from keras_transformer.checks import optional
 
@@ -31,6 +33,22 @@ _CLAUSES = re.compile(
     "|(?<=[\u3001\uff0c\uff1a\uff1b])\\s*(?=\\S)"  # Chinese commas and colons
 )
 _WORDS = re.compile(r"(?<=\S)\s+(?=\S)")
+
+
+class Document(NamedTuple):
+    """What reading a document gives: its texts, and how to write their translations.
+
+    Attributes:
+        texts: What to translate.
+        assemble: Function from their translations to the bytes of a document.
+        width: The width that lines are wrapped to; see `wrapped_width`.
+        has_tags: Whether the texts may hold inline tags, such as `<b>`.
+    """
+
+    texts: list[str]
+    assemble: Callable[[list[str]], bytes]
+    width: float = NEVER_WRAPPED
+    has_tags: bool = True
 
 
 def split_sentences(

@@ -7,7 +7,7 @@ import copy
 import html
 
 from keras_transformer.checks import optional
-from keras_transformer.documents.document import Document
+from keras_transformer.documents.sentences import Document
 
 _PAIRED_TAGS = {"g", "mrk", "pc", "sub"}  # of XLIFF and TMX; others hold foreign code
 _purpose = "Reading PO, XLIFF and TMX"

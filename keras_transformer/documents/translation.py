@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from keras_transformer.documents.document import Document
 from keras_transformer.documents.sentences import (
     MARKUP,
+    Document,
     joined,
     split_long,
     split_sentences,
