@@ -362,16 +362,9 @@ def translated(
 ) -> Iterator[tuple[str, list]]:
     """Yields each line and its translations, as `Translator.translate_n_best` does.
 
-    Args:
-        translator: A `Translator`.
-        lines: What to translate.
-        search: As in `Translator.translate`.
-        batch_size: As in `Translator.translate`.
-        max_length: As in `Translator.translate`.
-        chunk_size: Number of lines that are read and translated before the first of
-            them is yielded.
-        terms: As in `Translator.translate`.
-        markup: Whether to keep tags, by `translate_markup`.
+    `chunk_size` lines are read and translated before the first of them is yielded. With
+    `markup`, `translate_markup` keeps tags. The other arguments are as in
+    `Translator.translate`.
     """
     settings = search, batch_size, max_length, terms
     for chunk in chunks_of(lines, chunk_size):
