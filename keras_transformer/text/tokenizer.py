@@ -197,10 +197,7 @@ class SubwordTokenizer(tf.Module):
             The first byte of each subword and the one after its last, two ragged int64
             tensors of shape `(batch, None)`.
         """
-        return self._byte_offsets(plain(batch_of_texts(texts)))
-
-    def _byte_offsets(self, texts):
-        return self._model.byte_offsets(texts)
+        return self._model.byte_offsets(plain(batch_of_texts(texts)))
 
     def detokenize(self, ids, unknown=None):
         """Joins subwords to text, up to the first end token of each row.

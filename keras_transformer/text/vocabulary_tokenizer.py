@@ -115,7 +115,8 @@ class VocabularyTokenizer(SubwordTokenizer):
             texts = rest
         return codes, self._model.tokenize(texts, tf.string, alpha)
 
-    def _byte_offsets(self, texts):
+    def byte_offsets(self, texts):
+        texts = plain(batch_of_texts(texts))
         # A prefix and a code have no bytes.
         textless = [tf.zeros([tf.size(texts), len(self._prefix_ids)], tf.int64)]
         num_bytes = tf.zeros([tf.size(texts)], tf.int32)
