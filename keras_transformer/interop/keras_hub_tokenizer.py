@@ -91,7 +91,7 @@ class HubTokenizer(SubwordTokenizer):
     def _encode(self, texts, alpha=None):
         return self._to_ids(texts)
 
-    def _decode(self, ids):
+    def _decode(self, ids, unknown=None):
         return self._to_texts(ids)
 
     def pieces(self, ids) -> list[str]:

@@ -177,10 +177,10 @@ class SubwordTokenizer(tf.Module):
         """
         return self._model.tokenize(plain(batch_of_texts(texts)), tf.string)
 
-    def _decode(self, ids):
-        return self._model.detokenize(ids)
-
-    def _decode_with(self, ids, unknown):
+    def _decode(self, ids, unknown=None):
+        """Returns the texts of ragged ids, with `unknown` texts for unknown tokens."""
+        if unknown is None:
+            return self._model.detokenize(ids)
         pieces = tf.gather(self.pieces(range(self.vocabulary_size)), ids.values)
         pieces = tf.where(ids.values == self.unknown_id, unknown.values, pieces)
         return self._model.detokenize(ids.with_values(pieces))
@@ -229,9 +229,8 @@ class SubwordTokenizer(tf.Module):
         if unknown is not None:
             unknown = tf.reshape(unknown, tf.shape(is_text))
             unknown = tf.ragged.boolean_mask(unknown, is_text)
-            return tf.reshape(self._decode_with(rows, unknown), shape[:-1])
         try:
-            return tf.reshape(self._decode(rows), shape[:-1])
+            return tf.reshape(self._decode(rows, unknown), shape[:-1])
         # In a graph these are raised as they are.
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
             raise ValueError(

@@ -128,10 +128,9 @@ class VocabularyTokenizer(SubwordTokenizer):
         offsets = self._model.byte_offsets(texts)
         return [tf.concat([*textless, each + before], axis=1) for each in offsets]
 
-    def _decode(self, ids):
-        return self._decode_with(ids, tf.zeros_like(ids, tf.string))
-
-    def _decode_with(self, ids, unknown):
+    def _decode(self, ids, unknown=None):
+        if unknown is None:
+            unknown = tf.zeros_like(ids, tf.string)
         pieces = tf.where(
             tf.gather(self._is_text, ids.values),
             tf.gather(self._piece_of_id, ids.values),
