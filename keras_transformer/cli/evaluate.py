@@ -5,7 +5,7 @@ import itertools
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import typer
 
@@ -119,20 +119,21 @@ def evaluate(
                 raise typer.BadParameter(
                     "cannot be combined with --source-file.", param_hint=f"--{name}"
                 )
-        sources, tokenized, language = [TextFile(source_file)], [], ""
-        references = [[TextFile(path)] for path in reference]
+        targets = [[TextFile(path)] for path in reference]
+        files: tuple = [TextFile(source_file)], targets, [], ""
     else:
-        named = files_of_recipe(model, recipe, split or "test", data)
-        sources, references, tokenized, language = named
+        files = files_of_recipe(model, recipe, split or "test", data)
     second_file = None
     if against and run_folder(against).is_file():  # a checkpoint has a folder
         second_file = TextFile(Path(against))
     check_models(model, *([against] if against else []))
-    for file in (*sources, *itertools.chain(*references), *tokenized, second_file):
-        if output and file and output.resolve() == file.path.resolve():
+    sources, targets, tokenized_targets, language = files
+    read = [*sources, *itertools.chain(*targets), *tokenized_targets, second_file]
+    for file in filter(None, read):
+        if output and output.resolve() == file.path.resolve():
             raise ValueError(f"{output} is read. Name another file to write to.")
-    text = read_text(sources, references, tokenized, language)
-    total = len(text.sources)
+    pairs, references, tokenized = read_text(*files)
+    total = len(pairs)
     second = list(read_lines(second_file)) if second_file else None
     if second is not None and len(second) != total:
         raise ValueError(
@@ -152,21 +153,21 @@ def evaluate(
     search = changed_search(translator.search, *controls)
     start = time.monotonic()
     with replace_file(output or os.devnull) as unfinished:
-        first = _translate(text, translator, search, batch_size, max_length)
+        first = _translate(pairs, translator, search, batch_size, max_length)
         unfinished.write_text("".join(f"{line}\n" for line in first), "utf-8")
     seconds = time.monotonic() - start
     if output:
         typer.echo(f"The translations are in {output}.", err=True)
     if other:
         search = changed_search(other.search, *controls)
-        second = _translate(text, other, search, batch_size, max_length)
+        second = _translate(pairs, other, search, batch_size, max_length)
     if second is None:
-        _print_scores(first, text)
+        _print_scores(first, references, tokenized, language)
     else:
-        _print_comparison(first, second, text)
+        _print_comparison(first, second, references, tokenized, language)
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
     if second is not None:
-        _print_differences(first, second, text, examples)
+        _print_differences(first, second, pairs, references, examples)
 
 
 def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | None):
@@ -194,81 +195,72 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
     return sources, [references], tokenized, text.target
 
 
-class EvaluatedText(NamedTuple):
-    """Sentences and their correct translations, in memory.
-
-    Attributes:
-        sources: The sentences.
-        locations: File and line of each sentence.
-        references: Sets of correct translations.
-        tokenized: The first of these sets as papers compute BLEU on it.
-        language: Language of the references, for paper-protocol BLEU; empty without.
-    """
-
-    sources: list[str]
-    locations: list[str]
-    references: list[list[str]]
-    tokenized: list[str]
-    language: str
-
-
-def read_text(sources, references, tokenized, language: str) -> EvaluatedText:
+def read_text(sources, references, tokenized, language: str):
     """Reads parallel text: lists of files, which are read one after another.
 
-    There is a list for each set of references. If `tokenized` is empty, the references
-    are tokenized as the papers did. Errors are as in `check_parallel_files`.
+    Args:
+        sources: Files of the sentences.
+        references: For each set of correct translations, its files.
+        tokenized: Files of the first set as papers compute BLEU on it. If empty, the
+            set is tokenized as the papers did.
+        language: Language of the references, for paper-protocol BLEU; empty without.
+
+    Returns:
+        The sentences, a list of `SentencePair`; the lines of each set of references;
+        and the lines of the first set as papers compute BLEU on it.
+
+    Raises:
+        ValueError: If a file is faulty, as in `check_parallel_files`.
     """
     sides = [*references, tokenized] if tokenized else references
     pairs = [list(read_pairs(paired_files(sources, side))) for side in sides]
-    targets = [[pair.target for pair in side] for side in pairs]
+    lines = [[pair.target for pair in side] for side in pairs]
     if tokenized:
-        tokenized_lines = targets.pop()
-    elif language:
-        from keras_transformer.evaluation import moses_tokenized
+        return pairs[0], lines[:-1], lines[-1]
+    if not language:
+        return pairs[0], lines, []
+    from keras_transformer.evaluation import moses_tokenized
 
-        tokenized_lines = moses_tokenized(targets[0], language)
-    else:
-        tokenized_lines = []
-    lines, locations = ([pair[i] for pair in pairs[0]] for i in (0, 2))
-    return EvaluatedText(lines, locations, targets, tokenized_lines, language)
+    return pairs[0], lines, moses_tokenized(lines[0], language)
 
 
-def _translate(text, translator, search, batch_size, max_length):
+def _translate(pairs, translator, search, batch_size, max_length):
     """Returns the translations of all sentences."""
     translations = []
     with progress_bar() as bar:
-        found = translated(translator, text.sources, search, batch_size, max_length)
-        found = bar.track(found, len(text.sources), description="Translating")
-        for location, (_, (best, *_)) in zip(text.locations, found, strict=True):
+        sources = [pair.source for pair in pairs]
+        found = translated(translator, sources, search, batch_size, max_length)
+        found = bar.track(found, len(pairs), description="Translating")
+        for pair, (_, (best, *_)) in zip(pairs, found, strict=True):
             if "cut source" in best.flags:
-                report_flags(location, best, translator)
+                report_flags(pair.location, best, translator)
             translations.append(best.text)
     return translations
 
 
-def _print_scores(translations, text):
+def _print_scores(translations, references, tokenized, language):
     """Prints BLEU and chrF of translations, with their signatures."""
     from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
 
     results = {
-        "cased BLEU": cased_bleu(translations, *text.references),
-        "chrF": chrf(translations, *text.references),
+        "cased BLEU": cased_bleu(translations, *references),
+        "chrF": chrf(translations, *references),
     }
-    if text.language:
+    if language:
         results["paper-protocol BLEU"] = paper_protocol_bleu(
-            translations, text.tokenized, text.language
+            translations, tokenized, language
         )
     for name, (score, signature) in results.items():
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
 
 
-def _print_comparison(first, second, text):
+def _print_comparison(first, second, references, tokenized, language):
     """Prints the scores of two translators, and the p-values of their differences."""
     from keras_transformer.evaluation import paired_bootstrap
 
-    found = paired_bootstrap(first, second, *text.references)
-    if text.language:
-        found |= paired_bootstrap(first, second, text.tokenized, language=text.language)
+    found = paired_bootstrap(first, second, *references)
+    if language:
+        found |= paired_bootstrap(first, second, tokenized, language=language)
     typer.echo(f"{'':21}{'MODEL':22}--against")
     for name, scores in found.items():
         columns = [
@@ -281,17 +273,17 @@ def _print_comparison(first, second, text):
         )
 
 
-def _print_differences(first, second, text, count):
+def _print_differences(first, second, pairs, references, count):
     """Prints the sentences whose two translations differ most, by their chrF."""
     from sacrebleu.metrics import CHRF
 
     metric = CHRF()
-    labels = ["source", *["reference"] * len(text.references), "MODEL", "--against"]
-    sides = [text.sources, *text.references, first, second]
+    labels = ["source", *["reference"] * len(references), "MODEL", "--against"]
+    sides = [[pair.source for pair in pairs], *references, first, second]
     rows = []
     for number, lines in enumerate(zip(*sides, strict=True), start=1):
-        _, *references, one, other = lines
-        scores = [metric.sentence_score(x, references).score for x in (one, other)]
+        _, *correct, one, other = lines
+        scores = [metric.sentence_score(x, correct).score for x in (one, other)]
         rows.append((abs(scores[0] - scores[1]), number, scores, lines))
     for difference, number, (one, other), lines in heapq.nlargest(
         count, rows, key=lambda row: row[0]
