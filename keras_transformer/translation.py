@@ -16,9 +16,12 @@ _SENTENCE_END = re.compile(  # A full stop after a digit may be of an ordinal nu
     "(?:[!?\u2026]|(?<!\\d)\\.)+[\"'\u201c\u201d\u2019\u00bb)\\]]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+"  # Chinese and Japanese
 )
-# A word, or a letter of those whose words no space separates: Thai, Lao, Burmese,
-# Khmer, Chinese, Japanese.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
+# Letters whose words no space separates: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+UNSPACED_LETTER = re.compile(f"[{_UNSPACED}]")
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from keras_transformer.decoding import Search
-from keras_transformer.translation import Translation, as_bytes
+from keras_transformer.translation import UNSPACED_LETTER, Translation, as_bytes
 from keras_transformer.translator.alignment import AlignedPair, words_in
 from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import Translator
@@ -34,11 +34,6 @@ _WITHIN_WORDS = re.compile(
     "a|abbr|b|bdi|bdo|big|cite|code|del|dfn|em|font|i|ins|kbd|mark|q|s|samp|small|span"
     "|strong|sub|sup|tt|u|var|wbr"
     "|bpt|bx|ec|ept|ex|g|it|mrk|pc|sc"
-)
-# Letters whose words no space separates: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003ffff]"
 )
 
 
@@ -349,7 +344,7 @@ def _words(text: str) -> list[tuple[int, int]]:
             is_open = False
         else:
             is_letter = kind in "LN"
-            is_whole = bool(_UNSPACED.match(character))
+            is_whole = bool(UNSPACED_LETTER.match(character))
             if is_letter and not is_whole and is_open:
                 words[-1] = words[-1][0], index + 1
             else:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import BeamSearch, ConstrainedBeamSearch, Search
 from keras_transformer.text_files import read_lines
+from keras_transformer.translation import UNSPACED_LETTER
 from keras_transformer.translator.alignment import alignment_weights
 
 PATTERNS = {
@@ -33,11 +34,6 @@ MAX_MATCHES = 1024  # that are looked at in one text; no translation has so many
 # Characters around what `Terms.find` keeps, and around words and single characters.
 _FROM, _TO, _MARK = "\x02", "\x03", "\x01"
 _UNIT = rf"{_FROM}[^{_TO}]*{_TO}|[\p{{L}}\p{{M}}\p{{N}}_]+|[^\s\p{{Z}}]"
-# Scripts that write words without spaces: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003ffff]"
-)
 
 
 class Terms(tf.Module):
@@ -309,7 +305,7 @@ def _continues_word(piece):
         return True
     first = piece[:1]
     is_letter = first.isalnum() or unicodedata.category(first or " ")[0] == "M"
-    return is_letter and not _UNSPACED.match(first)
+    return is_letter and not UNSPACED_LETTER.match(first)
 
 
 def unknown_texts(translator, texts, source_ids, ids, stand_ins):
