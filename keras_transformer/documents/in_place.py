@@ -37,9 +37,6 @@ _INLINE_TAG = re.compile(
     "q|rp|rt|ruby|s|samp|small|span|strong|sub|sup|time|tt|u|var|wbr",
     re.IGNORECASE,
 )
-# Images and line breaks around a text are not within it.
-_OUTER = r"(?:\s|<(?:br|img|wbr)\b[^>]*>)+"
-_OUTER_TAGS = re.compile(rf"\A{_OUTER}|(?<!\s){_OUTER}\Z", re.IGNORECASE)
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<is_key>\s*:)?')
 _QUOTED_CELL = r'"(?:[^"]|"")*"'
 
