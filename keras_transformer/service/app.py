@@ -6,7 +6,14 @@ import time
 from collections.abc import Mapping
 from importlib import resources
 
-from keras_transformer.checks import optional
+import prometheus_client
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Route
+
 from keras_transformer.service.directions import (
     Direction,
     ServableTranslator,
@@ -15,16 +22,6 @@ from keras_transformer.service.directions import (
 from keras_transformer.service.libretranslate import libretranslate_routes
 from keras_transformer.service.predict import predict_routes
 from keras_transformer.service.requests import Limits, json_response, quoted
-
-with optional("prometheus_client", "serve", "The service"):
-    import prometheus_client
-with optional("starlette", "serve", "The service"):
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.requests import ClientDisconnect
-    from starlette.responses import Response
-    from starlette.routing import Route
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 

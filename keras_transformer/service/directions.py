@@ -7,14 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import babel
+from starlette.exceptions import HTTPException
 
-from keras_transformer.checks import optional
 from keras_transformer.service.batching import BatchingThread, QueueFull
 from keras_transformer.service.requests import Limits
 from keras_transformer.translation import Translation
-
-with optional("starlette", "serve", "The service"):
-    from starlette.exceptions import HTTPException
 
 
 class ServableTranslator(Protocol):

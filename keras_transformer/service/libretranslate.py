@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from keras_transformer.checks import optional
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
 from keras_transformer.documents.in_place import html_spans
 from keras_transformer.service.directions import Direction, language_name
 from keras_transformer.service.requests import (
@@ -21,10 +23,6 @@ from keras_transformer.service.requests import (
     read_body,
     read_json,
 )
-
-with optional("starlette", "serve", "The service"):
-    from starlette.exceptions import HTTPException
-    from starlette.routing import Route
 
 # Odd parts of what they split are to be translated.
 _LINE = re.compile(r"(\S(?:.*\S)?)")

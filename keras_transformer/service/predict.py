@@ -11,7 +11,9 @@ Reference:
 import math
 from collections.abc import Mapping
 
-from keras_transformer.checks import optional
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
 from keras_transformer.service.directions import Direction
 from keras_transformer.service.requests import (
     Limits,
@@ -20,10 +22,6 @@ from keras_transformer.service.requests import (
     read_body,
     read_json,
 )
-
-with optional("starlette", "serve", "The service"):
-    from starlette.exceptions import HTTPException
-    from starlette.routing import Route
 
 
 async def _translate(direction, text):

@@ -6,12 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.checks import check_positive_integers, is_finite_number, optional
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
-with optional("starlette", "serve", "The service"):
-    from starlette.exceptions import HTTPException
-    from starlette.requests import Request
-    from starlette.responses import Response
+from keras_transformer.checks import check_positive_integers, is_finite_number
 
 MAX_QUOTED = 60  # characters of a request that an error quotes
 
