@@ -66,8 +66,7 @@ class BatchingThread:
         """
         futures: list[Future] = [Future() for _ in items]
         with self._changed:
-            waiting = sum(len(request.items) for request in self._requests)
-            if waiting + len(items) > self._max_waiting:
+            if self.num_waiting() + len(items) > self._max_waiting:
                 raise QueueFull
             if items:
                 pairs = zip(items, futures, strict=True)

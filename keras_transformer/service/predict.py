@@ -23,38 +23,11 @@ from keras_transformer.service.requests import (
     read_json,
 )
 
-
-async def _translate(direction, text):
-    found = await direction.translate(text, "text")
-    return [{"translation": x.text, "score": _finite(x.score)} for x, *_ in found]
-
-
-async def _translate_n_best(direction, text):
-    found = await direction.translate(text, "text")
-    return [
-        {
-            "translations": [x.text for x in row],
-            "scores": [_finite(x.score) for x in row],
-        }
-        for row in found
-    ]
-
-
-async def _align(direction, text, target):
-    return [
-        {
-            "spans": [[*pair.source, *pair.target] for pair in pairs],
-            "weights": [pair.weight for pair in pairs],
-        }
-        for pairs in await direction.align(text, target)
-    ]
-
-
-# The function of each signature, and its inputs.
+# The inputs of each signature.
 _SIGNATURES = {
-    "serving_default": (_translate, ("text",)),
-    "translate_n_best": (_translate_n_best, ("text",)),
-    "align": (_align, ("text", "target")),
+    "serving_default": ["text"],
+    "translate_n_best": ["text"],
+    "align": ["text", "target"],
 }
 
 
@@ -98,20 +71,22 @@ def predict_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
                 f"`signature_name` must be {_one_of(served)}. "
                 f"Received: {quoted(signature)}.",
             )
-        function, names = _SIGNATURES[signature]
         if ("instances" in body) == ("inputs" in body):
             raise HTTPException(
                 400,
                 "The request must have either `instances`, a list of rows, or "
                 "`inputs`, an object of columns.",
             )
-        if "inputs" in body:
+        names = _SIGNATURES[signature]
+        if "instances" in body:
+            columns = _columns_of_rows(body["instances"], names)
+        else:
             columns = _columns(body["inputs"], names)
-            rows = await function(direction, *columns)
-            outputs = {key: [row[key] for row in rows] for key in rows[0]}
-            return json_response({"outputs": outputs})
-        columns = _columns_of_rows(body["instances"], names)
-        return json_response({"predictions": await function(direction, *columns)})
+        rows = await _predictions(direction, signature, columns)
+        if "instances" in body:
+            return json_response({"predictions": rows})
+        outputs = {key: [row[key] for row in rows] for key in rows[0]}
+        return json_response({"outputs": outputs})
 
     async def other(request):
         # Beside `{name}`, which would match it with its verb.
@@ -136,7 +111,19 @@ def _columns(inputs, names):
     wanted = f"`inputs` must be an object of {_one_of(names, 'and')}, lists of texts"
     if not isinstance(inputs, dict) or set(inputs) != set(names):
         raise HTTPException(400, f"{wanted}. Received: {quoted(inputs)}.")
-    columns = [_texts(inputs[name], name) for name in names]
+    columns = [inputs[name] for name in names]
+    for name, texts in zip(names, columns, strict=True):
+        if not isinstance(texts, list) or not texts:
+            raise HTTPException(
+                400,
+                f"`{name}` must be a list of one or more texts. "
+                f"Received: {quoted(texts)}.",
+            )
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise HTTPException(
+                    400, f"`{name}[{index}]` must be a text. Received: {quoted(text)}."
+                )
     if len(set(map(len, columns))) > 1:
         raise HTTPException(400, f"{wanted} of one length.")
     return columns
@@ -150,10 +137,9 @@ def _columns_of_rows(instances, names):
             "`instances` must be a list of one or more rows. "
             f"Received: {quoted(instances)}.",
         )
-    columns: list[list[str]] = [[] for _ in names]
+    if len(names) == 1:
+        instances = [{names[0]: x} if isinstance(x, str) else x for x in instances]
     for index, row in enumerate(instances):
-        if isinstance(row, str) and len(names) == 1:
-            row = {names[0]: row}
         if (
             not isinstance(row, dict)
             or set(row) != set(names)
@@ -164,24 +150,29 @@ def _columns_of_rows(instances, names):
                 f"`instances[{index}]` must be an object of "
                 f"{_one_of(names, 'and')}, each a text. Received: {quoted(row)}.",
             )
-        for column, name in zip(columns, names, strict=True):
-            column.append(row[name])
-    return columns
+    return [[row[name] for row in instances] for name in names]
 
 
-def _texts(texts, name):
-    """Refuses what is not a list of texts."""
-    if not isinstance(texts, list) or not texts:
-        raise HTTPException(
-            400,
-            f"`{name}` must be a list of one or more texts. Received: {quoted(texts)}.",
-        )
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise HTTPException(
-                400, f"`{name}[{index}]` must be a text. Received: {quoted(text)}."
-            )
-    return texts
+async def _predictions(direction, signature, columns):
+    """Returns the outputs of a signature for each row."""
+    if signature == "align":
+        return [
+            {
+                "spans": [[*pair.source, *pair.target] for pair in pairs],
+                "weights": [pair.weight for pair in pairs],
+            }
+            for pairs in await direction.align(*columns)
+        ]
+    found = await direction.translate(*columns, "text")
+    if signature == "serving_default":
+        return [{"translation": x.text, "score": _finite(x.score)} for x, *_ in found]
+    return [
+        {
+            "translations": [x.text for x in row],
+            "scores": [_finite(x.score) for x in row],
+        }
+        for row in found
+    ]
 
 
 def _one_of(names, word="or"):
