@@ -1,6 +1,5 @@
 """A language model of KerasHub as a SavedModel: strings in, strings out."""
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,9 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.decoding import Search
-from keras_transformer.serving.saved_model import check_exportable
-from keras_transformer.serving.server_files import batching_parameters, write_requests
-from keras_transformer.storage import create_folder, write_text
+from keras_transformer.serving.server_files import check_exportable, write_export
 from keras_transformer.version import __version__
 
 WARMUP_TEXT = "1 1 1"
@@ -85,17 +82,11 @@ def export_language_model(
             f"({type(error).__name__}). Export logits by `lm.export`."
         ) from error
     signatures = served.signatures()
-    with create_folder(path) as unfinished:
-        tf.saved_model.save(served, unfinished, signatures=signatures)
-        extra = unfinished / "assets.extra"
-        write_text(extra / "language_model.json", json.dumps(settings, indent=2) + "\n")
-        write_text(unfinished / "batching_params.pbtxt", batching_parameters())
-        requests = [
-            (name, {spec.name: [WARMUP_TEXT] for spec in function.input_signature})
-            for name, function in signatures.items()
-        ]
-        write_requests(extra / "tf_serving_warmup_requests", requests)
-    return path
+    requests = [
+        (name, {spec.name: [WARMUP_TEXT] for spec in function.input_signature})
+        for name, function in signatures.items()
+    ]
+    return write_export(path, served, signatures, settings, requests)
 
 
 class ServedLanguageModel(tf.Module):

@@ -1,20 +1,16 @@
 """A translator as a SavedModel for TensorFlow Serving: strings in, strings out."""
 
-import json
 import os
 from pathlib import Path
 
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.decoding.search import check_repeatable, check_search
 from keras_transformer.serving.server_files import (
-    MAX_BATCH_SIZE,
-    batching_parameters,
-    next_version,
-    write_warmup_requests,
+    check_exportable,
+    warmup_requests,
+    write_export,
 )
-from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import (
     Terms,
     Translator,
@@ -52,40 +48,9 @@ def export_translator(
     check_serves_any_text(search)
     translator = translator.in_dtype(dtype)
     served = ServedTranslator(translator, search, max_length, jit_compile, terms)
-    # A server ignores the unfinished folder, since its name is not a number.
-    with create_folder(path) as unfinished:
-        # The gradients of kernels would be a quarter of all operations.
-        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(served, unfinished, served.signatures(), options)
-        extra = unfinished / "assets.extra"
-        settings = json.dumps(served.settings(), indent=2) + "\n"
-        write_text(extra / "translator.json", settings)
-        # TensorFlow Serving looks for both files where they are written.
-        write_text(unfinished / "batching_params.pbtxt", batching_parameters())
-        requests = extra / "tf_serving_warmup_requests"
-        # XLA compiles every power of two while a server starts.
-        powers = [2**i for i in range(MAX_BATCH_SIZE.bit_length())]
-        write_warmup_requests(requests, translator, powers if jit_compile else [1])
-    return path
-
-
-def check_exportable(path: str | os.PathLike, search: Search) -> Path:
-    """Returns the path of an export as a `Path`.
-
-    Raises:
-        FileExistsError: If something is there.
-        ValueError: If `search` is no search, or draws without a seed.
-    """
-    check_search(search)
-    path = Path(path)
-    if path.exists():
-        folder = path.parent if path.name.isdecimal() else path
-        raise FileExistsError(
-            f"{path} exists, and an export never overwrites another. The next version "
-            f"would be {next_version(folder)}."
-        )
-    check_repeatable(search)
-    return path
+    signatures = served.signatures()
+    requests = warmup_requests(translator, signatures, jit_compile)
+    return write_export(path, served, signatures, served.settings(), requests)
 
 
 class ServedTranslator(tf.Module):

@@ -1,11 +1,15 @@
-"""Files beside a served model: numbered versions, batching, warm-up requests."""
+"""Folders of served models: numbered versions, batching, warm-up requests."""
 
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import tensorflow as tf
 
+from keras_transformer.decoding import Search
+from keras_transformer.decoding.search import check_repeatable, check_search
+from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import Translator
 
 MAX_BATCH_SIZE = 64  # a power of two, as compiled batches are
@@ -30,6 +34,61 @@ def next_version(folder: str | os.PathLike) -> Path:
     return folder / str(max(versions, default=0) + 1)
 
 
+def check_exportable(path: str | os.PathLike, search: Search) -> Path:
+    """Returns the path of an export as a `Path`.
+
+    Raises:
+        FileExistsError: If something is there.
+        ValueError: If `search` is no search, or draws without a seed.
+    """
+    check_search(search)
+    path = Path(path)
+    if path.exists():
+        folder = path.parent if path.name.isdecimal() else path
+        raise FileExistsError(
+            f"{path} exists, and an export never overwrites another. The next version "
+            f"would be {next_version(folder)}."
+        )
+    check_repeatable(search)
+    return path
+
+
+def write_export(
+    path: Path,
+    served: tf.Module,
+    signatures: Mapping,
+    settings: dict,
+    requests: Iterable[tuple[str, dict]],
+) -> Path:
+    """Writes a SavedModel with what a server and its operators look for beside it.
+
+    Args:
+        path: Folder to write.
+        served: What the SavedModel holds.
+        signatures: Its functions, by the names that they are served under.
+        settings: The settings of the export, for a file of the name of `served`.
+        requests: Warm-up requests: pairs of a signature and its inputs.
+
+    Returns:
+        The path.
+    """
+    # A server ignores the unfinished folder, since its name is not a number.
+    with create_folder(path) as unfinished:
+        # The gradients of kernels would be a quarter of all operations.
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(served, unfinished, signatures, options)
+        extra = unfinished / "assets.extra"
+        text = json.dumps(settings, indent=2) + "\n"
+        write_text(extra / f"{served.name}.json", text)
+        # TensorFlow Serving looks for both files where they are written.
+        write_text(unfinished / "batching_params.pbtxt", batching_parameters())
+        file = os.fspath(extra / "tf_serving_warmup_requests")
+        with tf.io.TFRecordWriter(file) as writer:
+            for signature, inputs in requests:
+                writer.write(_prediction_log(signature, inputs))
+    return path
+
+
 def batching_parameters() -> str:
     """Returns a `BatchingParameters` message of TensorFlow Serving as text.
 
@@ -50,40 +109,30 @@ def batching_parameters() -> str:
     return "".join(f"{name} {{ value: {value} }}\n" for name, value in settings.items())
 
 
-def write_warmup_requests(
-    path: str | os.PathLike, translator: Translator, batch_sizes: Iterable[int]
-) -> None:
-    """Writes requests after which no other has to wait for preparations.
+def warmup_requests(
+    translator: Translator, signatures: Mapping, jit_compile: bool
+) -> list[tuple[str, dict]]:
+    """Returns requests after which no other has to wait for preparations.
 
     TensorFlow optimizes the graph of each signature once. XLA compiles each padded
-    length and batch size once for all signatures.
+    length, with each power of two of texts, once for all signatures.
 
     Args:
-        path: File to write.
         translator: What is exported.
-        batch_sizes: The sizes of batches to prepare.
+        signatures: As in `write_export`.
+        jit_compile: Whether XLA compiles the search.
     """
-    requests: list[tuple[str, dict]] = []
+    doublings = MAX_BATCH_SIZE.bit_length() if jit_compile else 0
+    requests = []
     for text in texts_of_all_lengths(translator):
         source_ids, _ = translator.encode([text])
-        requests += [
-            *(("serving_default", {"text": [text] * size}) for size in batch_sizes),
-            ("translate_n_best", {"text": [text]}),
-            ("translate_ids", {"source_ids": source_ids}),
-            ("score", {"text": [text], "target": [text]}),
-            ("align", {"text": [text], "target": [text]}),
-            ("translate_aligned", {"text": [text]}),
-        ]
-    write_requests(path, requests)
-
-
-def write_requests(
-    path: str | os.PathLike, requests: Iterable[tuple[str, dict]]
-) -> None:
-    """Writes warm-up requests: pairs of a signature and its inputs."""
-    with tf.io.TFRecordWriter(os.fspath(path)) as writer:
-        for signature, inputs in requests:
-            writer.write(_prediction_log(signature, inputs))
+        inputs = {"text": [text], "target": [text], "source_ids": source_ids}
+        for name, function in signatures.items():
+            specs = function.input_signature
+            requests.append((name, {spec.name: inputs[spec.name] for spec in specs}))
+        for i in range(1, doublings):
+            requests.append(("serving_default", {"text": [text] * 2**i}))
+    return requests
 
 
 def texts_of_all_lengths(translator: Translator) -> list[str]:

@@ -5,6 +5,7 @@ hub = pytest.importorskip("keras_hub")
 tf = pytest.importorskip("tensorflow")
 
 from hub_models import bart, gpt2, t5  # noqa: E402
+from serving.prediction_log import read_requests  # noqa: E402
 
 import keras_transformer as kt  # noqa: E402
 from keras_transformer.interop.keras_hub import model_inputs  # noqa: E402
@@ -56,8 +57,10 @@ def test_a_translator_translates_scores_and_is_exported(make, tmp_path):
         [x.log_probability for x in translator.score(texts, texts)]
     ).all()
     path = translator.export(tmp_path / "1", max_length=5)
-    served = tf.saved_model.load(path).signatures["serving_default"]
-    texts_found = served(tf.constant(texts))["translation"].numpy()
+    served = tf.saved_model.load(path).signatures
+    warm = {request.model_spec.signature_name for request in read_requests(path)}
+    assert warm == set(served)
+    texts_found = served["serving_default"](tf.constant(texts))["translation"].numpy()
     assert [x.decode() for x in texts_found] == translator.translate(
         texts, max_length=5
     )

@@ -88,9 +88,8 @@ def inputs(translator):
 def server(request, translator, inputs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("server_files", "saved_model"):
-            limit = f"keras_transformer.serving.{module}.MAX_BATCH_SIZE"
-            patch.setattr(limit, MAX_BATCH_SIZE)
+        limit = "keras_transformer.serving.server_files.MAX_BATCH_SIZE"
+        patch.setattr(limit, MAX_BATCH_SIZE)
         jit_compile = request.param.startswith("xla")
         path = translator.export(folder / "1", SEARCH, jit_compile=jit_compile)
     batching = None
