@@ -11,7 +11,7 @@ from keras_transformer.interop.hugging_face.config import (
     config_of,
     search_of,
 )
-from keras_transformer.interop.hugging_face.weights import complete_weights, set_weights
+from keras_transformer.interop.hugging_face.weights import set_weights
 from keras_transformer.interop.marian import NEVER
 from keras_transformer.models import Transformer
 
@@ -70,13 +70,12 @@ def _read_model(folder, kwargs):
     config.check_all_used()
     weights = read_weights(folder)
     model = Transformer(**{**arguments, **kwargs})
-    duplicates = complete_weights(weights, model)
-    if generation.get("renormalize_logits") and "final_logits_bias" in weights:
+    set_weights(model, weights)
+    if generation.get("renormalize_logits") and model.output_bias is not None:
         # Probabilities leave out padding, which is never generated (`bad_words_ids`).
-        bias = np.array(weights["final_logits_bias"], "float32")
-        bias[..., arguments["pad_id"]] = NEVER
-        weights["final_logits_bias"] = bias
-    set_weights(model, weights, duplicates)
+        bias = np.array(model.output_bias.bias)
+        bias[arguments["pad_id"]] = NEVER
+        model.output_bias.bias.assign(bias)
     settings = read_json(path.with_name("tokenizer_config.json"), is_optional=True)
     # Tokenizers without a limit have a huge one.
     lengths = values.get("max_position_embeddings"), settings.get("model_max_length")

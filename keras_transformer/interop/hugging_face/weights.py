@@ -32,7 +32,7 @@ _RENAMES = (
 )
 
 # Of a table of positions: bfloat16 rounds them by up to 0.002.
-_POSITIONS, _POSITIONS_TOLERANCE = re.compile(r"\.embed_positions\."), 1e-2
+_POSITIONS_TOLERANCE = 1e-2
 _TIED_TOLERANCE = 1e-5
 
 
@@ -59,12 +59,52 @@ def weights_of(model) -> dict[str, np.ndarray]:
     return weights
 
 
-def complete_weights(weights: dict[str, np.ndarray], model) -> dict[str, np.ndarray]:
-    """Adds what a checkpoint leaves out, and returns the duplicates it may hold.
+def set_weights(model, weights: Mapping[str, np.ndarray]) -> None:
+    """Sets all weights of a `Transformer` from a checkpoint.
 
-    They are the `duplicates` of `set_weights`: the embeddings by their other names,
-    and the sinusoids that our model computes. Shared embeddings that the checkpoint
-    holds under another name only are added as `model.shared.weight`.
+    Args:
+        model: A `Transformer` of the checkpoint's sizes.
+        weights: Arrays by name.
+
+    Raises:
+        ValueError: If a weight is missing, has another shape, is not one of the
+            model's, or differs from what it is stored twice with or our model computes.
+    """
+    remaining = dict(weights)
+    duplicates = _complete(remaining, model)
+    values = []
+    for name, current in weights_of(model).items():
+        if name not in remaining:
+            raise ValueError(f"The checkpoint has no weight {name!r}.")
+        values.append(_of_shape(current.shape, remaining.pop(name), name))
+    for name, expected in duplicates.items():
+        if name not in remaining:
+            continue
+        array = _of_shape(expected.shape, remaining.pop(name), name)
+        difference = np.max(np.abs(array - expected), initial=0)
+        is_table = ".embed_positions." in name
+        tolerance = _POSITIONS_TOLERANCE if is_table else _TIED_TOLERANCE
+        if not difference <= tolerance:  # it may be NaN
+            other = "positions of its family" if is_table else "one that it is tied to"
+            raise ValueError(
+                f"The checkpoint's weight {name!r} differs from the {other} by up to "
+                f"{difference:.2g}, more than {tolerance:g}."
+            )
+    if remaining:
+        raise ValueError(
+            f"The checkpoint has weights that are not understood: {sorted(remaining)}."
+        )
+    for weight, array in zip(model.weights, values, strict=True):
+        array = array.T if weight.path.endswith("/kernel") else array
+        weight.assign(array.reshape(weight.shape))
+
+
+def _complete(weights, model) -> dict[str, np.ndarray]:
+    """Adds what a checkpoint leaves out, and returns what its other weights must equal.
+
+    These are the embeddings by their other names, and the sinusoids that our model
+    computes. Shared embeddings that the checkpoint holds under another name only are
+    added as `model.shared.weight`.
     """
     sides = [f"model.{side}" for side in ("encoder", "decoder")]
     tables = [f"{side}.embed_tokens.weight" for side in sides]
@@ -89,51 +129,6 @@ def complete_weights(weights: dict[str, np.ndarray], model) -> dict[str, np.ndar
                 rows = np.asarray(layer.encoding(len(weights[name]) - first))
                 duplicates[name] = np.concatenate([weights[name][:first], rows])
     return duplicates
-
-
-def set_weights(
-    model,
-    weights: Mapping[str, np.ndarray],
-    duplicates: Mapping[str, np.ndarray] | None = None,
-) -> None:
-    """Sets all weights of a `Transformer` from a checkpoint.
-
-    Args:
-        model: A `Transformer` of the checkpoint's sizes.
-        weights: Arrays by name.
-        duplicates: Arrays that names of the checkpoint must equal, if it has them: what
-            a checkpoint stores twice, or what our model computes.
-
-    Raises:
-        ValueError: If a weight is missing, has another shape, is not one of the
-            model's, or differs from the array that it must equal.
-    """
-    remaining = dict(weights)
-    values = []
-    for name, current in weights_of(model).items():
-        if name not in remaining:
-            raise ValueError(f"The checkpoint has no weight {name!r}.")
-        values.append(_of_shape(current.shape, remaining.pop(name), name))
-    for name, expected in (duplicates or {}).items():
-        if name not in remaining:
-            continue
-        array = _of_shape(expected.shape, remaining.pop(name), name)
-        difference = np.max(np.abs(array - expected), initial=0)
-        is_table = _POSITIONS.search(name)
-        tolerance = _POSITIONS_TOLERANCE if is_table else _TIED_TOLERANCE
-        if not difference <= tolerance:  # it may be NaN
-            other = "positions of its family" if is_table else "one that it is tied to"
-            raise ValueError(
-                f"The checkpoint's weight {name!r} differs from the {other} by up to "
-                f"{difference:.2g}, more than {tolerance:g}."
-            )
-    if remaining:
-        raise ValueError(
-            f"The checkpoint has weights that are not understood: {sorted(remaining)}."
-        )
-    for weight, array in zip(model.weights, values, strict=True):
-        array = array.T if weight.path.endswith("/kernel") else array
-        weight.assign(array.reshape(weight.shape))
 
 
 def _of_shape(shape, array, name):
