@@ -17,11 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling, Search
-from keras_transformer.interop.ctranslate2_model import (
-    SYSTEM,
-    library,
-    model_spec,
-)
+from keras_transformer.interop.ctranslate2_model import SYSTEM, library, model_spec
 from keras_transformer.interop.expressible import (
     check_is_new,
     control_pieces,
@@ -42,19 +38,10 @@ from keras_transformer.version import __version__
 _README = """\
 # A translator for CTranslate2
 
-Written by keras-transformer {version}. It needs the packages ctranslate2 and
+Written by keras-transformer VERSION. It needs the packages ctranslate2 and
 sentencepiece:
 
 ```python
-{program}```
-
-`translator.json` holds the arguments that fit the search of the translator.
-`source_prefix` begins every source: name a target language there (`>>fra<<`) if the
-model has several. `control` are the subwords that have no text. Scores are
-log-probabilities over `length ** length_penalty`. A beam search ends when `beam_size`
-translations have ended; with `patience=2`, when twice as many have.
-"""
-_PROGRAM = """\
 import json
 from pathlib import Path
 
@@ -85,6 +72,13 @@ def translate(texts):
 
 
 print(translate(["A man rides a bike."]))
+```
+
+`translator.json` holds the arguments that fit the search of the translator.
+`source_prefix` begins every source: name a target language there (`>>fra<<`) if the
+model has several. `control` are the subwords that have no text. Scores are
+log-probabilities over `length ** length_penalty`. A beam search ends when `beam_size`
+translations have ended; with `patience=2`, when twice as many have.
 """
 
 
@@ -127,8 +121,7 @@ def export_ctranslate2(
         spec.save(str(unfinished))
         translator.source_tokenizer.save(unfinished / "source.model")
         translator.target_tokenizer.save(unfinished / "target.model")
-        program = _PROGRAM.replace("FOLDER", path.name)
-        readme = _README.format(version=__version__, program=program)
+        readme = _README.replace("VERSION", __version__).replace("FOLDER", path.name)
         write_text(unfinished / "README.md", readme)
         text = json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
         write_text(unfinished / "translator.json", text)

@@ -33,16 +33,10 @@ from keras_transformer.version import __version__
 _README = """\
 # A translator for LiteRT
 
-Written by keras-transformer {version}. `model.tflite` reads and writes ids, in batches
+Written by keras-transformer VERSION. `model.tflite` reads and writes ids, in batches
 of any size. In Python, it needs the packages ai-edge-litert and sentencepiece:
 
 ```python
-{program}```
-
-`translator.json` holds the ids of the source's subwords, and the subwords of the
-target's ids. `source_prefix` begins every source. `control` have no text.
-"""
-_PROGRAM = """\
 import json
 from pathlib import Path
 
@@ -72,6 +66,10 @@ def translate(text):
 
 
 print(translate("A man rides a bike."))
+```
+
+`translator.json` holds the ids of the source's subwords, and the subwords of the
+target's ids. `source_prefix` begins every source. `control` have no text.
 """
 
 
@@ -158,8 +156,7 @@ def export_litert(
         target.save(unfinished / "target.model")
         text = json.dumps(_settings(source, target), ensure_ascii=False, indent=1)
         write_text(unfinished / "translator.json", text + "\n")
-        program = _PROGRAM.replace("FOLDER", path.name)
-        readme = _README.format(version=__version__, program=program)
+        readme = _README.replace("VERSION", __version__).replace("FOLDER", path.name)
         write_text(unfinished / "README.md", readme)
     return path
 
