@@ -13,8 +13,7 @@ def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     """Reads a pretrained model; see `Transformer.from_preset`."""
     folder = preset_folder(where)
     if (folder / saving.SETTINGS).is_file():
-        model = saving.read_translator(folder)["model"]
-        return _with_arguments(model, kwargs, folder)
+        return _read_saved(folder, kwargs)["model"]
     return _reader(folder).read_transformer(folder, **kwargs)
 
 
@@ -34,9 +33,7 @@ def read_translator(
                     f"`{side}_language` must be left out: {folder} was saved with its "
                     f"languages. Received: {side}_language={language!r}."
                 )
-        arguments = saving.read_translator(folder)
-        model = _with_arguments(arguments["model"], kwargs, folder)
-        return {**arguments, "model": model}
+        return _read_saved(folder, kwargs)
     return _reader(folder).read_translator(folder, *languages.values(), **kwargs)
 
 
@@ -52,21 +49,23 @@ def _reader(folder):
     return families
 
 
-def _with_arguments(model, arguments, folder):
-    """A model with other arguments and the same weights."""
-    if not arguments:
-        return model
-    received = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+def _read_saved(folder, kwargs):
+    """The arguments of a saved translator, whose model may get others of its own."""
+    arguments = saving.read_translator(folder)
+    if not kwargs:
+        return arguments
+    model = arguments["model"]
+    received = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
     if not isinstance(model, Transformer):
         raise ValueError(
             f"{folder} holds an {type(model).__name__}, whose models keep their "
             f"arguments. Received: {received}."
         )
-    other = type(model).from_config({**model.get_config(), **arguments})
+    other = type(model).from_config({**model.get_config(), **kwargs})
     if [x.shape for x in other.weights] != [x.shape for x in model.weights]:
         raise ValueError(
             f"Arguments must fit the weights in {folder}, as other dropout or another "
             f"dtype does. Received: {received}."
         )
     other.set_weights(model.get_weights())
-    return other
+    return {**arguments, "model": other}
