@@ -107,7 +107,7 @@ def _embeddings(model, weights, side):
 def _set_projection(projection, weights, forbidden_ids):
     """Sets the map from states to logits: embeddings, after any `narrow`."""
     table = _token_table(weights, "decoder")
-    bias = weights.get("final_logits_bias", np.zeros((1, len(table)), "float32"))[0]
+    bias = weights["final_logits_bias"][0]
     if "narrow/weight" in weights:
         bias = bias + table @ weights["narrow/bias"]
         table = table @ weights["narrow/weight"]

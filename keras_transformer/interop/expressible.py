@@ -55,7 +55,7 @@ def sinusoids(layer, length: int, dim: int) -> np.ndarray:
 
 
 def float_weights(model, system: str) -> dict[str, np.ndarray]:
-    """Returns what `weights_of` does, as float32.
+    """Returns what `weights_of` does, as float32, and zeros for a bias of the logits.
 
     Raises:
         ValueError: If a layer was quantised or has weights that a plain `Transformer`
@@ -71,7 +71,9 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
             f"quantised layers or additional weights such as {others[0]!r}: load the "
             "model as it was before",
         )
-    return {name: array.astype("float32") for name, array in weights.items()}
+    weights = {name: array.astype("float32") for name, array in weights.items()}
+    bias = np.zeros((1, model.target_embedding.vocabulary_size), "float32")
+    return {"final_logits_bias": bias, **weights}
 
 
 class Limits(NamedTuple):

@@ -126,9 +126,6 @@ def checkpoint_weights(model, family: str, max_length: int) -> dict[str, np.ndar
     """
     weights = float_weights(model, _system(family))
     hidden_dim = model.settings["hidden_dim"]
-    vocabulary_size = model.target_embedding.vocabulary_size
-    bias = np.zeros((1, vocabulary_size), "float32")
-    weights.setdefault("final_logits_bias", bias)
     layer = model.encoder.positions
     order = np.arange(hidden_dim)
     if layer.layout == "interleaved":
@@ -136,8 +133,7 @@ def checkpoint_weights(model, family: str, max_length: int) -> dict[str, np.ndar
     weights = {name: _permuted(name, x, order) for name, x in weights.items()}
     positions = sinusoids(layer, max_length, hidden_dim)[:, order]
     for side in ("encoder", "decoder"):
-        name = f"model.{side}.embed_positions.weight"
-        weights[name] = positions
+        weights[f"model.{side}.embed_positions.weight"] = positions
     return {name: np.ascontiguousarray(array) for name, array in weights.items()}
 
 
