@@ -115,8 +115,7 @@ def read_translator(
     paths = _files(folder, settings, "vocabs", 2)
 
     def tokenizer(side, path, vocabulary, prefix):
-        is_model = path.suffix == ".spm"
-        model_path = path if is_model else folder / f"{side}.spm"
+        model_path = path if path.suffix == ".spm" else folder / f"{side}.spm"
         return VocabularyTokenizer(
             read_sentencepiece(model_path)[0],
             {**vocabulary, _PAD: model.pad_id},
@@ -163,8 +162,7 @@ def _read(folder, kwargs):
         )
     arguments["end_id"] = ends.pop()
     model = Transformer(**{**arguments, **kwargs})
-    normalize_first = arguments["normalize_first"]
-    _set_weights(model, weights, config["dim-vocabs"], normalize_first, weights_path)
+    _set_weights(model, weights, config["dim-vocabs"], weights_path)
     return model, settings, vocabularies
 
 
@@ -260,16 +258,20 @@ def _config_of(values, without_effect, path):
     return Config(on, path)
 
 
-def _set_weights(model, weights, sizes, normalize_first, path) -> None:
+def _set_weights(model, weights, sizes, path) -> None:
     """Sets all weights of a `Transformer`, whose padding is one more id.
 
     `weights` are arrays by name: what is set is removed. `sizes` are the sizes of the
     two vocabularies, `path` is for messages.
     """
-    suffix = "_pre" if normalize_first else ""
+    suffix = "_pre" if model.settings["normalize_first"] else ""
     source, target = sizes
-    sizes = {"Wemb": source, "encoder_Wemb": source, "decoder_Wemb": target}
-    sizes["decoder_ff_logit_out_b"] = target
+    sizes = {
+        "Wemb": source,
+        "encoder_Wemb": source,
+        "decoder_Wemb": target,
+        "decoder_ff_logit_out_b": target,
+    }
     values = []
     for weight in model.weights:
         name = weight.path
