@@ -52,17 +52,11 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
     free = {*range(arguments["source_vocabulary_size"])} - {*table.values()}
     unused = {f"madeupword{i}": index for i, index in enumerate(sorted(free))}
     table |= unused
-
-    def tokenizer(prefix):
-        return VocabularyTokenizer(
-            model,
-            table,
-            start="</s>",
-            prefix=prefix,
-            control=["<s>", *languages, *unused],
-        )
-
-    both = (tokenizer([chosen[side]]) for side in ("source", "target"))
+    control = ["<s>", *languages, *unused]
+    both = (
+        VocabularyTokenizer(model, table, start="</s>", prefix=[token], control=control)
+        for token in chosen.values()
+    )
     return *both, table[chosen["target"]]
 
 

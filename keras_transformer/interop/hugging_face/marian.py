@@ -43,7 +43,10 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
     piece_of = {index: piece for piece, index in target.items()}
     unknown = settings.get("unk_token", "<unk>")
     is_wrapped = isinstance(unknown, dict)  # with how to strip spaces around it
-    special = {"unknown": unknown.get("content") if is_wrapped else unknown}
+    shared = {
+        "unknown": unknown.get("content") if is_wrapped else unknown,
+        "reads_language_codes": True,
+    }
     for name in ("pad", "start", "end"):
         index = arguments[f"{name}_id"]
         if index not in piece_of:
@@ -51,13 +54,12 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
                 f"{folder / names[1]} has no subword of id {index}, which config.json "
                 f"gives as the id of the {name}."
             )
-        special[name] = piece_of[index]
+        shared[name] = piece_of[index]
     prefix = language_prefix(source, source_language, target_language)
-    is_code = {"reads_language_codes": True}
-    model, _ = read_sentencepiece(folder / "source.spm")
-    source_tokenizer = VocabularyTokenizer(
-        model, source, **special, prefix=prefix, **is_code
+    source_model, _ = read_sentencepiece(folder / "source.spm")
+    target_model, _ = read_sentencepiece(folder / "target.spm")
+    return (
+        VocabularyTokenizer(source_model, source, prefix=prefix, **shared),
+        VocabularyTokenizer(target_model, target, **shared),
+        None,
     )
-    model, _ = read_sentencepiece(folder / "target.spm")
-    target_tokenizer = VocabularyTokenizer(model, target, **special, **is_code)
-    return source_tokenizer, target_tokenizer, None
