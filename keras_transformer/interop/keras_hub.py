@@ -132,8 +132,11 @@ class _Sampled(CachedModel):
         cache, place = cache
         batch, hypotheses = ops.shape(token_ids)[0], token_ids.shape[1]
         if hypotheses > 1:
+            # The hypothesis that each last token was extended from.
+            slots = ops.cast(ops.argmax(ops.cast(visible, "int32"), axis=-1), "int32")
+            parents = read_position(slots, index - 1)
             rows = ops.arange(batch, dtype="int32")[:, None] * hypotheses
-            rows = ops.reshape(rows + _parents(visible, index), (-1,))
+            rows = ops.reshape(rows + parents, (-1,))
             cache = keras.tree.map_structure(
                 lambda x, is_kept: x if is_kept else ops.take(x, rows, axis=0),
                 cache,
@@ -147,17 +150,6 @@ class _Sampled(CachedModel):
         check_search(self._search, size)
         logits = ops.reshape(ops.cast(logits, "float32"), (-1, hypotheses, size))
         return logits, (cache, place + 1)
-
-
-def _parents(visible, index):
-    """Returns the slot that each hypothesis's last token was extended from.
-
-    Args:
-        visible: As in `CachedModel.step`.
-        index: Positions of the step, int32 of shape `(batch,)`.
-    """
-    slots = ops.argmax(ops.cast(visible, "int32"), axis=-1)
-    return read_position(ops.cast(slots, "int32"), index - 1)
 
 
 def after_prompts(ids, mask):
