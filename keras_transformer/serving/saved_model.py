@@ -109,16 +109,14 @@ class ServedTranslator(tf.Module):
         self._policy = translator.batching_policy(max_length)
         self._max_target_length = self._policy.target_length(longest)
         # Traced once, for all signatures that call them.
-        ids, required, text = (
-            tf.TensorSpec([None, None], tf.int32),
-            tf.TensorSpec([None, None, None], tf.int32),
-            tf.TensorSpec([None], tf.string),
-        )
+        ids = tf.TensorSpec([None, None], tf.int32)
+        required = tf.TensorSpec([None, None, None], tf.int32)
         find = tf.function(self.find, [ids, required], autograph=False)
         self.find = find  # type: ignore[method-assign]
         tokenizers = self.source_tokenizer, self.target_tokenizer
         self._aligns = all(tokenizer.has_offsets for tokenizer in tokenizers)
         if self._aligns:
+            text = tf.TensorSpec([None], tf.string)
             align = tf.function(self.align, [text, text], autograph=False)
             self.align = align  # type: ignore[method-assign]
 
