@@ -5,12 +5,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-_PROJECTIONS = {
-    "query": "q_proj",
-    "key": "k_proj",
-    "value": "v_proj",
-    "output": "out_proj",
-}
 # From our path to the name in a checkpoint, applied in this order.
 _RENAMES = (
     (r"^(encoder|decoder)/block_(\d+)/", r"model.\1.layers.\2."),
@@ -24,7 +18,10 @@ _RENAMES = (
     (r"feed_forward_residual/norm/", "final_layer_norm."),
     (r"self_attention/", "self_attn."),
     (r"cross_attention/", "encoder_attn."),
-    (r"(query|key|value|output)/", lambda found: f"{_PROJECTIONS[found[1]]}."),
+    (r"query/", "q_proj."),
+    (r"key/", "k_proj."),
+    (r"value/", "v_proj."),
+    (r"output/", "out_proj."),
     (r"feed_forward/widen/", "fc1."),
     (r"feed_forward/narrow/", "fc2."),
     (r"(kernel|gamma)$", "weight"),
