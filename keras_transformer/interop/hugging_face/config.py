@@ -17,14 +17,7 @@ from keras_transformer.decoding import (
 )
 from keras_transformer.interop.config import Config
 
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "relu": "relu",
-    "sigmoid": "sigmoid",
-    "silu": "silu",
-    "swish": "silu",
-    "tanh": "tanh",
-}
+ACTIVATIONS = ("gelu", "relu", "sigmoid", "silu", "swish", "tanh")
 # Values that older files have in config.json, and newer ones in generation_config.json.
 _GENERATION = """
 bad_words_ids do_sample forced_bos_token_id forced_eos_token_id length_penalty
@@ -63,12 +56,7 @@ _OFF = {
 
 
 def config_of(values: Mapping, path) -> Config:
-    """Returns the values that have an effect; each of them must be used.
-
-    Args:
-        values: The values by name.
-        path: Path of their file, for messages.
-    """
+    """Returns the values that have an effect; each of them must be used."""
     ignored = _WITHOUT_EFFECT.split()
     return Config(
         {k: v for k, v in values.items() if k not in ignored and v != _OFF.get(k)}, path
@@ -76,17 +64,12 @@ def config_of(values: Mapping, path) -> Config:
 
 
 def stack_arguments(config: Config, normalize_first: bool) -> dict:
-    """Returns the arguments of a `Transformer` that all three families name alike.
-
-    Args:
-        config: The config.json.
-        normalize_first: Whether the family has pre-norm.
-    """
+    """Returns the arguments of a `Transformer` that all three families name alike."""
     num_heads = config.take_number("encoder_attention_heads")
     intermediate_dim = config.take_number("encoder_ffn_dim")
     config.expect("decoder_attention_heads", num_heads)
     config.expect("decoder_ffn_dim", intermediate_dim)
-    activation = config.expect("activation_function", *_ACTIVATIONS, default="")
+    activation = config.expect("activation_function", *ACTIVATIONS, default="")
     expected = {
         "is_encoder_decoder": True,
         "is_decoder": False,
@@ -109,7 +92,7 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
         "hidden_dim": config.take_number("d_model"),
         "num_heads": num_heads,
         "intermediate_dim": intermediate_dim,
-        "activation": _ACTIVATIONS[activation],
+        "activation": "silu" if activation == "swish" else activation,
         "dropout": config.take("dropout", 0.1),
         "attention_dropout": config.take("attention_dropout", 0.0),
         "activation_dropout": config.take("activation_dropout", 0.0),

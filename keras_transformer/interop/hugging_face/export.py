@@ -30,6 +30,7 @@ from keras_transformer.interop.expressible import (
     source_prefix,
     unique_pieces,
 )
+from keras_transformer.interop.hugging_face.config import ACTIVATIONS
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import (
@@ -42,7 +43,6 @@ _CLASSES = {
     "marian": "MarianMTModel",
     "pegasus": "PegasusForConditionalGeneration",
 }
-_ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid")
 _MAX_EPSILON = 1.1e-5
 _MIN_POSITIONS = 512
 
@@ -93,23 +93,22 @@ def family_of(model) -> str:
     """
     settings = model.settings
     family = "pegasus" if settings["normalize_first"] else "marian"
-    known_activation(model, _ACTIVATIONS, _system(family))
+    system = _system(family)
+    known_activation(model, ACTIVATIONS, system)
     layer = model.encoder.positions
     if not isinstance(layer, SinusoidalPositionalEncoding):
         name = None if layer is None else type(layer).__name__
-        refuse(_system(family), f"positions={name}, only sinusoidal ones")
+        refuse(system, f"positions={name}, only sinusoidal ones")
     expected = {"merge": "add", "max_wavelength": 10000, "first_position": 0}
     for name, value in expected.items():
-        if getattr(layer, name) != value:
+        if (found := getattr(layer, name)) != value:
             refuse(
-                _system(family),
-                f"sinusoidal positions with {name}={getattr(layer, name)!r}, "
-                f"only {value!r}",
+                system, f"sinusoidal positions with {name}={found!r}, only {value!r}"
             )
     if settings["epsilon"] > _MAX_EPSILON:
-        refuse(_system(family), f"epsilon={settings['epsilon']}, only 1e-5 and less")
+        refuse(system, f"epsilon={settings['epsilon']}, only 1e-5 and less")
     if family == "pegasus" and settings["target_vocabulary_size"] is not None:
-        refuse(_system(family), "two vocabularies, as it has normalize_first=True")
+        refuse(system, "two vocabularies, as it has normalize_first=True")
     return family
 
 
