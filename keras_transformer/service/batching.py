@@ -45,7 +45,6 @@ class BatchingThread:
         self._requests: list[_Request] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._is_stopped = False
 
     def num_waiting(self) -> int:
         """Returns how many items wait."""
@@ -56,10 +55,6 @@ class BatchingThread:
         """Returns the result of a function for each item.
 
         If this is cancelled, items that still wait are left out.
-
-        Args:
-            function: Returns a result for each item of a list.
-            items: The items.
 
         Raises:
             QueueFull: If not all items can wait.
@@ -72,7 +67,6 @@ class BatchingThread:
                 pairs = zip(items, futures, strict=True)
                 self._requests.append(_Request(function, deque(pairs)))
             if self._thread is None:
-                self._is_stopped = False
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
             self._changed.notify()
@@ -81,7 +75,7 @@ class BatchingThread:
     def stop(self) -> None:
         """Ends the thread once nothing waits."""
         with self._changed:
-            thread, self._thread, self._is_stopped = self._thread, None, True
+            thread, self._thread = self._thread, None
             self._changed.notify()
         if thread is not None:
             thread.join()
@@ -107,8 +101,8 @@ class BatchingThread:
         """Waits for items, and returns those of the next call and its function."""
         with self._changed:
             while not self._requests:
-                if self._is_stopped:
-                    return None
+                if self._thread is not threading.current_thread():
+                    return None  # it was stopped
                 self._changed.wait()
             function = self._requests[0].function
             # They compare equal, unlike the identities of bound methods.
