@@ -29,12 +29,7 @@ _LINE = re.compile(r"(\S(?:.*\S)?)")
 
 
 def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
-    """Returns the routes of the dialect.
-
-    Args:
-        directions: The directions by their names.
-        limits: The limits of requests.
-    """
+    """Returns the routes of the dialect."""
     pairs = {(x.source, x.target): x for x in directions.values()}
     codes = dict.fromkeys(code for pair in pairs for code in pair)
 

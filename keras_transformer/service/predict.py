@@ -32,12 +32,7 @@ _SIGNATURES = {
 
 
 def predict_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
-    """Returns the routes of the dialect.
-
-    Args:
-        directions: The directions by their names, which are those of the models.
-        limits: The limits of requests.
-    """
+    """Returns the routes of the dialect; the names of directions are its models."""
 
     def direction_of(request):
         name = request.path_params["name"]
