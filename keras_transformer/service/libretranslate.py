@@ -78,7 +78,10 @@ def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -
             raise _invalid("q parameter is neither a text nor a list of texts")
         direction = _direction(asked["source"], asked["target"])
         count = _number_of_alternatives(asked.get("alternatives", 0))
-        is_html = _is_html(asked.get("format") or "text")
+        format = asked.get("format") or "text"
+        if format not in ("text", "html"):
+            raise HTTPException(400, f"{quoted(format)} format is not supported.")
+        is_html = format == "html"
         limits.check_texts(texts, "q", 400)
         has_tags = is_html and direction.aligns
         if is_html:
@@ -144,12 +147,6 @@ def _number_of_alternatives(value):
     except ValueError:
         pass
     raise _invalid("alternatives parameter is not a number")
-
-
-def _is_html(format):
-    if format not in ("text", "html"):
-        raise HTTPException(400, f"{quoted(format)} format is not supported.")
-    return format == "html"
 
 
 def _split_html(text, has_tags):
