@@ -28,13 +28,13 @@ GENERATION = frozenset(_GENERATION.split())
 # Values that change neither logits nor the search, or that only training reads. Lengths
 # are arguments of `translate`, and our beam search never ends early.
 _WITHOUT_EFFECT = """
-_from_model_config _name_or_path _num_labels architectures classif_dropout
+_from_model_config _name_or_path _num_labels architectures bos_token_id classif_dropout
 classifier_dropout dtype early_stopping encoder_layerdrop decoder_layerdrop
 extra_pos_embeddings gradient_checkpointing id2label init_std label2id language_codes
-max_length max_new_tokens model_type num_hidden_layers num_labels output_attentions
-output_hidden_states output_past output_scores problem_type return_dict
-return_dict_in_generate save_step task_specific_params tokenizer_class torch_dtype
-transformers_version use_cache
+max_length max_new_tokens max_position_embeddings model_type num_hidden_layers
+num_labels output_attentions output_hidden_states output_past output_scores problem_type
+return_dict return_dict_in_generate save_step task_specific_params tokenizer_class
+torch_dtype transformers_version use_cache
 """
 # Values that switch something off which is not here.
 _OFF = {
@@ -83,8 +83,6 @@ def stack_arguments(config: Config, normalize_first: bool) -> dict:
     }
     for name, value in expected.items():
         config.expect(name, value)
-    for name in ("bos_token_id", "max_position_embeddings"):
-        config.take(name, None)
     return {
         "normalize_first": normalize_first,
         "num_layers": config.take_number("encoder_layers"),
@@ -128,7 +126,6 @@ def search_of(
     generation.expect("decoder_start_token_id", arguments["start_id"])
     # transformers ends a cut translation with this token. Here it has no end token.
     generation.expect("forced_eos_token_id", end_id)
-    generation.take("bos_token_id", None)
     forced_id = generation.take_number("forced_bos_token_id", first_id)
     first_id = forced_id if wanted_id is None else wanted_id
     banned = generation.take("bad_words_ids", [])
