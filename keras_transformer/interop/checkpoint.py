@@ -27,7 +27,7 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
         ValueError: If a file is damaged or cannot be read without running code.
     """
     weights: dict[str, np.ndarray] = {}
-    for path in _weight_files(Path(folder)):
+    for path in _weight_files(folder):
         if not path.is_file():
             raise FileNotFoundError(
                 f"{path} is missing, which the index of the weights lists. Download "

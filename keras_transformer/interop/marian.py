@@ -95,7 +95,7 @@ def read_transformer(folder: Path, **kwargs) -> Transformer:
         ValueError: If a file is damaged, or holds a weight or a setting that is not
             understood.
     """
-    return _read(Path(folder), kwargs)[0]
+    return _read(folder, kwargs)[0]
 
 
 def read_translator(
@@ -109,7 +109,6 @@ def read_translator(
     The languages are as in `language_prefix`. OPUS-MT's script normalises
     punctuation first; here texts are read as they are.
     """
-    folder = Path(folder)
     model, settings, (source, target) = _read(folder, kwargs)
     prefix = language_prefix(source, source_language, target_language)
     paths = _files(folder, settings, "vocabs", 2)

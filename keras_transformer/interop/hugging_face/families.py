@@ -36,7 +36,6 @@ def read_translator(
     **kwargs,
 ) -> dict:
     """Reads the arguments of a `Translator` by name; raises as `read_transformer`."""
-    folder = Path(folder)
     family, model, arguments, max_length, generation = _read_model(folder, kwargs)
     *both, first_id = family.tokenizers(
         folder, arguments, source_language, target_language
@@ -53,7 +52,7 @@ def read_translator(
 
 def _read_model(folder, kwargs):
     """The family, model and arguments, the longest source, the search's settings."""
-    path = Path(folder) / "config.json"
+    path = folder / "config.json"
     values = read_json(path)
     family = FAMILIES.get(str(values.get("model_type")))
     if family is None:
