@@ -53,13 +53,7 @@ class Limits:
             )
 
     def check_texts(self, texts: Sequence[str], name: str, status: int = 413) -> None:
-        """Refuses too many texts, and those that are too long.
-
-        Args:
-            texts: The texts.
-            name: What the request calls them, for the error.
-            status: The status of the error.
-        """
+        """Refuses too many texts, and those that are too long, by their `name`."""
         if len(texts) > self.texts:
             raise HTTPException(
                 status,

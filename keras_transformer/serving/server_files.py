@@ -116,11 +116,6 @@ def warmup_requests(
 
     TensorFlow optimizes the graph of each signature once. XLA compiles each padded
     length, with each power of two of texts, once for all signatures.
-
-    Args:
-        translator: What is exported.
-        signatures: As in `write_export`.
-        jit_compile: Whether XLA compiles the search.
     """
     doublings = MAX_BATCH_SIZE.bit_length() if jit_compile else 0
     requests = []
