@@ -58,7 +58,7 @@ def prepare(
         measured = measure(sources, targets)
         is_free = recipe.tokenizer.vocabulary_size is None
         recipe = recipe.completed(settings_for(recipe, measured))
-        begin(recipe, run, 0, recipe.tokenizer_files(), is_free)
+        begin(recipe, run, 0, is_free)
         found = {"bytes": _num_bytes(recipe), **measured._asdict()}
         write_text(size, json.dumps(found) + "\n")
     return prepared.prepare(

@@ -545,19 +545,6 @@ class Recipe(Settings):
         texts = *self.data.train, self.data.validation, self.data.test
         return sorted({text.tag for text in texts if text and text.tag})
 
-    def tokenizer_files(self) -> dict[str, list[TextFile]]:
-        """Returns the files to learn each tokenizer from, by its name.
-
-        The names are `"shared"`, or `"source"` and `"target"`; none if the tokenizers
-        are those of a pretrained translator or of prepared text.
-        """
-        if self.model.pretrained or self.data.prepared:
-            return {}
-        files = {side: self.data.paths("train", side) for side in SIDES}
-        if self.tokenizer.shared:
-            return {"shared": [*files["source"], *files["target"]]}
-        return files
-
     def completed(self, settings: dict[str, Any]) -> "Recipe":
         """Returns a recipe with more settings, by their dotted names.
 

@@ -20,7 +20,7 @@ from keras_transformer.storage import is_unfinished, remove_unfinished, replace_
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.prepared import MANIFEST
 from keras_transformer.text.tokenizer_training import VocabularySizeError
-from keras_transformer.text_files import TextFile, checksum
+from keras_transformer.text_files import checksum
 from keras_transformer.version import __version__
 
 # Settings that may differ from those of the pretrained model.
@@ -44,7 +44,6 @@ def begin(
     recipe: Recipe,
     run: Run,
     epochs_done: int,
-    tokenizer_files: dict[str, list[TextFile]],
     adjusts_vocabulary: bool = False,
 ) -> None:
     """Writes the settings of a run and, if it is new, its tokenizers.
@@ -55,8 +54,6 @@ def begin(
         recipe: Its recipe.
         run: A new run, or one that `check_folder` accepts.
         epochs_done: Complete epochs after which it resumes; 0 for a new run.
-        tokenizer_files: Files to learn each tokenizer from, by its name; empty if they
-            are there already, or those of a pretrained translator.
         adjusts_vocabulary: Whether a vocabulary that the text cannot fill becomes
             smaller, and the settings say so. It is an error otherwise.
 
@@ -86,10 +83,17 @@ def begin(
         copy_pretrained(recipe.model.pretrained, recipe, run)
     if recipe.data.prepared:
         copy_tokenizers(recipe.data.prepared, run)
+    if recipe.model.pretrained or recipe.data.prepared:
+        return
+    source_files, target_files = (recipe.data.paths("train", side) for side in SIDES)
+    if recipe.tokenizer.shared:
+        files_to_learn = {"shared": [*source_files, *target_files]}
+    else:
+        files_to_learn = {"source": source_files, "target": target_files}
     how = recipe.tokenizer.model_dump(exclude={"shared", "sampling"})
     how["symbols"] = recipe.symbols()
     sizes = []
-    for name, files in tokenizer_files.items():
+    for name, files in files_to_learn.items():
         try:
             tokenizer = SubwordTokenizer.train(files, **how)
         except VocabularySizeError as error:
@@ -99,7 +103,7 @@ def begin(
             tokenizer = SubwordTokenizer.train(files, **how | nearest)
         tokenizer.save(run.tokenizers_path / f"{name}.model")
         sizes.append(tokenizer.vocabulary_size)
-    if sizes and max(sizes) != recipe.tokenizer.vocabulary_size:
+    if max(sizes) != recipe.tokenizer.vocabulary_size:
         size = {"tokenizer.vocabulary_size": max(sizes)}
         run.write_settings(recipe.completed(size), versions)
 

@@ -43,9 +43,6 @@ class Plan:
         text: Size of the training text; None for a run that is resumed.
         run: The folder.
         files: For `"train"` and `"validation"`, the source and the target files.
-        tokenizer_files: Files to learn each tokenizer from, by its name: `"shared"`, or
-            `"source"` and `"target"`. Empty if they exist, or come with a pretrained
-            translator or with prepared text.
         checkpoint: The checkpoint to resume from; None for a new run.
         epochs_done: Complete epochs that it was trained for.
         is_finished: Whether there is nothing left to train.
@@ -56,7 +53,6 @@ class Plan:
     text: TextSize | None
     run: Run
     files: dict[str, tuple[list[TextFile], list[TextFile]]]
-    tokenizer_files: dict[str, list[TextFile]]
     checkpoint: Path | None
     epochs_done: int
     is_finished: bool
@@ -82,21 +78,16 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         if split == "validation" or not data.prepared:
             data.check_files(split)
         files[split] = (data.paths(split, "source"), data.paths(split, "target"))
-    named, text, has_trained = recipe, None, run.has_trained()
+    named, text = recipe, None
     if data.prepared:
         from keras_transformer.runs.preparing import open_prepared
 
         recipe, text = open_prepared(recipe)
-    if has_trained:
+    checkpoint, epochs_done, has_stalled = None, 0, False
+    if run.has_trained():
         text = None
         recipe = recipe.completed(left_out(recipe, run.recipe))
-    check_folder(recipe, run)
-    if not has_trained:
-        text = text or measure(*files["train"])
-        recipe = recipe.completed(settings_for(recipe, text))
-    settings = recipe.training
-    checkpoint, epochs_done, has_stalled, learnt = None, 0, False, {}
-    if has_trained:
+        check_folder(recipe, run)
         checkpoints = run.checkpoints()
         checkpoint = checkpoints.latest()
         if checkpoint is None:
@@ -106,12 +97,13 @@ def plan(recipe: Recipe, run: Run) -> Plan:
             )
         epochs_done = checkpoints.epoch_of(checkpoint)
         waited = run.log.epochs_without_improvement(epochs_done)
-        has_stalled = waited >= (settings.early_stopping or math.inf)
+        has_stalled = waited >= (recipe.training.early_stopping or math.inf)
     else:
-        learnt = recipe.tokenizer_files()
-    is_finished = has_stalled or epochs_done >= (settings.num_epochs or 0)
-    done = checkpoint, epochs_done, is_finished
-    return Plan(named, recipe, text, run, files, learnt, *done)
+        check_folder(recipe, run)
+        text = text or measure(*files["train"])
+        recipe = recipe.completed(settings_for(recipe, text))
+    is_finished = has_stalled or epochs_done >= (recipe.training.num_epochs or 0)
+    return Plan(named, recipe, text, run, files, checkpoint, epochs_done, is_finished)
 
 
 def fit(plan: Plan) -> Run:
@@ -151,7 +143,7 @@ def fit(plan: Plan) -> Run:
         check_precision(recipe.training.precision, workers.num_replicas)
         if workers.is_chief:
             is_free = plan.named.tokenizer.vocabulary_size is None
-            begin(recipe, run, plan.epochs_done, plan.tokenizer_files, is_free)
+            begin(recipe, run, plan.epochs_done, is_free)
             if plan.text is not None:
                 print(table_of(plan.named, run.recipe, plan.text))
         found = workers.gather(plan.epochs_done)

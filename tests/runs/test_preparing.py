@@ -42,7 +42,6 @@ def test_training_reads_prepared_text_without_the_text(prepared, load, tmp_path)
     settings = {"data.prepared": str(prepared), "data.folder": str(validation)}
     planned = plan(load(**settings), Run(tmp_path / "run"))
     assert planned.text == plan(load(), Run(tmp_path / "run")).text
-    assert planned.tokenizer_files == {}
 
 
 @pytest.mark.slow

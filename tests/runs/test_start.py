@@ -30,14 +30,14 @@ def test_a_run_of_other_text_stays_as_it_is(copy, load, tmp_path):
     write_lines(tmp_path / "train.aa", ["ba ko"] * 53)
     before = contents(copy.folder)
     with pytest.raises(ValueError, match="its training text was crc32:"):
-        begin(load(**{"data.folder": str(tmp_path)}), copy, 3, {})
+        begin(load(**{"data.folder": str(tmp_path)}), copy, 3)
     assert contents(copy.folder) == before
 
 
 def test_text_that_only_moved_is_the_same(copy, load, tmp_path):
     write_corpus(tmp_path)
     recipe = load(**{"data.folder": str(tmp_path)})
-    begin(recipe, copy, 3, {})
+    begin(recipe, copy, 3)
     assert copy.recipe == Run(copy.folder).recipe == recipe
 
 
@@ -57,26 +57,25 @@ def test_what_a_killed_process_left_is_removed(copy, load, tmp_path, resumes):
     for leftover in leftovers:
         leftover.mkdir(parents=True)
     check_folder(load(), run)
-    begin(load(), run, 3 * resumes, {})
+    begin(load(), run, 3 * resumes)
     assert not any(leftover.exists() for leftover in leftovers)
 
 
 def test_a_log_ends_where_training_resumes(copy, load, tmp_path):
-    begin(load(), copy, 2, {})
+    begin(load(), copy, 2)
     assert [row["epoch"] for row in copy.log.rows()] == ["1", "2"]
     run = Run(tmp_path / "new")
     run.log.add({"epoch": 1})  # killed before the checkpoint of the epoch
-    begin(load(), run, 0, {})
+    begin(load(), run, 0)
     assert run.log.rows() == []
 
 
-def test_before_the_first_checkpoint_settings_may_change(tmp_path, load, text):
+def test_before_the_first_checkpoint_settings_may_change(tmp_path, load):
     run = Run(tmp_path / "run")
-    sides = {"source": [text / "train.aa"], "target": [text / "train.bb"]}
-    begin(load(), run, 0, {"shared": [*sides["source"], *sides["target"]]})
+    begin(load(), run, 0)
     changed = load(**{"tokenizer.vocabulary_size": 31, "tokenizer.shared": False})
     check_folder(changed, run)
-    begin(changed, run, 0, sides)
+    begin(changed, run, 0)
     names = {path.name for path in run.tokenizers_path.iterdir()}
     assert names == {"source.model", "target.model"}
     source, target = run.tokenizers()
@@ -84,10 +83,10 @@ def test_before_the_first_checkpoint_settings_may_change(tmp_path, load, text):
     assert source.model_proto != target.model_proto
 
 
-def test_a_recipe_may_ask_for_bytes(tmp_path, load, text):
+def test_a_recipe_may_ask_for_bytes(tmp_path, load):
     run = Run(tmp_path / "run")
     recipe = load(**{"tokenizer.byte_fallback": True, "tokenizer.vocabulary_size": 281})
-    begin(recipe, run, 0, {"shared": [text / "train.aa"]})
+    begin(recipe, run, 0)
     tokenizer, _ = run.tokenizers()
     assert tokenizer.detokenize(tokenizer(["中é"])).numpy()[0].decode() == "中é"
 
@@ -104,7 +103,7 @@ def test_a_tag_of_the_text_is_one_subword(tmp_path, load, text):
         }
     )
     check_folder(recipe, run)
-    begin(recipe, run, 0, recipe.tokenizer_files())
+    begin(recipe, run, 0)
     tokenizer, _ = run.tokenizers()
     [subwords] = tokenizer.split(["<bt> ba ko"]).numpy()
     assert b"<bt>" in subwords
@@ -166,9 +165,9 @@ def test_a_start_that_was_given_up_leaves_nothing_of_its_translator(
     trained, load, tmp_path
 ):
     run = Run(tmp_path / "run")
-    begin(load(**{"model.pretrained": str(trained.folder)}), run, 0, {})
+    begin(load(**{"model.pretrained": str(trained.folder)}), run, 0)
     assert run.pretrained_path.is_dir()
-    begin(load(), run, 0, {})
+    begin(load(), run, 0)
     assert not run.pretrained_path.exists()
 
 

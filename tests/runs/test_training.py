@@ -40,36 +40,21 @@ def rows_without_time(run):
 # The plan
 
 
-def test_a_new_run_learns_one_tokenizer_and_begins_at_the_start(load, text, tmp_path):
+def test_a_new_run_begins_at_the_start(load, text, tmp_path):
     planned = plan(load(), Run(tmp_path / "run"))
     file = kt.text.TextFile
     train = [file(text / "train.aa")], [file(text / "train.bb")]
     validation = [file(text / "val.aa")], [file(text / "val.bb")]
     assert planned.files == {"train": train, "validation": validation}
-    assert planned.tokenizer_files == {"shared": [*train[0], *train[1]]}
     assert (planned.checkpoint, planned.epochs_done) == (None, 0)
     assert not planned.is_finished
     assert not (tmp_path / "run").exists()
-
-
-def test_two_vocabularies_are_learnt_from_a_side_each(load, text, tmp_path):
-    planned = plan(load(**{"tokenizer.shared": False}), Run(tmp_path / "run"))
-    assert planned.tokenizer_files == {
-        "source": [kt.text.TextFile(text / "train.aa")],
-        "target": [kt.text.TextFile(text / "train.bb")],
-    }
-
-
-def test_a_pretrained_translator_brings_its_tokenizers(load, tmp_path):
-    planned = plan(load(**{"model.pretrained": "anywhere"}), Run(tmp_path / "run"))
-    assert planned.tokenizer_files == {}
 
 
 def test_a_run_goes_on_from_its_last_checkpoint(trained, load):
     planned = plan(load(**{"training.epochs": 4}), trained)
     assert planned.checkpoint.name == "epoch-0003.keras"
     assert planned.epochs_done == 3
-    assert planned.tokenizer_files == {}
     assert not planned.is_finished
 
 
