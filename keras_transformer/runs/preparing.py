@@ -44,10 +44,9 @@ def prepare(
         FileNotFoundError: If a file is missing.
         ValueError: If a file is faulty, or the folder holds something else.
     """
-    recipe.data.check_files("train")
+    sources, targets = recipe.data.check_files("train")
     recipe = recipe.completed({"data.prepared": None, "tokenizer.sampling": 0.0})
     run, size = Run(folder), Path(folder, _SIZE)
-    sources, targets = (recipe.data.paths("train", side) for side in SIDES)
     if size.is_file():
         _check_same(recipe, run)
         recipe = recipe.completed(left_out(recipe, run.recipe))

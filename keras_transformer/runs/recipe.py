@@ -197,11 +197,16 @@ class DataSettings(Settings):
             )
         return files
 
-    def check_files(self, split: str) -> None:
-        """Raises `FileNotFoundError` if a file of a split is missing on any side."""
-        for side in SIDES:
-            for file in self.paths(split, side):
-                path = file.path
+    def check_files(self, split: str) -> tuple[list[TextFile], list[TextFile]]:
+        """Returns the source and the target files of a split.
+
+        Raises:
+            FileNotFoundError: If one of them is missing.
+            ValueError: If the recipe names none.
+        """
+        source_files, target_files = (self.paths(split, side) for side in SIDES)
+        for side, files in zip(SIDES, (source_files, target_files), strict=True):
+            for path in (file.path for file in files):
                 if path.exists():
                     continue
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
@@ -215,6 +220,7 @@ class DataSettings(Settings):
                     f"is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
+        return source_files, target_files
 
 
 class TokenizerSettings(Settings):

@@ -24,6 +24,7 @@ from keras_transformer.runs.defaults import (
 )
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog
+from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.start import FREE_SETTINGS, begin, check_folder, join
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
@@ -42,7 +43,8 @@ class Plan:
             training text or, for a run that is resumed, is as it was.
         text: Size of the training text; None for a run that is resumed.
         run: The folder.
-        files: For `"train"` and `"validation"`, the source and the target files.
+        files: For `"train"` and `"validation"`, the source and the target files;
+            without `"train"` if its text is prepared.
         checkpoint: The checkpoint to resume from; None for a new run.
         epochs_done: Complete epochs that it was trained for.
         is_finished: Whether there is nothing left to train.
@@ -73,15 +75,10 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         FileNotFoundError: If a file is missing.
         ValueError: If the folder holds something else.
     """
-    data, files = recipe.data, {}
-    for split in ("train", "validation"):
-        if split == "validation" or not data.prepared:
-            data.check_files(split)
-        files[split] = (data.paths(split, "source"), data.paths(split, "target"))
+    splits = ["validation"] if recipe.data.prepared else ["train", "validation"]
+    files = {split: recipe.data.check_files(split) for split in splits}
     named, text = recipe, None
-    if data.prepared:
-        from keras_transformer.runs.preparing import open_prepared
-
+    if recipe.data.prepared:
         recipe, text = open_prepared(recipe)
     checkpoint, epochs_done, has_stalled = None, 0, False
     if run.has_trained():
@@ -207,28 +204,28 @@ def check_precision(precision: str, num_replicas: int) -> None:
 
 
 def _train(plan, workers):
-    settings, run = plan.recipe.training, plan.run
-    tokenizers = run.tokenizers()
-    sizes = {
-        "tokens_per_batch": settings.tokens_per_batch,
-        "max_length": settings.max_length,
-    }
-    seed, passes = settings.seed, settings.passes_per_epoch
-    if folder := plan.recipe.data.prepared:
-        ids = Run(folder).ids_path
-        batch = settings.tokens_per_batch
-        shards = {"num_shards": workers.count, "shard_index": workers.index}
-        data = prepared_dataset(ids, batch, seed, passes=passes, **shards)
+    recipe, settings = plan.recipe, plan.recipe.training
+    tokenizers = plan.run.tokenizers()
+    sizes = settings.tokens_per_batch, settings.max_length
+    if recipe.data.prepared:
+        data = prepared_dataset(
+            Run(recipe.data.prepared).ids_path,
+            settings.tokens_per_batch,
+            settings.seed,
+            passes=settings.passes_per_epoch,
+            num_shards=workers.count,
+            shard_index=workers.index,
+        )
     else:
         data = parallel_dataset(
-            *(side * passes for side in plan.files["train"]),
+            *(side * settings.passes_per_epoch for side in plan.files["train"]),
             *tokenizers,
-            seed=seed,
-            sampling=plan.recipe.tokenizer.sampling,
-            **sizes,
+            *sizes,
+            seed=settings.seed,
+            sampling=recipe.tokenizer.sampling,
         )
     validation = parallel_dataset(
-        *plan.files["validation"], *tokenizers, shuffle=False, **sizes
+        *plan.files["validation"], *tokenizers, *sizes, shuffle=False
     )
     num_steps = settings.validate_every
     position = training.KeepPosition(data, num_steps)
@@ -246,7 +243,7 @@ def _train(plan, workers):
         training.StopTogether(workers),
     ]
     batches = data.repeat() if num_steps else data
-    if plan.recipe.data.prepared:
+    if recipe.data.prepared:
         batches = workers.own_batches(batches, model.pad_id)
     else:
         batches = training.split_evenly(batches, workers.num_replicas, model.pad_id)
@@ -411,16 +408,15 @@ def _writers(plan, model):
     if settings.bleu_every is not None:
         translator = run.translator_of(model)
         search = with_beam(translator.search, beam_width=1)
-        files = plan.files["validation"]
+        sources, references = (
+            itertools.chain.from_iterable(map(read_lines, files))
+            for files in plan.files["validation"]
+        )
         bleu = training.BleuCallback(
             lambda texts: translator.translate(texts, search),
-            *(_first_lines(paths, settings.bleu_sentences) for paths in files),
+            list(itertools.islice(sources, settings.bleu_sentences)),
+            list(itertools.islice(references, settings.bleu_sentences)),
             every=settings.bleu_every,
         )
         writers.insert(0, bleu)  # The others write what it adds to the logs.
     return writers
-
-
-def _first_lines(paths, count):
-    lines = itertools.chain.from_iterable(map(read_lines, paths))
-    return list(itertools.islice(lines, count))

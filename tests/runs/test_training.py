@@ -201,7 +201,7 @@ def started(trained, load, tmp_path):
     def start(**settings):
         recipe = load(**{"model.pretrained": str(trained.folder), **settings})
         run = Run(tmp_path / "tuned")
-        begin(recipe, run, 0, {})
+        begin(recipe, run, 0)
         return recipe, run
 
     return start
@@ -288,7 +288,7 @@ def test_a_pretrained_translator_reads_sources_as_long_as_before(
         translator.max_source_length = longest
         translator.save(tmp_path / f"of-{longest}")
         run = Run(tmp_path / f"run-{longest}")
-        begin(load(**{"model.pretrained": str(tmp_path / f"of-{longest}")}), run, 0, {})
+        begin(load(**{"model.pretrained": str(tmp_path / f"of-{longest}")}), run, 0)
         assert run.translator_of(translator.model).max_source_length == expected
 
 
@@ -305,11 +305,11 @@ def test_the_search_is_that_of_the_translator_unless_one_is_named(
         "decoding.beam_width": None,
     }
     run = Run(tmp_path / "run")
-    begin(load(**settings), run, 0, {})
+    begin(load(**settings), run, 0)
     assert repr(run.search()) == repr(translator.search)
     for beam_width in (2, 4):  # 4 is the default without a pretrained translator
         settings["decoding.beam_width"] = beam_width
-        begin(load(**settings), run, 0, {})
+        begin(load(**settings), run, 0)
         search = Run(run.folder).search()
         assert search.beam_width == beam_width
         assert repr(search.length_penalty) == repr(penalty)
