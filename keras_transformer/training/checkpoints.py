@@ -334,20 +334,15 @@ def _read_notes(path):
 
 def _is_whole(path):
     """Returns whether a checkpoint is undamaged, and warns if it is not."""
-    damage = _damage(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = archive.testzip()
+            json.loads(archive.comment or "{}")
+        damage = f"{member} is corrupt" if member else None
+    except Exception as error:  # its type depends on what is damaged
+        damage = f"{type(error).__name__}: {error}"
     if damage is not None:
         warnings.warn(
             f"{path}: skipped, the checkpoint is damaged ({damage}).", stacklevel=3
         )
     return damage is None
-
-
-def _damage(path):
-    """Describes what is wrong with a checkpoint; None if nothing is."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            member = archive.testzip()
-            json.loads(archive.comment or "{}")
-    except Exception as error:  # its type depends on what is damaged
-        return f"{type(error).__name__}: {error}"
-    return f"{member} is corrupt" if member else None
