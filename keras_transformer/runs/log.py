@@ -117,22 +117,19 @@ class WriteLog(keras.callbacks.Callback):
         tokens = sum(x.num_tokens() for x in metrics if isinstance(x, Padding))
         return np.array([tokens, time.monotonic()])
 
-    def _gradient_norm(self):
-        optimizer = self.model.optimizer
-        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-            optimizer = optimizer.inner_optimizer
-        is_measured = isinstance(optimizer, MeasuredOptimizer)
-        return optimizer.pop_gradient_norm() if is_measured else None
-
     def on_epoch_end(self, epoch, logs=None):
         tokens, seconds = self._last - self._first
         if tokens:
             logs["tokens_per_second"] = tokens / seconds
         # In the logs, Keras prints it in the epoch's line.
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
-        norm = self._gradient_norm()
-        if norm is not None:
-            logs["gradient_norm"] = norm
+        optimizer = self.model.optimizer
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            optimizer = optimizer.inner_optimizer
+        if isinstance(optimizer, MeasuredOptimizer):
+            norm = optimizer.pop_gradient_norm()
+            if norm is not None:
+                logs["gradient_norm"] = norm
         numbers = {name: logs[name] for name in COLUMNS if name in logs}
         row = {name: f"{float(number):.6g}" for name, number in numbers.items()}
         row["epoch"] = epoch + 1  # Keras counts from 0
