@@ -32,10 +32,7 @@ def first_row(path: Path, lines: Iterable[str]) -> list[str]:
     if table_format(path) == ".parquet":
         return _parquet(path).schema_arrow.names
     if table_format(path) == ".jsonl":
-        for line in lines:
-            row = _json(line)
-            return list(row) if isinstance(row, dict) else []
-        return []
+        return list(_json_object(next(iter(lines), "")))
     try:
         return next(_rows(path, lines), [])
     except csv.Error:
@@ -64,8 +61,7 @@ def cells(
         yield from _csv_cells(path, column, lines)
         return
     if table_format(path) == ".jsonl":
-        rows = map(_json, lines)
-        texts = (row.get(column) if isinstance(row, dict) else None for row in rows)
+        texts = (_json_object(line).get(column) for line in lines)
     else:
         table = _parquet(path)
         if column not in table.schema_arrow.names:
@@ -106,11 +102,13 @@ def _rows(path, lines):
     return csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)
 
 
-def _json(line):
+def _json_object(line):
+    """Returns the object that a line holds; an empty one if it holds none."""
     try:
-        return json.loads(line)
+        row = json.loads(line)
     except ValueError:
-        return None
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def _parquet(path):

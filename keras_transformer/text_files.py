@@ -171,20 +171,20 @@ def read_lines(path: str | os.PathLike | TextFile) -> Iterator[str]:
         ImportError: If it is packed by zstd, and `backports.zstd` is not installed.
     """
     file = path if isinstance(path, TextFile) else TextFile(Path(path))
-    return (_tagged(text, file) for _, text in _numbered_texts(file))
-
-
-def _tagged(text, file):
-    return f"{file.tag} {text}" if file.tag else text
+    return (text for _, text in _numbered_texts(file))
 
 
 def _numbered_texts(file: TextFile) -> Iterator[tuple[int, str]]:
-    """Yields the number of each line and its text, in a table that of a column."""
+    """Returns the number of each line and its text with the tag, as an iterator."""
     path = file.path
     _check_is_file(path)
     if file.column is None:
-        return enumerate(_lines_in(path), start=1)
-    return cells(path, file.column, _lines_in(path))
+        texts: Iterator[tuple[int, str]] = enumerate(_lines_in(path), start=1)
+    else:
+        texts = cells(path, file.column, _lines_in(path))
+    if not file.tag:
+        return texts
+    return ((number, f"{file.tag} {text}") for number, text in texts)
 
 
 def _check_is_file(path):
@@ -298,9 +298,9 @@ def _texts_of(file):
         if opened.read(len(mark)) == mark:
             first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
             lines = first.concatenate(lines.skip(1))
-    return (
-        lines.map(lambda x: tf.strings.join([file.tag, " ", x])) if file.tag else lines
-    )
+    if file.tag:
+        lines = lines.map(lambda x: tf.strings.join([file.tag, " ", x]))
+    return lines
 
 
 def _blocks(lines):
@@ -346,12 +346,12 @@ def _sentences(file: TextFile) -> Iterator[tuple[int, str]]:
     """Yields the numbered lines of a file; raises `ValueError` if one is empty."""
     number = 0
     for number, text in _numbered_texts(file):
-        if not text or text.isspace():
+        if not text.removeprefix(file.tag).strip():
             raise ValueError(
                 f"{file}:{number} is an empty line. Remove line {number} here and in "
                 "the file that translates it."
             )
-        yield number, _tagged(text, file)
+        yield number, text
     if number == 0:
         raise ValueError(f"{file} is empty. It must hold one sentence a line.")
 
