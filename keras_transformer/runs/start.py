@@ -9,13 +9,7 @@ import keras
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.defaults import left_out
 from keras_transformer.runs.folder import Run
-from keras_transformer.runs.recipe import (
-    SIDES,
-    ModelSettings,
-    Recipe,
-    TokenizerSettings,
-    read_yaml,
-)
+from keras_transformer.runs.recipe import SIDES, Recipe, read_yaml
 from keras_transformer.storage import is_unfinished, remove_unfinished, replace_file
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.prepared import MANIFEST
@@ -166,13 +160,26 @@ def copy_tokenizers(prepared: str, run: Run) -> None:
 
 
 def _check_agreement(recipe, translator):
+    """Raises `ValueError` unless all that the recipe names is as in the translator."""
+    learnt = recipe.tokenizer.model_dump(
+        exclude={"sampling"}, exclude_unset=True, exclude_none=True
+    )
+    model = recipe.model
+    arguments = {} if model.preset is None else dict(PRESETS[model.preset])
+    overrides = model.overrides().items()
+    arguments |= {k: v for k, v in overrides if k in model.model_fields_set}
+    if "activation" in arguments:  # by the name that a model's settings have
+        function = keras.activations.get(arguments["activation"])
+        arguments["activation"] = keras.activations.serialize(function)
+    named = {f"tokenizer.{k}": v for k, v in learnt.items()}
+    named |= {f"model.{k}": v for k, v in arguments.items() if k not in FREE_SETTINGS}
     config = translator.model.get_config()
     found = {
         "tokenizer.vocabulary_size": translator.source_tokenizer.vocabulary_size,
         "tokenizer.shared": config["target_vocabulary_size"] is None,
         **{f"model.{name}": value for name, value in config.items()},
     }
-    for name, value in _settings_to_agree(recipe.tokenizer, recipe.model).items():
+    for name, value in named.items():
         if name not in found:
             raise ValueError(
                 f"`{name}` must be left out with `model.pretrained`, which brings its "
@@ -183,25 +190,6 @@ def _check_agreement(recipe, translator):
                 f"`{name}` must be {found[name]!r}, as in the pretrained translator, "
                 f"or be left out. Received: {name}={value!r}."
             )
-
-
-def _settings_to_agree(tokenizer: TokenizerSettings, model: ModelSettings):
-    """The settings that must be those of the translator: all that the recipe names."""
-    learnt = tokenizer.model_dump(
-        exclude={"sampling"}, exclude_unset=True, exclude_none=True
-    )
-    arguments = model.overrides()
-    arguments = {k: v for k, v in arguments.items() if k in model.model_fields_set}
-    if model.preset is not None:
-        arguments = PRESETS[model.preset] | arguments
-    if "activation" in arguments:  # by the name that a model's settings have
-        function = keras.activations.get(arguments["activation"])
-        arguments["activation"] = keras.activations.serialize(function)
-    return {f"tokenizer.{name}": value for name, value in learnt.items()} | {
-        f"model.{name}": value
-        for name, value in arguments.items()
-        if name not in FREE_SETTINGS
-    }
 
 
 def _check_same(run, differences):
