@@ -8,17 +8,11 @@ import typer
 
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings
-from keras_transformer.cli.train import parse_settings
+from keras_transformer.cli.train import RecipeName, parse_settings
 
 
 def prepare(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A YAML file, or one that comes with the package, such as `multi30k`.",
-        ),
-    ],
+    recipe: RecipeName,
     output: Annotated[
         Path,
         typer.Option(

@@ -14,6 +14,14 @@ from keras_transformer.storage import write_text
 if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
     from keras_transformer.runs import Recipe
 
+RecipeName = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A YAML file, or one that comes with the package, such as `multi30k`.",
+    ),
+]
+
 
 def _print_schema(is_asked: bool):
     if is_asked:
@@ -61,13 +69,7 @@ def init(
 
 
 def train(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A YAML file, or one that comes with the package, such as `multi30k`.",
-        ),
-    ],
+    recipe: RecipeName,
     run: Annotated[
         Path,
         typer.Option(
