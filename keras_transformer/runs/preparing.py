@@ -7,7 +7,7 @@ from typing import Any
 from keras_transformer.runs.defaults import TextSize, left_out, measure, settings_for
 from keras_transformer.runs.folder import Run
 from keras_transformer.runs.recipe import SIDES, Recipe
-from keras_transformer.runs.start import begin, check_folder
+from keras_transformer.runs.start import begin, check_new
 from keras_transformer.storage import write_text
 from keras_transformer.text import prepared
 
@@ -51,9 +51,9 @@ def prepare(
         _check_same(recipe, run)
         recipe = recipe.completed(left_out(recipe, run.recipe))
     else:
-        check_folder(recipe, run)
         if run.has_trained():
             raise ValueError(f"{folder} holds a run. Name a new folder.")
+        check_new(run)
         measured = measure(sources, targets)
         is_free = recipe.tokenizer.vocabulary_size is None
         recipe = recipe.completed(settings_for(recipe, measured))

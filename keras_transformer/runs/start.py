@@ -22,16 +22,26 @@ FREE_SETTINGS = {"dropout", "attention_dropout", "activation_dropout", "seed"}
 _LIBRARIES = ("keras", "tensorflow", "tensorflow-text", "sentencepiece", "numpy")
 
 
-def check_folder(recipe: Recipe, run: Run) -> None:
-    """Raises `ValueError` if the folder holds another model, or something else."""
-    if run.has_trained():
-        _check_same(run, run.recipe.differences(recipe))
-    elif not run.settings_path.is_file() and run.folder.exists():
-        is_folder = run.folder.is_dir()
-        if not is_folder or not all(map(is_unfinished, run.folder.iterdir())):
-            raise ValueError(
-                f"{run.folder} holds something other than a run. Name a new folder."
-            )
+def check_new(run: Run) -> None:
+    """Raises `ValueError` if the folder of a new run holds something else."""
+    if run.settings_path.is_file() or not run.folder.exists():
+        return
+    is_folder = run.folder.is_dir()
+    if not is_folder or not all(map(is_unfinished, run.folder.iterdir())):
+        raise ValueError(
+            f"{run.folder} holds something other than a run. Name a new folder."
+        )
+
+
+def resumed(recipe: Recipe, run: Run) -> Recipe:
+    """Returns a recipe with the settings of the run that it resumes, if it names none.
+
+    Raises:
+        ValueError: If it names others.
+    """
+    recipe = recipe.completed(left_out(recipe, run.recipe))
+    _check_same(run, run.recipe.differences(recipe))
+    return recipe
 
 
 def begin(
@@ -46,7 +56,7 @@ def begin(
 
     Args:
         recipe: Its recipe.
-        run: A new run, or one that `check_folder` accepts.
+        run: A new run, or one that the recipe resumes.
         epochs_done: Complete epochs after which it resumes; 0 for a new run.
         adjusts_vocabulary: Whether a vocabulary that the text cannot fill becomes
             smaller, and the settings say so. It is an error otherwise.
@@ -110,8 +120,7 @@ def join(recipe: Recipe, run: Run) -> None:
             f"{run.folder} holds no run that another worker has begun. All workers "
             "must share the folder: name one on a disk that all of them can read."
         )
-    recipe = recipe.completed(left_out(recipe, begun.recipe))
-    _check_same(begun, begun.recipe.differences(recipe))
+    recipe = resumed(recipe, begun)
     _check_text(begun, _text_checksum(recipe))
     run.recipe = recipe
 

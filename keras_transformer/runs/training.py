@@ -15,18 +15,18 @@ from keras_transformer.keras_private import all_layers
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
-from keras_transformer.runs.defaults import (
-    TextSize,
-    left_out,
-    measure,
-    settings_for,
-    table_of,
-)
+from keras_transformer.runs.defaults import TextSize, measure, settings_for, table_of
 from keras_transformer.runs.folder import Run, with_beam
 from keras_transformer.runs.log import WriteLog
 from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.start import FREE_SETTINGS, begin, check_folder, join
+from keras_transformer.runs.start import (
+    FREE_SETTINGS,
+    begin,
+    check_new,
+    join,
+    resumed,
+)
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
 from keras_transformer.text_files import TextFile
 
@@ -82,9 +82,7 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         recipe, text = open_prepared(recipe)
     checkpoint, epochs_done, has_stalled = None, 0, False
     if run.has_trained():
-        text = None
-        recipe = recipe.completed(left_out(recipe, run.recipe))
-        check_folder(recipe, run)
+        recipe, text = resumed(recipe, run), None
         checkpoints = run.checkpoints()
         checkpoint = checkpoints.latest()
         if checkpoint is None:
@@ -96,7 +94,7 @@ def plan(recipe: Recipe, run: Run) -> Plan:
         waited = run.log.epochs_without_improvement(epochs_done)
         has_stalled = waited >= (recipe.training.early_stopping or math.inf)
     else:
-        check_folder(recipe, run)
+        check_new(run)
         text = text or measure(*files["train"])
         recipe = recipe.completed(settings_for(recipe, text))
     is_finished = has_stalled or epochs_done >= (recipe.training.num_epochs or 0)

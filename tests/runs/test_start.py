@@ -5,7 +5,13 @@ from small_corpus import write_corpus, write_lines
 
 import keras_transformer as kt
 from keras_transformer.runs import Run
-from keras_transformer.runs.start import begin, check_folder, copy_pretrained, join
+from keras_transformer.runs.start import (
+    begin,
+    check_new,
+    copy_pretrained,
+    join,
+    resumed,
+)
 
 
 def contents(folder):
@@ -22,7 +28,7 @@ def contents(folder):
 )
 def test_a_run_of_other_settings_is_refused(trained, load, name, value, message):
     with pytest.raises(ValueError, match=f"holds another model: .*{message}.*another"):
-        check_folder(load(**{name: value}), trained)
+        resumed(load(**{name: value}), trained)
 
 
 def test_a_run_of_other_text_stays_as_it_is(copy, load, tmp_path):
@@ -41,11 +47,11 @@ def test_text_that_only_moved_is_the_same(copy, load, tmp_path):
     assert copy.recipe == Run(copy.folder).recipe == recipe
 
 
-def test_a_folder_of_other_things_is_refused(tmp_path, load):
+def test_a_folder_of_other_things_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     for place in (tmp_path, tmp_path / "thesis.tex"):
         with pytest.raises(ValueError, match="something other than a run. Name a new"):
-            check_folder(load(), Run(place))
+            check_new(Run(place))
 
 
 @pytest.mark.parametrize("resumes", [False, True])
@@ -56,7 +62,7 @@ def test_what_a_killed_process_left_is_removed(copy, load, tmp_path, resumes):
         leftovers.pop()
     for leftover in leftovers:
         leftover.mkdir(parents=True)
-    check_folder(load(), run)
+    check_new(run)
     begin(load(), run, 3 * resumes)
     assert not any(leftover.exists() for leftover in leftovers)
 
@@ -74,7 +80,7 @@ def test_before_the_first_checkpoint_settings_may_change(tmp_path, load):
     run = Run(tmp_path / "run")
     begin(load(), run, 0)
     changed = load(**{"tokenizer.vocabulary_size": 31, "tokenizer.shared": False})
-    check_folder(changed, run)
+    check_new(run)
     begin(changed, run, 0)
     names = {path.name for path in run.tokenizers_path.iterdir()}
     assert names == {"source.model", "target.model"}
@@ -102,7 +108,6 @@ def test_a_tag_of_the_text_is_one_subword(tmp_path, load, text):
             "tokenizer.vocabulary_size": 31,
         }
     )
-    check_folder(recipe, run)
     begin(recipe, run, 0)
     tokenizer, _ = run.tokenizers()
     [subwords] = tokenizer.split(["<bt> ba ko"]).numpy()
