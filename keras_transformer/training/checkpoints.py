@@ -178,11 +178,15 @@ class Checkpoints:
 
     def _best_first(self):
         """Returns the paths of all checkpoints that have the metric."""
-        paths = [path for path in (self.best_path, *self.paths()) if path.exists()]
-        values = {path: self._monitored(path) for path in paths}
-        measured = [path for path in paths if math.isfinite(values[path])]
+        values = {}
+        for path in (self.best_path, *self.paths()):
+            # Files that are missing or damaged raise errors of many types.
+            with contextlib.suppress(Exception):
+                value = float(_read_notes(path)["metrics"][self.monitor])
+                if math.isfinite(value):
+                    values[path] = value
         is_higher_better = not self.monitor.endswith(("loss", "perplexity"))
-        return sorted(measured, key=values.get, reverse=is_higher_better)
+        return sorted(values, key=values.get, reverse=is_higher_better)
 
     def _link_best(self, path):
         if path not in (None, self.best_path):
@@ -191,13 +195,6 @@ class Checkpoints:
                     os.link(path, unfinished)
                 except OSError:  # a file system without hard links
                     shutil.copyfile(path, unfinished)
-
-    def _monitored(self, path):
-        """Returns the metric in a checkpoint; NaN if it has none or is damaged."""
-        try:
-            return float(_read_notes(path)["metrics"][self.monitor])
-        except Exception:  # its type depends on what is damaged
-            return math.nan
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
