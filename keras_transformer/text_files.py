@@ -339,7 +339,7 @@ def read_pairs(files: Iterable[tuple[TextFile, TextFile]]) -> Iterator[SentenceP
                     "translation of the other."
                 )
             (number, source), (_, target) = pair
-            yield SentencePair(source, target, f"{sides[0]}:{number}")
+            yield SentencePair(source, target, f"{sides[0].path}:{number}")
 
 
 def _sentences(file: TextFile) -> Iterator[tuple[int, str]]:

@@ -28,11 +28,6 @@ from keras_transformer.text_files import TextFile, expanded, side_of
 
 SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
-_EXTENDS = {
-    "type": "string",
-    "description": "Another recipe, a file beside this one or one that comes with the "
-    "package, whose settings hold where this one has none.",
-}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _MAY_CHANGE: dict[str, Any] = {"may_change": True}
 _Type = TypeVar("_Type")
@@ -420,7 +415,11 @@ class DecodingSettings(Settings):
 
 def _add_extends(schema: dict[str, Any]) -> None:
     del schema["required"]
-    schema["properties"]["extends"] = _EXTENDS
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Another recipe, a file beside this one or one that comes with "
+        "the package, whose settings hold where this one has none.",
+    }
 
 
 class Recipe(Settings):
