@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the shell checks files before it loads TensorFlow
     import tensorflow as tf
 
 from keras_transformer.checks import optional
-from keras_transformer.tables import cells, first_row, table_format
+from keras_transformer.tables import cells, table_format
 
 BYTE_ORDER_MARK = "\ufeff"
 # The first bytes of packed files.
@@ -107,43 +107,6 @@ def expanded(pattern: str | os.PathLike, folder: str | os.PathLike = "") -> list
         return [path]
     names = sorted(glob.glob(name, root_dir=folder or None, recursive=True))
     return [Path(folder, name) for name in names]
-
-
-def side_of(
-    path: Path,
-    side: int,
-    names: tuple[str, ...] = (),
-    languages: tuple[str, ...] = (),
-    tag: str = "",
-) -> TextFile:
-    """Returns the column of a table that holds a side, or another file as it is.
-
-    Args:
-        path: Path of a file. What is missing or faulty is found when it is read.
-        side: 0 for the source, 1 for the target.
-        names: Names of both columns. If empty, the columns are those that are named as
-            the languages, or `source` and `target`; else the first two, and the first
-            line is text.
-        languages: The two languages.
-        tag: As in `TextFile`.
-
-    Raises:
-        ValueError: If the table has no such columns.
-    """
-    if table_format(path) is None:
-        return TextFile(path, tag=tag)
-    column: str | int = side
-    if path.is_file():
-        row = first_row(path, _lines_in(path))
-        tried = [names] if names else [languages, ("source", "target")]
-        found = [both[side] for both in tried if both and set(both) <= set(row)]
-        if not found and (names or table_format(path) in (".jsonl", ".parquet")):
-            raise ValueError(
-                f"`data.columns` must name columns of {path}, whose first line has "
-                f"{row}. Received: columns={list(names)}."
-            )
-        column = found[0] if found else side
-    return TextFile(path, column, tag)
 
 
 def _begins_with(path, mark):

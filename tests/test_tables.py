@@ -7,13 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from keras_transformer.runs.recipe import DataSettings
 from keras_transformer.text import TextFile, check_parallel_files, read_lines
-from keras_transformer.text_files import side_of, text_lines
+from keras_transformer.text_files import text_lines
 
 CSV = 'ba,"ko, ""li"""\n mu ,ne\n'
 PAIRS = [["ba", " mu "], ['ko, "li"', "ne"]]
 LINES = [{"de": 'ko, "li"', "id": 7, "en": "ba"}, {"de": "ne", "id": 8, "en": " mu "}]
 JSON = "".join(f"{json.dumps(row)}\n" for row in LINES)
+
+
+def sides_of(path, names=()):
+    """Returns the two columns of a table, as a recipe finds them."""
+    table = {"source": path.name, "target": path.name}
+    data = DataSettings(
+        source="en",
+        target="de",
+        train=table,
+        validation=table,
+        columns=names,
+        folder=str(path.parent),
+    )
+    return [data.paths("train", side)[0] for side in ("source", "target")]
 
 
 @pytest.fixture
@@ -24,8 +39,7 @@ def columns(tmp_path):
         path = tmp_path / name
         data = text.encode("utf-8")
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        languages = ("en", "de")
-        return [side_of(path, side, names, languages) for side in (0, 1)]
+        return sides_of(path, names)
 
     return write
 
@@ -96,7 +110,7 @@ def parquet(tmp_path):
     def write(rows):
         path = tmp_path / "pairs.parquet"
         write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=2)
-        return [side_of(path, side, languages=("en", "de")) for side in (0, 1)]
+        return sides_of(path)
 
     return write
 

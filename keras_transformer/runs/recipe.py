@@ -23,8 +23,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from keras_transformer.storage import names_in
-from keras_transformer.tables import table_format
-from keras_transformer.text_files import TextFile, expanded, side_of
+from keras_transformer.tables import first_row, table_format
+from keras_transformer.text_files import TextFile, expanded, read_lines
 
 SIDES = ("source", "target")
 _SHIPPED = Path(__file__).parent / "recipes"
@@ -173,7 +173,7 @@ class DataSettings(Settings):
         Raises:
             ValueError: If the recipe names none.
         """
-        languages, is_source = (self.source, self.target), side == "source"
+        is_source = side == "source"
         texts = self.train if split == "train" else [getattr(self, split)]
         files: list[TextFile] = []
         for text in filter(None, texts):
@@ -182,7 +182,7 @@ class DataSettings(Settings):
                 name = name.replace("{source}", self.source)
                 name = name.replace("{target}", self.target)
                 of_text += [
-                    side_of(path, int(not is_source), self.columns, languages, tag)
+                    self._text_file(path, int(not is_source), tag)
                     for path in expanded(name, self.folder) or [Path(self.folder, name)]
                 ]
             files += of_text * (text.weight if isinstance(text, Corpus) else 1)
@@ -191,6 +191,28 @@ class DataSettings(Settings):
                 f"`data.{split}.{side}` must name files for this. Add it to the recipe."
             )
         return files
+
+    def _text_file(self, path: Path, side: int, tag: str) -> TextFile:
+        """Returns the column of a table that holds a side, or another file as it is.
+
+        What is missing or faulty is found when it is read. `side` is 0 for the source,
+        1 for the target.
+        """
+        if table_format(path) is None:
+            return TextFile(path, tag=tag)
+        if not path.is_file():
+            return TextFile(path, side, tag)
+        row = first_row(path, read_lines(path))
+        languages = self.source, self.target
+        tried = [self.columns] if self.columns else [languages, ("source", "target")]
+        found = [both[side] for both in tried if set(both) <= set(row)]
+        if not found and (self.columns or table_format(path) in (".jsonl", ".parquet")):
+            raise ValueError(
+                f"`data.columns` must name columns of {path}, whose first line has "
+                f"{row}. Received: columns={list(self.columns)}."
+            )
+        # Without names, the first two columns are text from the first line on.
+        return TextFile(path, found[0] if found else side, tag)
 
     def check_files(self, split: str) -> tuple[list[TextFile], list[TextFile]]:
         """Returns the source and the target files of a split.
