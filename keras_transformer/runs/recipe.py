@@ -181,10 +181,8 @@ class DataSettings(Settings):
             for name in getattr(text, side):
                 name = name.replace("{source}", self.source)
                 name = name.replace("{target}", self.target)
-                of_text += [
-                    self._text_file(path, int(not is_source), tag)
-                    for path in expanded(name, self.folder) or [Path(self.folder, name)]
-                ]
+                found = expanded(name, self.folder) or [Path(self.folder, name)]
+                of_text += [self._text_file(x, int(not is_source), tag) for x in found]
             files += of_text * (text.weight if isinstance(text, Corpus) else 1)
         if not files:
             raise ValueError(
@@ -221,8 +219,8 @@ class DataSettings(Settings):
             FileNotFoundError: If one of them is missing.
             ValueError: If the recipe names none.
         """
-        source_files, target_files = (self.paths(split, side) for side in SIDES)
-        for side, files in zip(SIDES, (source_files, target_files), strict=True):
+        sides = {side: self.paths(split, side) for side in SIDES}
+        for side, files in sides.items():
             for path in (file.path for file in files):
                 if path.exists():
                     continue
@@ -237,7 +235,7 @@ class DataSettings(Settings):
                     f"is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
-        return source_files, target_files
+        return sides["source"], sides["target"]
 
 
 class TokenizerSettings(Settings):
