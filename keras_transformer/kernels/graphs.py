@@ -11,13 +11,21 @@ from keras_transformer.kernels.rematerialization import is_rematerialized
 _IS_TENSORFLOW = target.BACKEND == "tensorflow"
 
 
-def shape_of(tensor) -> tuple:
+def shape_of(tensor, for_reshape: bool = False) -> tuple:
     """Returns what `ops.shape` does, in two operations of a graph.
 
     On TensorFlow that takes four for every unknown length, and a training step asks for
     hundreds: a fifth of what is traced and optimised before the first step.
+
+    Args:
+        tensor: Any tensor.
+        for_reshape: Whether a single unknown size may be -1, as in `ops.reshape`. It
+            takes no operation: a third of those of a decoding step computed shapes.
     """
     known = tuple(tensor.shape)
+    # In a tensor without elements, -1 could be any size.
+    if for_reshape and known.count(None) == 1 and 0 not in known:
+        return tuple(-1 if size is None else size for size in known)
     if None not in known or not (_IS_TENSORFLOW and ops.is_tensor(tensor)):
         return ops.shape(tensor)
     import tensorflow as tf
@@ -27,18 +35,6 @@ def shape_of(tensor) -> tuple:
         length if size is None else size
         for size, length in zip(known, lengths, strict=True)
     )
-
-
-def sizes_for_reshape(tensor) -> tuple:
-    """Returns the shape of a tensor for `ops.reshape`, with -1 for one unknown size.
-
-    Unlike `shape_of`, this takes no operation of a graph where one size is unknown, as
-    in a decoding step: a quarter of its operations would compute shapes.
-    """
-    known = tuple(tensor.shape)
-    if known.count(None) != 1 or 0 in known:  # of no elements, -1 could be any size
-        return shape_of(tensor)
-    return tuple(-1 if size is None else size for size in known)
 
 
 def with_gradient(function, *tensors):

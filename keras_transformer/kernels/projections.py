@@ -10,7 +10,7 @@ import itertools
 from keras import ops
 
 from keras_transformer.kernels import target
-from keras_transformer.kernels.graphs import shape_of, sizes_for_reshape
+from keras_transformer.kernels.graphs import shape_of
 
 KERNEL_SLICES = 4  # measured: 2 and 8 were no faster
 
@@ -33,7 +33,7 @@ def dense(layer, states):
     sizes = states.shape[:-1]
     is_unknown = len(sizes) == 2 and None in sizes and sizes[1] != 1
     if target.BACKEND == "tensorflow" and is_unknown:
-        batch, length, width = sizes_for_reshape(states)
+        batch, length, width = shape_of(states, for_reshape=True)
         outputs = layer(ops.reshape(states, (-1, width)))
         return ops.reshape(outputs, (batch, length, outputs.shape[-1]))
     rows, width = states.shape[0], states.shape[-1]
@@ -73,7 +73,7 @@ def query_key_products(query, key):
 
 def split_heads(states, num_heads: int):
     """(batch, length, heads * dim) -> (batch, heads, length, dim)."""
-    batch, length, width = sizes_for_reshape(states)
+    batch, length, width = shape_of(states, for_reshape=True)
     if states.shape[1] == 1:  # the transpose of a single position is a reshape
         return ops.reshape(states, (batch, num_heads, 1, width // num_heads))
     states = ops.reshape(states, (batch, length, num_heads, width // num_heads))
@@ -82,7 +82,7 @@ def split_heads(states, num_heads: int):
 
 def merge_heads(states):
     """(batch, heads, length, dim) -> (batch, length, heads * dim)."""
-    batch, num_heads, length, dim = sizes_for_reshape(states)
+    batch, num_heads, length, dim = shape_of(states, for_reshape=True)
     if states.shape[2] != 1:
         states = ops.transpose(states, (0, 2, 1, 3))
     return ops.reshape(states, (batch, length, num_heads * dim))
@@ -109,7 +109,7 @@ def project_to_heads(num_heads: int, *projections):
             projected += [split_heads(dense(x, states), num_heads) for x in layers]
             continue
         dtype = layers[0].compute_dtype
-        batch, length, width = sizes_for_reshape(states)
+        batch, length, width = shape_of(states, for_reshape=True)
         kernel = ops.concatenate([ops.cast(x.kernel, dtype) for x in layers], axis=-1)
         outputs = ops.matmul(ops.reshape(ops.cast(states, dtype), (-1, width)), kernel)
         if layers[0].use_bias:

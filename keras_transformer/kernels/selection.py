@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.kernels import target
-from keras_transformer.kernels.graphs import shape_of, sizes_for_reshape
+from keras_transformer.kernels.graphs import shape_of
 
 # The several small operations on blocks take longer than `ops.top_k` of a shorter row.
 MIN_LENGTH_FOR_BLOCKS = 1024
@@ -221,7 +221,7 @@ def write_rows(states, rows, new):
     Hypotheses share the last axis: if they had a separate axis, XLA would copy a cache
     of one hypothesis twice in every step.
     """
-    batch, heads, length, width = sizes_for_reshape(states)
+    batch, heads, length, width = shape_of(states, for_reshape=True)
     table, new_rows = (ops.reshape(x, (-1, width)) for x in (states, new))
     table = ops.scatter_update(table, rows, new_rows)
     return ops.reshape(table, (batch, heads, length, width))

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_fractions, check_positive_integers
-from keras_transformer.kernels.graphs import shape_of, sizes_for_reshape
+from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.layers.cache import (
     cache_entries,
     cache_positions,
@@ -465,7 +465,7 @@ class DecoderBlock(TransformerBlock):
         Returns:
             The outputs, of the shape of `inputs`, and the new cache.
         """
-        batch, num_hypotheses, _ = sizes_for_reshape(inputs)
+        batch, num_hypotheses, _ = shape_of(inputs, for_reshape=True)
         max_length = cache["keys"].shape[2]
         shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
         mask = ops.reshape(visible, shape)

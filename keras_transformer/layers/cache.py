@@ -16,7 +16,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.kernels.graphs import shape_of, sizes_for_reshape
+from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.kernels.selection import rows_at, take_rows, write_rows
 
 # With fewer entries for each sentence, a shorter cache saves nothing.
@@ -45,7 +45,7 @@ def write_step(cache, index, keys, values):
 def cache_entries(cache, num_hypotheses):
     """Keys and values, each `(batch, heads, max_length * num_hypotheses, dim)`."""
     for states in (cache["keys"], cache["values"]):
-        batch, heads, max_length, width = sizes_for_reshape(states)
+        batch, heads, max_length, width = shape_of(states, for_reshape=True)
         shape = (batch, heads, max_length * num_hypotheses, width // num_hypotheses)
         yield ops.reshape(states, shape)
 

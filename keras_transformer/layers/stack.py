@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.dropout import Dropout
-from keras_transformer.kernels.graphs import sizes_for_reshape
+from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.kernels.layer_norm import LayerNormalization
 from keras_transformer.layers.block import (
     BlockSettings,
@@ -111,7 +111,7 @@ class TransformerStack(BlockSettings):
         the shape `(batch,)`.
         """
         if self._merges_positions:
-            batch, num_hypotheses, width = sizes_for_reshape(states)
+            batch, num_hypotheses, width = shape_of(states, for_reshape=True)
             states = ops.reshape(states, (-1, 1, width))
             start_index = ops.repeat(position, num_hypotheses)
             states = self.positions(states, start_index=start_index)

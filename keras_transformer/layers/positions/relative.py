@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_shape
-from keras_transformer.kernels.graphs import sizes_for_reshape
+from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.layers.positions.encodings import (
     as_integers,
     check_waves,
@@ -111,7 +111,7 @@ class RotaryEmbedding(AttentionPositions):
         rotated = x * cosines - y * sines, y * cosines + x * sines
         if self.layout == "interleaved":
             rotated = ops.reshape(
-                ops.stack(rotated, axis=-1), sizes_for_reshape(states)
+                ops.stack(rotated, axis=-1), shape_of(states, for_reshape=True)
             )
         else:
             rotated = ops.concatenate(rotated, axis=-1)
