@@ -6,6 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.serving.server_files import (
     check_exportable,
     warmup_requests,
@@ -50,7 +51,10 @@ def export_translator(
     served = ServedTranslator(translator, search, max_length, jit_compile, terms)
     signatures = served.signatures()
     requests = warmup_requests(translator, signatures, jit_compile)
-    return write_export(path, served, signatures, served.settings(), requests)
+    settings = served.settings()
+    # Writing traces the functions: they get texts that were cut, and targets.
+    with no_blocks(max(settings["max_source_length"], settings["max_target_length"])):
+        return write_export(path, served, signatures, settings, requests)
 
 
 class ServedTranslator(tf.Module):
