@@ -12,6 +12,8 @@ A cache is short at first, since a decoding step reads the whole of it, and grow
 twice its length when it is full.
 """
 
+import math
+
 import keras
 import numpy as np
 from keras import ops
@@ -34,7 +36,15 @@ def write_step(cache, index, keys, values):
     """Returns a cache with what every hypothesis adds at position `index`, `(batch,)`.
 
     New `keys` and `values` have the shape `(batch, num_heads, num_hypotheses, dim)`.
+
+    Where a value is NaN or infinite, its key becomes NaN and the value zero. So the
+    hypotheses that see the entry get NaN, and the others do not: a mask hides keys, but
+    a value is multiplied by a weight, and zero times NaN is NaN.
     """
+    if keys.shape[2] > 1:
+        is_finite = ops.all(ops.isfinite(values), axis=-1, keepdims=True)
+        keys = ops.where(is_finite, keys, math.nan)
+        values = ops.where(is_finite, values, 0.0)
     rows = rows_at(index, *cache["keys"].shape[1:3])
     return {
         "keys": write_rows(cache["keys"], rows, keys),

@@ -137,6 +137,30 @@ def test_a_cached_step_reads_no_padding_of_the_prompt(value):
     np.testing.assert_array_equal(outputs[1], outputs[0])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_hypothesis_reads_nothing_of_those_that_it_does_not_see(value):
+    decoder = CausalDecoder(2, 5, 11, positions="rotary")
+    decoder.build((None, None, 10))
+    prompts = ops.convert_to_tensor(STATES[:1, :3])
+    found = []
+    for faulty in (0.0, value):
+        memory, cache = decoder.start(prompts, None, 3, 2)
+        visible = np.zeros((1, 3, 2, 3), bool)
+        visible[:, :, 0] = np.eye(3)
+        states = STATES[1:2, :3].copy()
+        states[:, 1] = faulty
+        index = ops.zeros((1,), "int32")
+        _, cache = decoder.step(states, memory, None, cache, index, visible)
+        # The first two go on from the first one, the third from the faulty one.
+        visible[:, :, 0] = np.eye(3)[[0, 0, 1]]
+        visible[:, :, 1] = np.eye(3)
+        step = STATES[2:3, :3], memory, None, cache, index + 1, visible
+        found.append(ops.convert_to_numpy(decoder.step(*step)[0]))
+    expected, outputs = found
+    np.testing.assert_array_equal(outputs[:, :2], expected[:, :2])
+    assert np.isnan(outputs[:, 2]).all()
+
+
 def test_a_stack_without_layers_is_refused():
     with pytest.raises(ValueError, match="`num_layers` must be .* num_layers=0"):
         CausalDecoder(num_layers=0, num_heads=2, intermediate_dim=11)

@@ -233,6 +233,32 @@ def test_a_cached_step_reads_no_padding_of_the_memory(value):
     np.testing.assert_array_equal(outputs[1], outputs[0])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("normalize_first", NORMS)
+def test_a_hypothesis_reads_nothing_of_those_that_it_does_not_see(
+    normalize_first, value
+):
+    decoder = Decoder(2, HEADS, INNER, normalize_first=normalize_first)
+    decoder.build(INPUTS.shape, MEMORY.shape)
+    found = []
+    for faulty in (0.0, value):
+        memory, cache = decoder.start(MEMORY, 3, 2)
+        visible = np.zeros((BATCH, 3, 2, 3), bool)
+        visible[:, :, 0] = np.eye(3)
+        states = INPUTS[:, :3].copy()
+        states[:, 1] = faulty
+        index = ops.zeros((BATCH,), "int32")
+        _, cache = decoder.step(states, memory, None, cache, index, visible)
+        # The first two go on from the first one, the third from the faulty one.
+        visible[:, :, 0] = np.eye(3)[[0, 0, 1]]
+        visible[:, :, 1] = np.eye(3)
+        step = INPUTS[:, 2:5], memory, None, cache, index + 1, visible
+        found.append(ops.convert_to_numpy(decoder.step(*step)[0]))
+    expected, outputs = found
+    np.testing.assert_array_equal(outputs[:, :2], expected[:, :2])
+    assert np.isnan(outputs[:, 2]).all()
+
+
 STEP_TOLERANCES = [("float32", 1e-4), ("float16", 0.02), ("bfloat16", 0.15)]
 
 
