@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import BeamSearch, ConstrainedBeamSearch, Search
@@ -316,15 +317,22 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
         texts: String tensor of shape `(batch,)`, the sources.
         source_ids: Their ids, of shape `(batch, source_length)`.
         ids: Int32 tensor of shape `(batch, hypotheses, length)`.
-        stand_ins: What `required_phrases` returns: texts for the first unknown tokens.
+        stand_ins: What `required_phrases` returns: texts for the first unknown tokens
+            that are whole words.
 
     Returns:
         A string tensor of the shape of `ids`.
     """
-    is_unknown = ids == translator.target_tokenizer.unknown_id
-    place = tf.cumsum(tf.cast(is_unknown, tf.int32), axis=2, exclusive=True)
+    tokenizer = translator.target_tokenizer
+    is_unknown = ids == tokenizer.unknown_id
+    # The search has not counted those that a subword continues.
+    continues = np.zeros(tokenizer.vocabulary_size, "bool")
+    continues[list(continuation_ids(tokenizer))] = True
+    is_continued = tf.gather(continues, ids[:, :, 1:])
+    is_whole = is_unknown & ~tf.pad(is_continued, [[0, 0], [0, 0], [0, 1]])
+    place = tf.cumsum(tf.cast(is_whole, tf.int32), axis=2, exclusive=True)
     num_stand_ins = tf.math.count_nonzero(stand_ins != "", axis=1, dtype=tf.int32)
-    is_stand_in = is_unknown & (place < num_stand_ins[:, None, None])
+    is_stand_in = is_whole & (place < num_stand_ins[:, None, None])
     padded = tf.pad(stand_ins, [[0, 0], [0, 1]])
     place = tf.where(is_stand_in, place, tf.shape(stand_ins)[1])
     written = tf.gather(padded, place, batch_dims=1)
@@ -345,8 +353,13 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
         weights = alignment_weights(translator.model, sources, rows)
         weights = tf.where(has_text[:, None], weights, -1.0)
         places = tf.reshape(tf.argmax(weights, axis=2), [shape[0], -1])
-        copies = tf.gather(copies, places, batch_dims=1)
-        return tf.where(is_stand_in, written, tf.reshape(copies, shape))
+        copies = tf.reshape(tf.gather(copies, places, batch_dims=1), shape)
+        # A letter must not continue a stand-in.
+        apart = tf.strings.regex_replace(
+            copies, r"^([\p{L}\p{M}\p{N}_].*)$", f"{_FROM}\\1{_TO}"
+        )
+        is_next = tf.pad(is_stand_in[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
+        return tf.where(is_stand_in, written, tf.where(is_next, apart, copies))
 
     is_copied = tf.reduce_any(is_unknown & ~is_stand_in)
     return tf.cond(is_copied, copy, lambda: written)

@@ -6,7 +6,7 @@ from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt
 from keras_transformer.translator import Terms
-from keras_transformer.translator.terms import required_phrases
+from keras_transformer.translator.terms import required_phrases, unknown_texts
 
 EMOJI = "\N{SLICE OF PIZZA}"
 ADDRESS = "http://x.org/~tree/?a=1&b=2#c"
@@ -94,6 +94,19 @@ def test_terms_may_hold_any_character():
     glossary = {"c++": "C (++)", "a.b": "x\\1", "§ 5": "$0", "é": "è"}
     texts = ["c++ axb a.b, § 5 É", "cc++"]
     assert found_in(texts, Terms(glossary)) == [["C (++)", "x\\1", "$0", "è"], []]
+
+
+def test_what_an_unknown_token_stands_for_is_a_whole_word(translator):
+    tokenizer = translator.target_tokenizer
+    unknown, end, letter = tokenizer.unknown_id, tokenizer.end_id, tokenizer(["a"])
+    letter = letter[0, 1].numpy()  # after the space, which is a subword of its own
+    assert tokenizer.pieces([letter]) == ["a"]
+    rows = [[unknown, letter, unknown, end], [unknown, unknown, letter, end]]
+    texts = ["two dog", "two dog"]
+    given = texts, translator.encode(texts)[0], np.array(rows)[:, None]
+    written = unknown_texts(translator, *given, np.array([[EMOJI], [EMOJI]]))
+    found = translator.decode(given[-1], SEARCHES[0], written).numpy()
+    assert [occurs(EMOJI, one.decode()) for one in found.ravel()] == [1, 1], found
 
 
 @pytest.mark.quick("beam")
