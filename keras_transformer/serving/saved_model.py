@@ -230,8 +230,8 @@ class ServedTranslator(tf.Module):
 
         Args:
             source_ids: Int32 tensor of shape `(batch, length)`.
-            required: The ids that `required_phrases` returns; they count where the
-                export has terms.
+            required: The tensor of ids that `required_phrases` returns; it counts where
+                the export has terms.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths
