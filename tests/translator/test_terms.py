@@ -102,7 +102,7 @@ def test_what_an_unknown_token_stands_for_is_a_whole_word(translator):
     letter = letter[0, 1].numpy()  # after the space, which is a subword of its own
     assert tokenizer.pieces([letter]) == ["a"]
     rows = [[unknown, letter, unknown, end], [unknown, unknown, letter, end]]
-    texts = ["two dog", "two dog"]
+    texts = ["dog", "dog"]  # whose letters are subwords that begin no word
     given = texts, translator.encode(texts)[0], np.array(rows)[:, None]
     written = unknown_texts(translator, *given, np.array([[EMOJI], [EMOJI]]))
     found = translator.decode(given[-1], SEARCHES[0], written).numpy()
