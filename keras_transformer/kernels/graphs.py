@@ -20,7 +20,7 @@ def shape_of(tensor, for_reshape: bool = False) -> tuple:
     Args:
         tensor: Any tensor.
         for_reshape: Whether a single unknown size may be -1, as in `ops.reshape`. It
-            takes no operation: a third of those of a decoding step computed shapes.
+            takes no operation: a quarter of those of a decoding step computed shapes.
     """
     known = tuple(tensor.shape)
     # In a tensor without elements, -1 could be any size.
