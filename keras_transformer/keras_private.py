@@ -7,13 +7,17 @@ Each says what it needs and why no public interface gives it;
 import contextlib
 
 import keras
-from keras.src.backend.common.masking import set_keras_mask
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 # Gives a tensor, the first argument, its Keras mask. Publicly only `compute_mask` does
 # so, which does not know the arguments of `call`.
 set_mask = set_keras_mask
+
+# Returns the Keras mask of a tensor, None if it has none. Keras passes it to `mask`, an
+# argument of `call`, only if no other argument is a tensor.
+get_mask = get_keras_mask
 
 
 def variable_index(optimizer, variable) -> int:

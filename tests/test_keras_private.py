@@ -46,6 +46,8 @@ def test_a_mask_that_is_set_reaches_the_next_layer():
     keras_private.set_mask(states, mask)
     probe(states)
     assert probe.mask is mask
+    assert keras_private.get_mask(states) is mask
+    assert keras_private.get_mask(ops.ones((2, 3))) is None
 
 
 def test_keras_asks_for_shapes_before_it_computes():

@@ -1,12 +1,16 @@
 """Continuous batching: as sentences end, the next ones take their places."""
 
+import functools
+
 import keras
 from keras import ops
 
-from keras_transformer.decoding.search import Hypotheses, choose_rows
+from keras_transformer.decoding.search import Hypotheses, choose_rows, while_loop
 
 # Sentences begin several at a time, once 1 / REFILL_DIVISOR of the places are free.
 REFILL_DIVISOR = 4
+
+map_tensors = functools.partial(keras.tree.map_structure, none_is_leaf=False)
 
 
 def search_continuously(
@@ -83,7 +87,7 @@ def search_continuously(
     )
     rows = ops.full((batch_size,), num_rows, dtype="int32")  # that of no sentence
     next_row = ops.convert_to_tensor(0, dtype="int32")
-    *_, found = ops.while_loop(
+    *_, found = while_loop(
         is_unfinished, advance_and_refill, (next_row, rows, state, found)
     )
     return Hypotheses(*(x[:num_rows] for x in found))
@@ -91,18 +95,18 @@ def search_continuously(
 
 def zeros_like(structure, num_rows):
     """Returns zeros in the shapes of a nested structure, but with so many rows."""
-    return keras.tree.map_structure(
+    return map_tensors(
         lambda x: ops.zeros((num_rows, *ops.shape(x)[1:]), x.dtype), structure
     )
 
 
 def take(structure, rows):
     """Takes rows of every tensor of a nested structure."""
-    return keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
+    return map_tensors(lambda x: ops.take(x, rows, axis=0), structure)
 
 
 def replace(structure, rows, new):
     """Replaces rows of every tensor of a nested structure."""
-    return keras.tree.map_structure(
+    return map_tensors(
         lambda x, y: ops.scatter_update(x, rows[:, None], y), structure, new
     )

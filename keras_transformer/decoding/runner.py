@@ -19,7 +19,8 @@ from keras_transformer.decoding.search import (
 )
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
-from keras_transformer.layers.cache import growing_lengths, lengthen_cache
+from keras_transformer.layers.cache import growing_lengths
+from keras_transformer.layers.keys_values import lengthen_cache
 
 MAX_PROGRAMS = 64  # that a model keeps
 # Sentences of a call with continuous batching; more would only take memory.

@@ -236,7 +236,7 @@ class Search(ConfigObject):
             hypotheses = choose_rows(is_active & (index >= 0), grown, hypotheses)
             return index + ops.cast(is_active, "int32"), hypotheses, cache
 
-        index, hypotheses, cache = ops.while_loop(
+        index, hypotheses, cache = while_loop(
             needs_step, take_step, (state.index, state.hypotheses, state.cache)
         )
         return state._replace(index=index, hypotheses=hypotheses, cache=cache)
@@ -307,6 +307,29 @@ class Search(ConfigObject):
         return super().from_config(config)
 
 
+def while_loop(condition, body, state: tuple) -> tuple:
+    """`ops.while_loop` over a nested structure with None in it.
+
+    TensorFlow's loops refuse None, which `KeyValues` have.
+    """
+    leaves = keras.tree.flatten(state)
+
+    def with_none(tensors):
+        tensors = iter(tensors)
+        filled = [None if leaf is None else next(tensors) for leaf in leaves]
+        return keras.tree.pack_sequence_as(state, filled)
+
+    def without_none(structure):
+        return tuple(x for x in keras.tree.flatten(structure) if x is not None)
+
+    found = ops.while_loop(
+        lambda *tensors: condition(*with_none(tensors)),
+        lambda *tensors: without_none(body(*with_none(tensors))),
+        without_none(state),
+    )
+    return with_none(found)
+
+
 def power_of_two(length: int) -> int:
     """Returns the smallest power of two that is no less: few lengths are compiled."""
     return 1 << (length - 1).bit_length()
@@ -335,7 +358,7 @@ def choose_rows(is_chosen, chosen, others):
         shape = (-1,) + (1,) * (len(one.shape) - 1)
         return ops.where(ops.reshape(is_chosen, shape), one, other)
 
-    return keras.tree.map_structure(choose, chosen, others)
+    return keras.tree.map_structure(choose, chosen, others, none_is_leaf=False)
 
 
 def check_search(search, vocabulary_size: int | None = None) -> None:

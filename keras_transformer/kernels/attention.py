@@ -1,6 +1,6 @@
-"""Attention without materialised scores: fused kernels, and blocks of queries.
+"""Attention without materialised weights: fused kernels, and blocks of queries.
 
-The plain form is `layers.scaled_dot_product_attention`. Its scores, one for every pair
+The plain form is `layers.scaled_dot_product_attention`. Its weights, one for every pair
 of a query and a key, take more memory for long inputs than all the rest of a model.
 """
 
@@ -41,8 +41,8 @@ def no_blocks(max_length: int):
         _are_short.reset(token)
 
 
-def attend(queries, keys, values, key_mask=None, mask_of=None, bias_of=None):
-    """Computes the outputs of `scaled_dot_product_attention`, without its scores.
+def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
+    """Computes the outputs of `scaled_dot_product_attention`, without its weights.
 
     Up to `MAX_UNBLOCKED_LENGTH ** 2` pairs of a query and a key are computed at
     once, by Keras's fused kernel where it gives the same numbers. More pairs are
@@ -54,14 +54,13 @@ def attend(queries, keys, values, key_mask=None, mask_of=None, bias_of=None):
         queries: Float tensor of shape `(batch, heads, query_length, key_dim)`.
         keys: Float tensor of shape `(batch, heads, key_length, key_dim)`.
         values: Float tensor of shape `(batch, heads, key_length, value_dim)`.
-        key_mask: Boolean tensor of shape `(batch, key_length)`, or None. Keys and
-            values outside of it may hold anything; keys that only `mask_of` hides must
-            be finite.
+        softmax: Function of products, a mask and a bias, which returns the attention
+            weights: `layers.masked_softmax`.
         mask_of: Function of the indices of queries, `(rows,)`, or of None for all
             queries. Returns which keys these may attend to, a boolean tensor that
-            broadcasts to `(batch, heads, rows, key_length)`, or None for all. It must
-            agree with `key_mask`. Indices may exceed the last query. A query that may
-            attend to nothing gets zeros. None: every key.
+            broadcasts to `(batch, heads, rows, key_length)`, or None for all. Indices
+            may exceed the last query. A query that may attend to nothing gets zeros.
+            None: every key. What it hides must be finite.
         bias_of: Function of such indices. Returns what is added to the scaled
             products, a float tensor that broadcasts to the same shape. It must not
             depend on weights that are trained. None: nothing.
@@ -86,27 +85,38 @@ def attend(queries, keys, values, key_mask=None, mask_of=None, bias_of=None):
     if _HAS_FUSED_KERNEL and is_long is False:
         bias = bias_of(None)
         if _suits_fused_kernel(queries, values, bias):
-            inputs = queries, *_zero_masked(keys, values, key_mask)
-            return _attend_fused(*inputs, mask_of(None), bias)
+            return _attend_fused(queries, keys, values, mask_of(None), bias)
+
+    def weights_of(rows, some):
+        """The attention weights of some queries, those in these rows."""
+        products = query_key_products(some * (1 / math.sqrt(some.shape[-1])), keys)
+        return softmax(products, mask_of(rows), bias_of(rows))
 
     def attention(queries, keys, values):
-        inputs = queries, *_zero_masked(keys, values, key_mask)
+        def whole():
+            weights = weights_of(None, queries)
+            return ops.matmul(weights, values), weights
+
         # Blocks keep no weights: their gradient computes them again.
         outputs, weights = _switch(
             is_long,
-            lambda: (_blocked(*inputs, mask_of, bias_of), queries[..., :0]),
-            lambda: _whole(*inputs, mask_of(None), bias_of(None)),
+            lambda: (_blocked(queries, values, weights_of), queries[..., :0]),
+            whole,
         )
 
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
-            shapes = [shape_of(x) for x in inputs]
+            shapes = [shape_of(x) for x in (queries, keys, values)]
             weights_shape = (*shapes[0][:3], lengths[1])
             gradients = _switch(
                 is_long,
-                lambda: _blocked_gradients(*inputs, mask_of, bias_of, upstream),
-                lambda: _whole_gradients(
-                    *inputs, _reshaped(is_long, weights, weights_shape), upstream
+                lambda: _blocked_gradients(queries, keys, values, weights_of, upstream),
+                lambda: _gradients(
+                    queries,
+                    keys,
+                    values,
+                    _reshaped(is_long, weights, weights_shape),
+                    upstream,
                 ),
             )
             return tuple(map(_reshaped, [is_long] * 3, gradients, shapes))
@@ -131,78 +141,80 @@ def _reshaped(is_long, states, shape):
     return states if isinstance(is_long, bool) else ops.reshape(states, shape)
 
 
-def _whole(queries, keys, values, mask, bias):
-    """Attention of all queries at once: outputs, and the weights for the gradient."""
-    scaled = queries * (1 / math.sqrt(queries.shape[-1]))
-    weights = _attention_weights(query_key_products(scaled, keys), mask, bias)
-    return ops.matmul(weights, values), weights
-
-
-def _whole_gradients(queries, keys, values, weights, upstream):
-    """Gradients of queries, keys and values.
-
-    They are written out since TensorFlow's would apply every mask again, although a
-    weight of zero has no gradient.
-    """
-    scale = 1 / math.sqrt(queries.shape[-1])
-    of_scaled, *others = _gradients(queries * scale, keys, values, weights, upstream)
-    return (of_scaled * scale, *others)
-
-
-def _blocked(queries, keys, values, mask_of, bias_of):
+def _blocked(queries, values, weights_of):
     """Attention of one block of queries after the other."""
-    padded, num_blocks, scaled_block, weights_of_block = _blocks(
-        queries, keys, mask_of, bias_of
-    )
 
-    def attend_block(i, outputs):
-        weights = weights_of_block(scaled_block(i), i)
-        return _append(outputs, ops.matmul(weights, values))
+    def attend_block(i, so_far, block):
+        return so_far, ops.matmul(weights_of(_rows(i), block), values)
 
-    start = ops.zeros((*shape_of(padded)[:3], values.shape[-1]), values.dtype)
-    outputs = ops.fori_loop(0, num_blocks, attend_block, start)
-    return outputs[:, :, : shape_of(queries)[2]]
+    _, outputs = _scan(attend_block, values.shape[-1], (), _blocks(queries))
+    return _joined(outputs, queries)
 
 
-def _blocked_gradients(queries, keys, values, mask_of, bias_of, upstream):
+def _blocked_gradients(queries, keys, values, weights_of, upstream):
     """Gradients of queries, keys and values, block by block as the outputs."""
-    padded, num_blocks, scaled_block, weights_of_block = _blocks(
-        queries, keys, mask_of, bias_of
-    )
-    padded_upstream = _padded(upstream)
 
-    def add_block(i, so_far):
-        scaled = scaled_block(i)
-        weights, of_outputs = weights_of_block(scaled, i), _block(padded_upstream, i)
-        of_scaled, *others = _gradients(scaled, keys, values, weights, of_outputs)
-        of_keys, of_values = (
-            total + ops.cast(x, "float32")
-            for total, x in zip(so_far[1:], others, strict=True)
-        )
-        of_queries = of_scaled * (1 / math.sqrt(queries.shape[-1]))
-        return _append(so_far[0], of_queries), of_keys, of_values
+    def add_block(i, sums, block, of_outputs):
+        weights = weights_of(_rows(i), block)
+        of_queries, *others = _gradients(block, keys, values, weights, of_outputs)
+        others = (ops.cast(x, "float32") for x in others)
+        return tuple(map(ops.add, sums, others)), of_queries
 
-    sums = [ops.zeros_like(x, "float32") for x in (keys, values)]
-    start = (ops.zeros_like(padded), *sums)
-    of_queries, *sums = ops.fori_loop(0, num_blocks, add_block, start)
-    of_keys, of_values = (ops.cast(x, values.dtype) for x in sums)
-    return of_queries[:, :, : shape_of(queries)[2]], of_keys, of_values
+    zeros = tuple(ops.zeros_like(x, "float32") for x in (keys, values))
+    blocks = _blocks(queries), _blocks(upstream)
+    sums, of_queries = _scan(add_block, queries.shape[-1], zeros, *blocks)
+    return _joined(of_queries, queries), *(ops.cast(x, values.dtype) for x in sums)
 
 
-def _blocks(queries, keys, mask_of, bias_of):
-    """Padded queries, the number of blocks, and functions that compute the `i`-th."""
-    padded = _padded(queries)
+def _scan(function, width, carry, *blocks):
+    """Calls `function(i, carry, *blocks[i])` for every block; stacks what it returns.
 
-    def scaled_block(i):
-        return _block(padded, i) * (1 / math.sqrt(queries.shape[-1]))
+    It returns a carry and a block of this width. On TensorFlow, the results of
+    `ops.scan` must have the dtype and the shape of the carry.
+    """
+    if target.BACKEND != "tensorflow":
 
-    def weights_of_block(scaled, i):
-        rows = i * BLOCK_LENGTH + ops.arange(BLOCK_LENGTH)
-        products = query_key_products(scaled, keys)
-        return _attention_weights(products, mask_of(rows), bias_of(rows))
+        def step(state, some):
+            i, carry = state
+            carry, output = function(i, carry, *some)
+            return (i + 1, carry), output
 
-    num_blocks = shape_of(padded)[2] // BLOCK_LENGTH
-    return padded, num_blocks, scaled_block, weights_of_block
+        start = ops.convert_to_tensor(0, "int32"), carry
+        (_, carry), outputs = ops.scan(step, start, blocks)
+        return carry, outputs
+    import tensorflow as tf
+
+    size, first = shape_of(blocks[0])[0], blocks[0]
+    shape = (*first.shape[1:-1], width)
+    outputs = tf.TensorArray(first.dtype, size, element_shape=shape)
+
+    def step(i, carry, outputs):
+        carry, output = function(i, carry, *(x[i] for x in blocks))
+        return i + 1, carry, outputs.write(i, output)
+
+    state = tf.while_loop(lambda i, *_: i < size, step, (0, carry, outputs))
+    return state[1], state[2].stack()
+
+
+def _rows(i):
+    """The indices of the queries of the `i`-th block."""
+    return i * BLOCK_LENGTH + ops.arange(BLOCK_LENGTH, dtype="int32")
+
+
+def _blocks(states):
+    """(batch, heads, length, dim) -> (blocks, batch, heads, BLOCK_LENGTH, dim)."""
+    padded = _padded(states)
+    batch, heads, length, dim = shape_of(padded)
+    shape = batch, heads, length // BLOCK_LENGTH, BLOCK_LENGTH, dim
+    return ops.transpose(ops.reshape(padded, shape), (2, 0, 1, 3, 4))
+
+
+def _joined(blocks, queries):
+    """The inverse of `_blocks`, for as many positions as queries have."""
+    num_blocks, batch, heads, _, dim = shape_of(blocks)
+    states = ops.transpose(blocks, (1, 2, 0, 3, 4))
+    states = ops.reshape(states, (batch, heads, num_blocks * BLOCK_LENGTH, dim))
+    return states[:, :, : shape_of(queries)[2]]
 
 
 def _padded(states):
@@ -213,52 +225,22 @@ def _padded(states):
     return ops.pad(states, [[0, 0], [0, 0], [0, missing], [0, 0]])
 
 
-def _block(states, i):
-    batch, heads, _, dim = shape_of(states)
-    start = (0, 0, i * BLOCK_LENGTH, 0)
-    return ops.slice(states, start, (batch, heads, BLOCK_LENGTH, dim))
-
-
-def _append(states, block):
-    """Appends a block and drops the first: after all blocks, all are in order."""
-    return ops.concatenate([states[:, :, BLOCK_LENGTH:], block], axis=2)
-
-
 def _gradients(queries, keys, values, weights, upstream):
-    """Gradients of `weights values`, `weights` being `softmax(queries keys^T)`."""
+    """Gradients of queries, keys and values.
+
+    They are written out since TensorFlow's would apply every mask again, although a
+    weight of zero has no gradient.
+    """
+    scale = 1 / math.sqrt(queries.shape[-1])
     of_weights = ops.matmul(upstream, ops.swapaxes(values, -1, -2))
     weights32, of_weights = (ops.cast(x, "float32") for x in (weights, of_weights))
     mean = ops.sum(weights32 * of_weights, axis=-1, keepdims=True)
     of_products = ops.cast(weights32 * (of_weights - mean), queries.dtype)
     return (
-        ops.matmul(of_products, keys),
-        ops.matmul(ops.swapaxes(of_products, -1, -2), queries),
+        ops.matmul(of_products, keys) * scale,
+        ops.matmul(ops.swapaxes(of_products, -1, -2), queries * scale),
         ops.matmul(ops.swapaxes(weights, -1, -2), upstream),
     )
-
-
-def _attention_weights(products, mask, bias):
-    """As `layers.attention.attention_weights`."""
-    dtype = products.dtype
-    products = ops.cast(products, "float32")
-    if bias is not None:
-        products = products + ops.cast(bias, "float32")
-    if mask is not None:
-        products = ops.where(mask, products, -1e30)
-    # Keras warns about a softmax over an axis of length one, which is all ones.
-    is_one = products.shape[-1] == 1
-    weights = ops.ones_like(products) if is_one else ops.softmax(products)
-    if mask is not None:
-        weights = ops.where(mask, weights, 0.0)
-    return ops.cast(weights, dtype)
-
-
-def _zero_masked(keys, values, key_mask):
-    """Zeroes keys and values: weighted with zero, a NaN would still be a NaN."""
-    if key_mask is None:
-        return keys, values
-    mask = ops.expand_dims(key_mask, (1, 3))
-    return [ops.where(mask, states, 0) for states in (keys, values)]
 
 
 def _suits_fused_kernel(queries, values, bias):

@@ -1,12 +1,13 @@
 """The Transformer piece by piece, as Keras layers and pure functions.
 
-Reading order: `masks`, `attention`, `score_functions`, `positions`, `multi_head`,
-`embeddings`, `feed_forward`, `residual`, `cache`, `block`, `stack`, `pooling`,
-`patches`. `weights`, `projection` and `saving` hold what all layers share. What is
-written for speed alone is in `keras_transformer.kernels`.
+Reading order: `masks`, `attention`, `score_functions`, `positions`, `keys_values`,
+`multi_head`, `embeddings`, `feed_forward`, `residual`, `block`, `stack`, `cache`,
+`pooling`, `patches`. `weights`, `projection` and `saving` hold what all layers share.
+What is written for speed alone is in `keras_transformer.kernels`.
 """
 
 from keras_transformer.layers.attention import (
+    Attention,
     masked_softmax,
     scaled_dot_product_attention,
 )
@@ -27,7 +28,6 @@ from keras_transformer.layers.positions import (
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.score_functions import (
     AdditiveAttention,
-    Attention,
     DotProductAttention,
     MultiplicativeAttention,
 )

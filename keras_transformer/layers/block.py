@@ -4,15 +4,11 @@ import keras
 from keras import ops
 
 from keras_transformer.checks import check_fractions, check_positive_integers
+from keras_transformer.keras_private import get_mask
 from keras_transformer.kernels.graphs import shape_of
-from keras_transformer.layers.cache import (
-    cache_entries,
-    cache_positions,
-    empty_cache,
-    write_step,
-)
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.masks import combined_mask, zero_masked
+from keras_transformer.layers.keys_values import empty_cache
+from keras_transformer.layers.masks import check_masks
 from keras_transformer.layers.multi_head import MultiHeadAttention
 from keras_transformer.layers.positions import input_positions, position_layer_of
 from keras_transformer.layers.residual import Residual
@@ -155,45 +151,88 @@ class TransformerBlock(BlockSettings):
         residual.build(shapes[0])
         return layer, residual
 
-    def _attend(
-        self, attention, residual, inputs, memory=None, positions=None, **settings
+    def _compute(
+        self,
+        inputs,
+        memory=None,
+        prompt=None,
+        cache=None,
+        index=None,
+        mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+        positions=None,
     ):
-        """Attends to the inputs, or to a memory; returns the states and any scores."""
-        if positions is not None:
-            if self.positions is None:
-                raise ValueError(
-                    "`positions` must be given only to a layer that uses them: build "
-                    "it with `positions='rotary'`, for example. "
-                    f"Received: positions={positions!r}."
-                )
-            positions = input_positions(inputs.shape[1], positions=positions)
-            settings |= {"query_positions": positions, "key_positions": positions}
-        queries = residual.prepare(inputs)
-        attended = attention(queries, queries if memory is None else memory, **settings)
-        has_scores = settings["return_attention_scores"]
-        outputs, *scores = attended if has_scores else (attended,)
-        return residual.add(inputs, outputs, settings["training"]), *scores
+        """Computes the block, for whole sequences or for a step of cached decoding.
 
-    def _self_attention_step(self, inputs, cache, index, mask, positions, prompt=None):
-        """Self-attention of one position, in the cache and in a prompt if given.
+        Self-attention reads the inputs. In a step it reads a prompt, if there is one,
+        and a cache, into which the inputs are written at `index`. Cross-attention reads
+        a memory. `prompt`, `cache` and `memory` are `KeyValues`.
 
-        `positions` holds the positions of queries and keys. Returns states and cache.
+        Returns:
+            The outputs; the keys and values of the inputs, in a step the new cache; and
+            the attention weights of each attention, None if not requested.
         """
-        attention, residual = self._self_attention, self._self_attention_residual
-        queries = residual.prepare(inputs)
-        new = attention.project(queries, positions=positions[0])
-        cache = write_step(cache, index, *new)
-        keys, values = cache_entries(cache, inputs.shape[1])
-        if prompt is not None:
-            keys = ops.concatenate([prompt["keys"], keys], axis=2)
-            values = ops.concatenate([prompt["values"], values], axis=2)
-        outputs, _ = attention.attend(queries, keys, values, mask, None, *positions)
-        return residual.add(inputs, outputs), cache
+        # A step asks for weights: so few queries are read as a whole.
+        is_step = cache is not None
+        settings = {
+            "query_mask": mask,
+            "return_attention_scores": return_attention_scores or is_step,
+            "training": training,
+        }
+        queries = self._self_attention_residual.prepare(inputs)
+        own = self._self_attention.project(queries, mask=mask, positions=positions)
+        if is_step:
+            own = cache.write(index, own)
+        read = own.entries(inputs.shape[1]) if is_step else own
+        outputs, *weights = self._self_attention.attend(
+            queries,
+            read if prompt is None else prompt.join(read),
+            attention_mask=attention_mask,
+            use_causal_mask=use_causal_mask,
+            positions=positions,
+            **settings,
+        )
+        states = self._self_attention_residual.add(inputs, outputs, training)
+        if memory is not None:
+            queries = self._cross_attention_residual.prepare(states)
+            attended = self._cross_attention.attend(queries, memory, **settings)
+            outputs, cross_weights = attended
+            weights.append(cross_weights)
+            states = self._cross_attention_residual.add(states, outputs, training)
+        inputs = self._transform_residual.prepare(states)
+        outputs = self._transform(inputs, training=training)
+        return self._transform_residual.add(states, outputs, training), own, weights
 
-    def _feed_forward(self, states, training=None):
-        residual = self._transform_residual
-        outputs = self._transform(residual.prepare(states), training=training)
-        return residual.add(states, outputs, training)
+    def _given_positions(self, inputs, positions):
+        """Returns positions as integers; refuses them if the block uses none."""
+        if positions is None:
+            return None
+        if self.positions is None:
+            raise ValueError(
+                "`positions` must be given only to a layer that uses them: build "
+                "it with `positions='rotary'`, for example. "
+                f"Received: positions={positions!r}."
+            )
+        return input_positions(inputs.shape[1], positions=positions)
+
+    def _empty_cache(self, like, num_hypotheses, max_length):
+        has_positions = self.positions is not None
+        return empty_cache(like, num_hypotheses, max_length, has_positions)
+
+    def _step_settings(self, inputs, visible, positions):
+        """What `_compute` needs in a step: the mask of the cache, and the positions."""
+        batch, num_hypotheses, _ = shape_of(inputs, for_reshape=True)
+        entries = visible.shape[2] * num_hypotheses
+        mask = ops.reshape(visible, (batch, 1, num_hypotheses, entries))
+        if self.positions is None:
+            positions = None
+        else:
+            shape = (shape_of(inputs)[0], num_hypotheses)
+            positions = ops.broadcast_to(ops.expand_dims(positions, 1), shape)
+        return {"attention_mask": mask, "positions": positions}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -264,21 +303,22 @@ class EncoderBlock(TransformerBlock):
         training=None,
         positions=None,
     ):
+        mask = get_mask(inputs) if mask is None else mask
+        check_masks(inputs.shape[1], inputs.shape[1], attention_mask, mask=mask)
         if use_causal_mask is None:
             use_causal_mask = self.is_causal
-        states, *scores = self._attend(
-            self._self_attention,
-            self._self_attention_residual,
+        states, _, weights = self._compute(
             inputs,
-            positions=positions,
-            value_mask=mask,
+            mask=mask,
             attention_mask=attention_mask,
-            use_causal_mask=use_causal_mask,
+            use_causal_mask=self.is_causal
+            if use_causal_mask is None
+            else use_causal_mask,
             return_attention_scores=return_attention_scores,
             training=training,
+            positions=self._given_positions(inputs, positions),
         )
-        states = self._feed_forward(states, training)
-        return (states, *scores) if return_attention_scores else states
+        return (states, *weights) if return_attention_scores else states
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -298,64 +338,44 @@ class CausalBlock(EncoderBlock):
 
     is_causal = True
 
-    def start(self, inputs, mask, num_hypotheses: int, max_length: int):
+    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
         """Reads the prompts, once for all hypotheses that continue them.
 
         Args:
             inputs: Float tensor of shape `(batch, prompt_length, hidden_dim)`.
-            mask: Boolean tensor of shape `(batch, prompt_length)`.
             num_hypotheses: Number of hypotheses decoded for each prompt.
             max_length: Number of further positions that the cache can hold.
+            mask: Boolean tensor of shape `(batch, prompt_length)`, False at padding.
 
         Returns:
-            The outputs, of the shape of `inputs`; the memory, which holds the keys
-            and values of the prompts; and an empty cache.
+            The outputs, which the next block reads; the memory of `step`, the
+            `KeyValues` of the prompts; and an empty cache.
         """
-        length = ops.shape(inputs)[1]
-        queries = self._self_attention_residual.prepare(inputs)
-        keys, values = self._self_attention.project(queries)
-        if mask is not None:
-            is_real = ops.expand_dims(mask, 1)
-            keys, values = zero_masked(keys, is_real), zero_masked(values, is_real)
-        mask = combined_mask(length, length, key_mask=mask, use_causal_mask=True)
-        outputs, _ = self._self_attention.attend(queries, keys, values, mask)
-        states = self._self_attention_residual.add(inputs, outputs)
-        cache = empty_cache(keys, num_hypotheses, max_length)
-        return self._feed_forward(states), {"keys": keys, "values": values}, cache
+        positions = None
+        if self.positions is not None:
+            batch, length, _ = shape_of(inputs)
+            positions = ops.arange(length, dtype="int32")
+            positions = ops.broadcast_to(positions, (batch, length))
+        states, prompt, _ = self._compute(
+            inputs, mask=mask, use_causal_mask=True, positions=positions
+        )
+        return states, prompt, self._empty_cache(prompt, num_hypotheses, max_length)
 
-    def step(self, inputs, memory, memory_mask, cache, index, visible):
+    def step(self, inputs, memory, cache, index, visible, positions):
         """Decodes one position of every hypothesis, as `DecoderBlock.step` does.
 
-        The memory is the prompt from `start`, which self-attention reads together
-        with the cache; `index` counts from the end of the prompt.
+        The memory is the prompt from `start`, which self-attention reads together with
+        the cache.
         """
-        batch, num_hypotheses, _ = shape_of(inputs)
-        max_length = cache["keys"].shape[2]
-        if memory_mask is None:
-            memory_mask = whole_prompt_mask(memory)
-        rows = (batch, 1, num_hypotheses)
-        prompt_mask = ops.broadcast_to(
-            ops.expand_dims(memory_mask, (1, 2)), (*rows, shape_of(memory_mask)[1])
+        settings = self._step_settings(inputs, visible, positions)
+        mask = settings["attention_mask"]
+        in_prompt = (*shape_of(mask)[:3], shape_of(memory.keys)[2])
+        mask = ops.concatenate([ops.ones(in_prompt, "bool"), mask], axis=-1)
+        settings["attention_mask"] = mask
+        states, cache, _ = self._compute(
+            inputs, prompt=memory, cache=cache, index=index, **settings
         )
-        cache_mask = ops.reshape(visible, (*rows, max_length * num_hypotheses))
-        mask = ops.concatenate([prompt_mask, cache_mask], axis=-1)
-        positions = self._positions_of_step(
-            memory_mask, index, max_length, num_hypotheses
-        )
-        states, cache = self._self_attention_step(
-            inputs, cache, index, mask, positions, memory
-        )
-        return self._feed_forward(states), cache
-
-    def _positions_of_step(self, memory_mask, index, max_length, num_hypotheses):
-        """Positions (batch, 1) of the queries, and (batch, keys) of all keys."""
-        if self.positions is None:
-            return None, None
-        lengths = prompt_lengths(memory_mask)[:, None]
-        in_prompt = ops.cumsum(ops.ones_like(memory_mask, "int32"), axis=1) - 1
-        in_cache = cache_positions(max_length, num_hypotheses)
-        keys = ops.concatenate([in_prompt, lengths + in_cache], axis=1)
-        return lengths + index[:, None], keys
+        return states, cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -402,50 +422,36 @@ class DecoderBlock(TransformerBlock):
         training=None,
         positions=None,
     ):
-        settings = {
-            "return_attention_scores": return_attention_scores,
-            "training": training,
-        }
-        states, *self_scores = self._attend(
-            self._self_attention,
-            self._self_attention_residual,
+        check_masks(None, inputs.shape[1], inputs_mask=inputs_mask)
+        check_masks(None, memory.shape[1], memory_mask=memory_mask)
+        states, _, weights = self._compute(
             inputs,
-            positions=positions,
-            value_mask=inputs_mask,
+            self._cross_attention.project(memory, mask=memory_mask),
+            mask=inputs_mask,
             use_causal_mask=True,
-            **settings,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            positions=self._given_positions(inputs, positions),
         )
-        states, *cross_scores = self._attend(
-            self._cross_attention,
-            self._cross_attention_residual,
-            states,
-            memory,
-            value_mask=memory_mask,
-            **settings,
-        )
-        states = self._feed_forward(states, training)
-        scores = (*self_scores, *cross_scores)
-        return (states, *scores) if return_attention_scores else states
+        return (states, *weights) if return_attention_scores else states
 
-    def start(self, memory, num_hypotheses: int, max_length: int, memory_mask=None):
-        """Prepares cached decoding: what `step` needs besides the new states.
+    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
+        """Projects the encoder's outputs, once for all steps and hypotheses.
 
         Args:
-            memory: Float tensor of shape `(batch, source_length, memory_dim)`.
+            inputs: Float tensor of shape `(batch, source_length, memory_dim)`.
             num_hypotheses: Number of hypotheses decoded for each sentence.
             max_length: Number of target positions that the cache can hold.
-            memory_mask: The mask that `step` gets, if what it masks may be infinite or
-                NaN.
+            mask: Boolean tensor of shape `(batch, source_length)`, False at padding.
 
         Returns:
-            The projected memory (keys and values of the cross-attention) and an
-            empty cache (keys and values of the self-attention).
+            The inputs, which the next block reads; the memory of `step`, the
+            `KeyValues` of the cross-attention; and an empty cache.
         """
-        keys, values = self._cross_attention.project(zero_masked(memory, memory_mask))
-        cache = empty_cache(keys, num_hypotheses, max_length)
-        return {"keys": keys, "values": values}, cache
+        memory = self._cross_attention.project(inputs, mask=mask)
+        return inputs, memory, self._empty_cache(memory, num_hypotheses, max_length)
 
-    def step(self, inputs, memory, memory_mask, cache, index, visible):
+    def step(self, inputs, memory, cache, index, visible, positions):
         """Decodes one position of every hypothesis; equals `call` there.
 
         The hypotheses of a sentence are the queries of one attention over the
@@ -453,32 +459,22 @@ class DecoderBlock(TransformerBlock):
 
         Args:
             inputs: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-            memory: Projected memory from `start`.
-            memory_mask: Boolean tensor of shape `(batch, source_length)`, or None.
+            memory: `KeyValues` from `start`.
             cache: Cache from `start` or the last `step`.
-            index: Position of each sentence that is decoded, int32 of shape
-                `(batch,)`.
+            index: Where each sentence is in the cache, int32 of shape `(batch,)`.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
                 max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
-                hypothesis `i` may attend to what slot `j` wrote at position `t`.
+                hypothesis `i` may attend to what slot `j` wrote at `t`.
+            positions: Positions of the inputs, int32 of shape `(batch,)`.
 
         Returns:
             The outputs, of the shape of `inputs`, and the new cache.
         """
-        batch, num_hypotheses, _ = shape_of(inputs, for_reshape=True)
-        max_length = cache["keys"].shape[2]
-        shape = (batch, 1, num_hypotheses, max_length * num_hypotheses)
-        mask = ops.reshape(visible, shape)
-        query_positions = ops.expand_dims(index, 1)
-        positions = query_positions, cache_positions(max_length, num_hypotheses)
-        states, cache = self._self_attention_step(inputs, cache, index, mask, positions)
-        mask = None if memory_mask is None else ops.expand_dims(memory_mask, (1, 2))
-        queries = self._cross_attention_residual.prepare(states)
-        outputs, _ = self._cross_attention.attend(
-            queries, memory["keys"], memory["values"], mask
+        settings = self._step_settings(inputs, visible, positions)
+        states, cache, _ = self._compute(
+            inputs, memory, cache=cache, index=index, **settings
         )
-        states = self._cross_attention_residual.add(states, outputs)
-        return self._feed_forward(states), cache
+        return states, cache
 
 
 def check_states(shape) -> None:
@@ -498,15 +494,3 @@ def check_heads_divide(num_heads: int, hidden_dim: int) -> None:
             "`num_heads` must divide the width of the inputs. "
             f"Received: num_heads={num_heads}, hidden_dim={hidden_dim}."
         )
-
-
-def whole_prompt_mask(memory):
-    """Returns a mask of prompts without padding, from their keys and values."""
-    batch, _, length, _ = shape_of(memory["keys"])
-    return ops.ones((batch, length), "bool")
-
-
-def prompt_lengths(mask):
-    """Lengths `(batch,)` of prompts up to their last token, from their mask."""
-    places = ops.cumsum(ops.ones_like(mask, "int32"), axis=1)
-    return ops.max(ops.where(mask, places, 0), axis=1)

@@ -1,69 +1,21 @@
-"""The key/value cache of step-by-step decoding, and who wrote what in it.
+"""Which entries of the key/value cache belong to a hypothesis, and how a cache grows.
 
-A cache holds the keys and the values of one block, each of shape
-`(batch, num_heads, max_length, num_hypotheses * dim)`. It has one entry for each
-position and slot of a sentence: at position `t`, the hypothesis in slot `j` writes
-entry `(t, j)`. Beam search moves hypotheses between slots at every step. The entries
-stay where they are; only a table of integers, the lineage, is updated:
-`lineage[b, i, t]` is the slot that wrote position `t` of hypothesis `i`. At first every
-hypothesis writes into its own slot.
+A cache has one entry for each position and slot of a sentence: at position `t`, the
+hypothesis in slot `j` writes entry `(t, j)`. Beam search moves hypotheses between slots
+at every step. The entries stay where they are; only a table of integers, the lineage,
+is updated: `lineage[b, i, t]` is the slot that wrote position `t` of hypothesis `i`. At
+first every hypothesis writes into its own slot.
 
-A cache is short at first, since a decoding step reads the whole of it, and grows to
-twice its length when it is full.
+A cache is short at first, since a decoding step reads the whole of it, and grows when
+it is full.
 """
 
-import math
-
-import keras
-import numpy as np
 from keras import ops
 
-from keras_transformer.kernels.graphs import shape_of
-from keras_transformer.kernels.selection import rows_at, take_rows, write_rows
+from keras_transformer.kernels.selection import take_rows
 
 # With fewer entries for each sentence, a shorter cache saves nothing.
 MIN_ENTRIES = 128
-
-
-def empty_cache(keys, num_hypotheses, max_length):
-    """A cache for keys and values like `keys`, `(batch, heads, length, dim)`."""
-    batch, heads, _, dim = shape_of(keys)
-    empty = ops.zeros((batch, heads, max_length, num_hypotheses * dim), keys.dtype)
-    return {"keys": empty, "values": empty}
-
-
-def write_step(cache, index, keys, values):
-    """Returns a cache with what every hypothesis adds at position `index`, `(batch,)`.
-
-    New `keys` and `values` have the shape `(batch, num_heads, num_hypotheses, dim)`.
-
-    Where a value is NaN or infinite, its key becomes NaN and the value zero. So the
-    hypotheses that see the entry get NaN, and the others do not: a mask hides keys, but
-    a value is multiplied by a weight, and zero times NaN is NaN.
-    """
-    if keys.shape[2] > 1:
-        is_finite = ops.all(ops.isfinite(values), axis=-1, keepdims=True)
-        keys = ops.where(is_finite, keys, math.nan)
-        values = ops.where(is_finite, values, 0.0)
-    rows = rows_at(index, *cache["keys"].shape[1:3])
-    return {
-        "keys": write_rows(cache["keys"], rows, keys),
-        "values": write_rows(cache["values"], rows, values),
-    }
-
-
-def cache_entries(cache, num_hypotheses):
-    """Keys and values, each `(batch, heads, max_length * num_hypotheses, dim)`."""
-    for states in (cache["keys"], cache["values"]):
-        batch, heads, max_length, width = shape_of(states, for_reshape=True)
-        shape = (batch, heads, max_length * num_hypotheses, width // num_hypotheses)
-        yield ops.reshape(states, shape)
-
-
-def cache_positions(max_length, num_hypotheses):
-    """Positions of the entries of a cache, in the order (position, hypothesis)."""
-    positions = np.repeat(np.arange(max_length, dtype="int32"), num_hypotheses)
-    return ops.convert_to_tensor(positions)
 
 
 def growing_lengths(max_length: int, num_hypotheses: int) -> list[int]:
@@ -81,21 +33,6 @@ def growing_lengths(max_length: int, num_hypotheses: int) -> list[int]:
         lengths.append(length)
         length *= 2
     return [*lengths, max_length]
-
-
-def lengthen_cache(cache, length: int):
-    """Extends all caches, each `(batch, heads, positions, width)`, with zeros.
-
-    Args:
-        cache: Nested structure of caches.
-        length: The new number of positions.
-    """
-
-    def pad(states):
-        missing = length - states.shape[2]
-        return ops.pad(states, ((0, 0), (0, 0), (0, missing), (0, 0)))
-
-    return keras.tree.map_structure(pad, cache)
 
 
 def inherit_lineage(lineage, parents, index):

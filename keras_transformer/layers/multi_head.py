@@ -8,17 +8,21 @@ from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.kernels.projections import dense, merge_heads, project_to_heads
-from keras_transformer.layers.attention import attend_by_products, scaled_products
+from keras_transformer.layers.attention import (
+    Attention,
+    masked_softmax,
+    scaled_products,
+)
+from keras_transformer.layers.keys_values import KeyValues
 from keras_transformer.layers.masks import (
     check_masks,
     combine_masks,
     combined_mask,
     zero_masked,
 )
-from keras_transformer.layers.positions import given_positions, position_layer_of
+from keras_transformer.layers.positions import input_positions, position_layer_of
 from keras_transformer.layers.projection import Projection
 from keras_transformer.layers.saving import Positions, copy_layer, layer_config
-from keras_transformer.layers.score_functions import Attention
 from keras_transformer.layers.weights import WeightOptionsLayer
 
 
@@ -32,7 +36,7 @@ class MultiHeadAttention(WeightOptionsLayer):
     `keras.layers.Add`, which keeps the mask, where `states + outputs` loses it. All
     heads share one score function, and its weights if it has any.
 
-    If scores are not requested, the scores of more than 1,024 positions are never
+    If attention weights are not requested, those of more than 1,024 positions are never
     materialised: memory grows with the length of the inputs rather than with its
     square. Exceptions: a `score`, `dropout` in training, and `positions` that have
     weights.
@@ -41,7 +45,7 @@ class MultiHeadAttention(WeightOptionsLayer):
         num_heads: Number of heads.
         key_dim: Width of each head's queries and keys.
         value_dim: Width of each head's values. Default: `key_dim`.
-        dropout: Fraction of the attention scores dropped in training.
+        dropout: Fraction of the attention weights dropped in training.
         use_bias: Whether the projections add a bias.
         score: Score function: an attention layer such as
             `AdditiveAttention(units)`, which is copied. Default: the scaled dot
@@ -69,16 +73,15 @@ class MultiHeadAttention(WeightOptionsLayer):
             allow it.
         use_causal_mask: Whether queries attend only to keys at their own
             position and before.
-        return_attention_scores: Whether to return the scores too.
+        return_attention_scores: Whether to return the attention weights too.
         training: Whether to apply dropout.
         query_positions: Positions of the queries, for the layer's `positions`: an
             integer tensor of shape `(query_length,)` or `(batch, query_length)`.
             Default: 0, 1, 2, ...
-        key_positions: Positions of the keys. Default: the query positions if both
-            lengths are equal, else 0, 1, 2, ...
+        key_positions: Positions of the keys, given together with those of the queries.
 
     Returns:
-        The outputs, of the shape of `query`, and on request the scores, of
+        The outputs, of the shape of `query`, and on request the attention weights, of
         shape `(batch, num_heads, query_length, key_length)`.
 
     Raises:
@@ -182,127 +185,122 @@ class MultiHeadAttention(WeightOptionsLayer):
             value_mask=value_mask,
             key_mask=key_mask,
         )
-        query_mask = combine_masks(query_mask)
-        value_mask = combine_masks(value_mask, key_mask)
-        lengths = shape_of(query)[1], shape_of(key)[1]
-        masks = query_mask, value_mask, attention_mask, use_causal_mask
-        queries, keys, values = project_to_heads(
-            self.num_heads,
-            (query, self.query_projection),
-            (key, self.key_projection),
-            (value, self.value_projection),
-        )
-        bias_of = None
-        if self.positions is not None:
-            given = query_positions, key_positions
-            query_positions, key_positions = _known_positions(*given, *lengths)
-            queries = self.positions.rotate(queries, query_positions)
-            keys = self.positions.rotate(keys, key_positions)
-            bias_of = self._bias_function(query_positions, key_positions)
-        has_learned_positions = self.positions is not None and self.positions.weights
-        drops_scores = self.dropout and training
-        is_plain = self.score is None and not has_learned_positions and not drops_scores
-        if return_attention_scores or not is_plain:
-            if value_mask is not None:
-                mask = ops.expand_dims(value_mask, 1)
-                keys, values = zero_masked(keys, mask), zero_masked(values, mask)
-            mask = combined_mask(*lengths, *masks)
-            bias = None if bias_of is None else bias_of(None)
-            outputs, scores = self._weigh(queries, keys, values, mask, bias, training)
-        else:
-            outputs = attend(
-                queries,
-                keys,
-                values,
-                value_mask,
-                mask_of=lambda rows: combined_mask(*lengths, *masks, rows),
-                bias_of=bias_of,
+        if (query_positions is None) != (key_positions is None):
+            raise ValueError(
+                "`query_positions` and `key_positions` must be given together. "
+                f"Received: query_positions={query_positions}, "
+                f"key_positions={key_positions}."
             )
-        outputs = dense(self.output_projection, merge_heads(outputs))
-        return (outputs, scores) if return_attention_scores else outputs
+        outputs, weights = self.attend(
+            query,
+            self.project(
+                value, key, combine_masks(value_mask, key_mask), key_positions
+            ),
+            query_mask,
+            attention_mask,
+            use_causal_mask,
+            return_attention_scores,
+            training,
+            query_positions,
+        )
+        return (outputs, weights) if return_attention_scores else outputs
 
-    def _bias_function(self, query_positions, key_positions):
-        """The function from rows to a bias that `kernels.attention.attend` takes."""
-
-        def bias_of(rows):
-            positions = query_positions
-            if rows is not None:  # rows beyond the last query get its bias
-                last = ops.shape(query_positions)[-1] - 1
-                positions = ops.take(positions, ops.clip(rows, 0, last), axis=-1)
-            return self.positions.bias(positions, key_positions)
-
-        return bias_of
-
-    def _weigh(self, queries, keys, values, mask, bias, training):
-        """The values weighted by the scores, and the scores, of every head."""
-        score = scaled_products if self.score is None else self.score.score
-        outputs, scores = attend_by_products(score(queries, keys), values, mask, bias)
-        if self.dropout:
-            outputs = ops.matmul(self._dropout(scores, training=training), values)
-        return outputs, scores
-
-    def project(self, value, key=None, positions=None):
+    def project(self, value, key=None, mask=None, positions=None) -> KeyValues:
         """Projects keys and values, once for any number of queries.
 
         Args:
             value: Float tensor of shape `(batch, key_length, hidden_dim)`.
             key: Float tensor of the same shape. Default: `value`.
-            positions: Positions of the keys, for the layer's `positions`: an
-                integer tensor of shape `()`, `(key_length,)` or
-                `(batch, key_length)`. Default: 0, 1, 2, ...
+            mask: Boolean tensor of shape `(batch, key_length)`, False at values not to
+                be attended to, which may hold anything. None: all may be.
+            positions: Positions of the keys, for the layer's `positions`: an integer
+                tensor of shape `(key_length,)` or `(batch, key_length)`. Default: 0, 1,
+                2, ...
 
         Returns:
-            Keys `(batch, num_heads, key_length, key_dim)`, rotated to their positions,
-            and values `(batch, num_heads, key_length, value_dim)`.
+            `KeyValues`.
         """
         keys, values = project_to_heads(
             self.num_heads,
             (value if key is None else key, self.key_projection),
             (value, self.value_projection),
         )
+        positions = self._positions_of(value, positions, "key_positions")
         if self.positions is not None:
-            if positions is None:
-                positions = ops.arange(ops.shape(keys)[2])
             keys = self.positions.rotate(keys, positions)
-        return keys, values
+        if mask is not None:
+            mask = ops.cast(mask, "bool")
+            is_real = ops.expand_dims(mask, 1)
+            keys, values = zero_masked(keys, is_real), zero_masked(values, is_real)
+        return KeyValues(keys, values, mask, positions)
 
     def attend(
         self,
         query,
-        keys,
-        values,
-        mask=None,
+        read: KeyValues,
+        query_mask=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
         training=None,
-        query_positions=None,
-        key_positions=None,
+        positions=None,
     ):
-        """Attends to keys and values that `project` has returned.
+        """Attends to projected keys and values.
 
         Args:
             query: Float tensor of shape `(batch, query_length, hidden_dim)`.
-            keys: Keys from `project`.
-            values: Values from `project`.
-            mask: Boolean tensor that broadcasts to
-                `(batch, num_heads, query_length, key_length)`, the only mask applied.
-            training: Whether to apply dropout.
-            query_positions: Positions of the queries, as in `project`.
-            key_positions: Positions of the keys, likewise.
+            read: What `project` returned.
+            query_mask: As in a call.
+            attention_mask: As in a call.
+            use_causal_mask: As in a call.
+            return_attention_scores: As in a call.
+            training: As in a call.
+            positions: Positions of the queries, as in `project`.
 
         Returns:
-            Outputs `(batch, query_length, hidden_dim)` and scores
-            `(batch, num_heads, query_length, key_length)`.
+            The outputs, of the shape of `query`, and the attention weights, of shape
+            `(batch, num_heads, query_length, key_length)`; None if not requested.
         """
         (queries,) = project_to_heads(self.num_heads, (query, self.query_projection))
-        bias = None
+        positions = self._positions_of(query, positions, "query_positions")
         if self.positions is not None:
-            if query_positions is None:
-                query_positions = ops.arange(ops.shape(queries)[2])
-            if key_positions is None:
-                key_positions = ops.arange(ops.shape(keys)[2])
-            queries = self.positions.rotate(queries, query_positions)
-            bias = self.positions.bias(query_positions, key_positions)
-        outputs, scores = self._weigh(queries, keys, values, mask, bias, training)
-        return dense(self.output_projection, merge_heads(outputs)), scores
+            queries = self.positions.rotate(queries, positions)
+
+        def mask_of(rows=None):
+            lengths = shape_of(queries)[2], shape_of(read.keys)[2]
+            masks = query_mask, read.mask, attention_mask, use_causal_mask
+            return combined_mask(*lengths, *masks, rows)
+
+        def bias_of(rows=None):
+            if self.positions is None:
+                return None
+            some = positions
+            if rows is not None:  # rows beyond the last query get its bias
+                last = ops.shape(positions)[-1] - 1
+                some = ops.take(positions, ops.clip(rows, 0, last), axis=-1)
+            return self.positions.bias(some, read.positions)
+
+        weights = None
+        drops_weights = self.dropout and training
+        has_learned_bias = self.positions is not None and self.positions.weights
+        is_plain = self.score is None and not has_learned_bias and not drops_weights
+        if return_attention_scores or not is_plain:
+            score = scaled_products if self.score is None else self.score.score
+            products = score(queries, read.keys)
+            weights = masked_softmax(products, mask_of(), bias_of())
+            kept = self._dropout(weights, training=training)
+            outputs = ops.matmul(kept, read.values)
+        else:
+            outputs = attend(
+                queries, read.keys, read.values, masked_softmax, mask_of, bias_of
+            )
+        return dense(self.output_projection, merge_heads(outputs)), weights
+
+    def _positions_of(self, states, positions, name):
+        """The positions of states for the layer's `positions`; None if it has none."""
+        if self.positions is None:
+            return None
+        return input_positions(shape_of(states)[1], positions=positions, name=name)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         _check_shapes(query_shape, value_shape, key_shape or value_shape)
@@ -353,22 +351,3 @@ def _check_shapes(query, value, key):
             "The lengths of value and key must be equal. "
             f"Received: value of shape {tuple(value)}, key of shape {tuple(key)}."
         )
-
-
-def _known_positions(query_positions, key_positions, query_length, key_length):
-    """The positions of queries and of keys: as given, or their defaults."""
-    query_positions = given_positions("query_positions", query_positions, query_length)
-    key_positions = given_positions("key_positions", key_positions, key_length)
-    if key_positions is None:
-        key_positions = ops.arange(key_length)
-        # Not `key is query`: Keras converts and casts each argument by itself.
-        has_equal_lengths = query_length == key_length
-        if query_positions is not None and has_equal_lengths is True:
-            key_positions = query_positions
-        elif query_positions is not None and has_equal_lengths is not False:
-            rows = ops.minimum(key_positions, query_length - 1)
-            as_queries = ops.take(query_positions, rows, axis=-1)
-            key_positions = ops.where(has_equal_lengths, as_queries, key_positions)
-    if query_positions is None:
-        query_positions = ops.arange(query_length)
-    return query_positions, key_positions

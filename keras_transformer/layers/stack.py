@@ -14,8 +14,6 @@ from keras_transformer.layers.block import (
     EncoderBlock,
     TransformerBlock,
     check_states,
-    prompt_lengths,
-    whole_prompt_mask,
 )
 from keras_transformer.layers.positions import (
     AttentionPositions,
@@ -85,9 +83,9 @@ class TransformerStack(BlockSettings):
     def _call_blocks(
         self, inputs, *memory, positions, return_attention_scores, **settings
     ):
-        """Calls all blocks; scores get the layers as their first axis."""
+        """Calls all blocks; attention weights get the layers as their first axis."""
         settings["return_attention_scores"] = return_attention_scores
-        states, all_scores = inputs, []
+        states, all_weights = inputs, []
         if not self._merges_positions:
             settings["positions"] = positions
         elif positions is None:  # a layer of a user's may take no `positions`
@@ -97,32 +95,12 @@ class TransformerStack(BlockSettings):
         states = self._dropout(states, training=settings["training"])
         for block in self.blocks:
             outputs = block(states, *memory, **settings)
-            states, *scores = outputs if return_attention_scores else (outputs,)
-            all_scores.append(scores)
+            states, *weights = outputs if return_attention_scores else (outputs,)
+            all_weights.append(weights)
         states = states if self._norm is None else self._norm(states)
         if not return_attention_scores:
             return states
-        return (states, *map(ops.stack, zip(*all_scores, strict=True)))
-
-    def _step(self, position, states, memories, memory_mask, caches, index, visible):
-        """Merges the `position` of the step, and calls the `step` of every block.
-
-        States have the shape `(batch, num_hypotheses, hidden_dim)`, and `position` has
-        the shape `(batch,)`.
-        """
-        if self._merges_positions:
-            batch, num_hypotheses, width = shape_of(states, for_reshape=True)
-            states = ops.reshape(states, (-1, 1, width))
-            start_index = ops.repeat(position, num_hypotheses)
-            states = self.positions(states, start_index=start_index)
-            states = ops.reshape(states, (batch, num_hypotheses, states.shape[-1]))
-        new_cache, blocks = [], zip(self.blocks, memories, caches, strict=True)
-        for block, memory, cache in blocks:
-            states, cache = block.step(
-                states, memory, memory_mask, cache, index, visible
-            )
-            new_cache.append(cache)
-        return states if self._norm is None else self._norm(states), new_cache
+        return (states, *map(ops.stack, zip(*all_weights, strict=True)))
 
     def compute_output_shape(self, inputs_shape, memory_shape=None):
         if not self._merges_positions:
@@ -131,6 +109,44 @@ class TransformerStack(BlockSettings):
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers}
+
+
+class CachedStack(TransformerStack):
+    """Base class of stacks that decode step by step, over a cache."""
+
+    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
+        """Prepares cached decoding: a list of memories and one of caches.
+
+        Each element is what the `start` of one block returns, whose arguments these
+        are.
+        """
+        memories, caches = [], []
+        for block in self.blocks:
+            started = block.start(inputs, num_hypotheses, max_length, mask)
+            inputs, memory, cache = started
+            memories.append(memory)
+            caches.append(cache)
+        return memories, caches
+
+    def step(self, inputs, memory, cache, index, visible, positions=None):
+        """Decodes one position through all blocks; see `DecoderBlock.step`.
+
+        Default of `positions`: the `index`; after prompts, counted from their end,
+        padding included.
+        """
+        positions = index if positions is None else positions
+        if self._merges_positions:
+            batch, num_hypotheses, width = shape_of(inputs, for_reshape=True)
+            start_index = ops.repeat(positions, num_hypotheses)
+            states = ops.reshape(inputs, (-1, 1, width))
+            states = self.positions(states, start_index=start_index)
+            shape = (batch, num_hypotheses, states.shape[-1])
+            inputs = ops.reshape(states, shape)
+        states, new_cache = inputs, []
+        for block, *one in zip(self.blocks, memory, cache, strict=True):
+            states, written = block.step(states, *one, index, visible, positions)
+            new_cache.append(written)
+        return states if self._norm is None else self._norm(states), new_cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -194,7 +210,7 @@ class Encoder(TransformerStack):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Decoder(TransformerStack):
+class Decoder(CachedStack):
     """A stack of decoder blocks; pre-norm stacks end with a normalisation.
 
     It takes the arguments of `Encoder` and the inputs of `DecoderBlock`, and returns
@@ -235,24 +251,13 @@ class Decoder(TransformerStack):
             training=training,
         )
 
-    def start(self, memory, num_hypotheses: int, max_length: int, memory_mask=None):
-        """Prepares cached decoding: a list of memories and one of caches.
-
-        Each element is what `DecoderBlock.start` returns for one block.
-        """
+    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
         check_position_range(self.max_positions, max_length)
-        settings = num_hypotheses, max_length, memory_mask
-        started = [block.start(memory, *settings) for block in self.blocks]
-        memories, caches = zip(*started, strict=True)
-        return list(memories), list(caches)
-
-    def step(self, inputs, memory, memory_mask, cache, index, visible):
-        """Decodes one position through all blocks; see `DecoderBlock.step`."""
-        return self._step(index, inputs, memory, memory_mask, cache, index, visible)
+        return super().start(inputs, num_hypotheses, max_length, mask)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class CausalDecoder(Encoder):
+class CausalDecoder(CachedStack, Encoder):
     """A stack of causal blocks; pre-norm stacks end with a normalisation.
 
     The body of a decoder-only language model: there is no memory, only the text
@@ -271,34 +276,15 @@ class CausalDecoder(Encoder):
 
     block_class = CausalBlock
 
-    def start(
-        self,
-        inputs,
-        mask,
-        num_hypotheses: int,
-        max_length: int,
-        repeats_last: bool = False,
-    ):
-        """Reads the prompts; returns a list of memories and one of caches.
-
-        Each element is what `CausalBlock.start` returns for one block. With
-        `repeats_last`, the first step takes the last input again.
-        """
+    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
         if inputs.shape[1] is not None:
-            first_step = inputs.shape[1] - repeats_last
-            check_position_range(self.max_positions, first_step + max_length)
+            # The first step may read the last token of the prompts again.
+            first = inputs.shape[1] - 1
+            check_position_range(self.max_positions, first + max_length)
         states = self.positions(inputs) if self._merges_positions else inputs
-        memories, caches = [], []
-        for block in self.blocks:
-            started = block.start(states, mask, num_hypotheses, max_length)
-            states, memory, cache = started
-            memories.append(memory)
-            caches.append(cache)
-        return memories, caches
+        return super().start(states, num_hypotheses, max_length, mask)
 
-    def step(self, inputs, memory, memory_mask, cache, index, visible):
-        """Decodes one position through all blocks; see `CausalBlock.step`."""
-        if memory_mask is None:
-            memory_mask = whole_prompt_mask(memory[0])
-        position = prompt_lengths(memory_mask) + index
-        return self._step(position, inputs, memory, memory_mask, cache, index, visible)
+    def step(self, inputs, memory, cache, index, visible, positions=None):
+        if positions is None:
+            positions = shape_of(memory[0].keys)[2] + index
+        return super().step(inputs, memory, cache, index, visible, positions)

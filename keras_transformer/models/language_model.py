@@ -212,24 +212,19 @@ class LanguageModel(GenerationMixin, TokenModel):
         """
         inputs = ops.cast(inputs, "int32")
         is_real = padding_mask(inputs, self.pad_id)
-        length = ops.shape(inputs)[1]
-        positions = ops.arange(length, dtype="int32")
-        last = ops.max(ops.where(is_real, positions, -1), axis=1, keepdims=True)
-        # Prompts differ in length, and so in the position of the first step.
-        first_step = ops.clip(last, 0, length - 1)
-        last_ids = ops.take_along_axis(inputs, first_step, axis=1)
-        keys_and_values, cache = self.decoder.start(
+        positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
+        last = ops.max(ops.where(is_real, positions, 0), axis=1)
+        last_ids = ops.take_along_axis(inputs, last[:, None], axis=1)
+        prompt, cache = self.decoder.start(
             self.embedding(inputs),
-            is_real,
             num_hypotheses,
             max_length,
-            repeats_last=True,
+            is_real & (positions < last[:, None]),
         )
         memory = {
-            "keys_and_values": keys_and_values,
-            "mask": is_real & (positions < last),
-            "last_ids": ops.where(last < 0, self.start_id, last_ids),
-            "first_step": first_step,
+            "prompt": prompt,
+            "last": last,
+            "last_ids": ops.where(last_ids == self.pad_id, self.start_id, last_ids),
         }
         return memory, cache
 
@@ -242,11 +237,11 @@ class LanguageModel(GenerationMixin, TokenModel):
         token_ids = ops.where(index[:, None] == 0, memory["last_ids"], token_ids)
         states, cache = self.decoder.step(
             self.embedding(token_ids),
-            memory["keys_and_values"],
-            memory["mask"],
+            memory["prompt"],
             cache,
             index,
             visible,
+            positions=memory["last"] + index,
         )
         return self._logits(states, logits_of), cache
 

@@ -361,19 +361,15 @@ class Transformer(GenerationMixin, SettingsModel):
         """Encodes the source ids once; see `decoding.CachedModel`."""
         states = self.encoder(self.source_embedding(inputs))
         mask = padding_mask(inputs, self.pad_id)
-        memory, cache = self.decoder.start(states, num_hypotheses, max_length, mask)
-        return (mask, memory), cache
+        return self.decoder.start(states, num_hypotheses, max_length, mask)
 
     def step(self, token_ids, memory, cache, index, visible, logits_of=None):
         """Computes the logits of the next tokens; see `decoding.CachedModel`.
 
         `logits_of` is the function from states to logits, see `prepared_step`.
         """
-        memory_mask, memory = memory
         states = self.target_embedding(token_ids)
-        states, cache = self.decoder.step(
-            states, memory, memory_mask, cache, index, visible
-        )
+        states, cache = self.decoder.step(states, memory, cache, index, visible)
         return self._logits(states, logits_of), cache
 
     def _logits(self, states, logits_of=None):

@@ -18,6 +18,7 @@ from keras_transformer.layers import (
     EncoderBlock,
     LinearPositionBias,
     MultiHeadAttention,
+    masked_softmax,
     scaled_dot_product_attention,
 )
 from keras_transformer.layers.masks import combined_mask
@@ -95,8 +96,7 @@ def test_outputs_and_gradients_are_those_with_scores(name, bias_of):
         return bias_of(np.arange(QUERIES) if rows is None else rows, np.arange(KEYS))
 
     def without(*inputs):
-        bias = bias_of and bias_of_rows
-        return attend(*inputs, masks.get("key_mask"), mask_of, bias)
+        return attend(*inputs, masked_softmax, mask_of, bias_of and bias_of_rows)
 
     def with_scores(queries, keys, values):
         bias = bias_of and bias_of_rows(None)
@@ -180,7 +180,7 @@ def test_the_future_is_hidden_even_where_its_scores_are_the_largest_in_float16()
         return combined_mask(QUERIES, KEYS, use_causal_mask=True, rows=rows)
 
     before, after = (
-        to_numpy(attend(wide, x, values, mask_of=causal)) for x in (keys, huge)
+        to_numpy(attend(wide, x, values, masked_softmax, causal)) for x in (keys, huge)
     )
     np.testing.assert_array_equal(after[:, :, :7], before[:, :, :7])
 

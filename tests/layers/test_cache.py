@@ -7,11 +7,11 @@ from keras import (
 from keras_transformer.layers.cache import (
     growing_lengths,
     inherit_lineage,
-    lengthen_cache,
     read_position,
     visible_entries,
     write_position,
 )
+from keras_transformer.layers.keys_values import KeyValues, lengthen_cache
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,15 @@ def test_lengths_double_up_to_the_longest(max_length, num_hypotheses, lengths):
 
 
 def test_a_longer_cache_keeps_its_entries_and_gets_zeros():
-    cache = [{"keys": np.ones((2, 3, 5, 7)), "values": np.full((2, 3, 5, 11), 2.0)}]
+    keys, values = np.ones((2, 3, 5, 7)), np.full((2, 3, 5, 11), 2.0)
+    cache = [KeyValues(keys, values, positions=np.full((2, 5), 3))]
     [longer] = lengthen_cache(cache, 13)
-    for name, width, value in (("keys", 7, 1), ("values", 11, 2)):
-        states = np.asarray(longer[name])
+    for states, width, value in ((longer.keys, 7, 1), (longer.values, 11, 2)):
+        states = np.asarray(states)
         assert states.shape == (2, 3, 13, width)
         assert (states[:, :, :5] == value).all()
         assert not states[:, :, 5:].any()
+    np.testing.assert_array_equal(longer.positions, [[3] * 5 + [0] * 8] * 2)
 
 
 @pytest.mark.parametrize("num_hypotheses", [1, 2, 5])

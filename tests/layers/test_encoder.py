@@ -96,6 +96,7 @@ def test_a_block_is_the_equations_of_the_paper(normalize_first, masks):
         return attention(
             states,
             states,
+            query_mask=masks.get("mask"),
             value_mask=masks.get("mask"),
             attention_mask=masks.get("attention_mask"),
             use_causal_mask=masks.get("use_causal_mask", False),

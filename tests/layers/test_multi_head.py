@@ -228,12 +228,14 @@ def test_one_wide_projection_gives_what_three_narrow_ones_do(key_dims):
 def test_projected_once_or_at_every_call_is_the_same():
     layer = randomised(MultiHeadAttention(HEADS, KEY_DIM, VALUE_DIM), QUERY, VALUE)
     mask = booleans(BATCH, KEYS)
-    keys, values = layer.project(ops.convert_to_tensor(VALUE))
-    assert keys.shape == (BATCH, HEADS, KEYS, KEY_DIM)
-    assert values.shape == (BATCH, HEADS, KEYS, VALUE_DIM)
+    read = layer.project(ops.convert_to_tensor(VALUE), mask=mask)
+    assert read.keys.shape == (BATCH, HEADS, KEYS, KEY_DIM)
+    assert read.values.shape == (BATCH, HEADS, KEYS, VALUE_DIM)
+    for states in (read.keys, read.values):
+        assert not np.any(np.moveaxis(to_numpy(states), 1, 2)[~mask])
     for position in range(QUERIES):
         query = QUERY[:, position : position + 1]
-        outputs, _ = layer.attend(query, keys, values, mask[:, None, None, :])
+        outputs, _ = layer.attend(query, read)
         expected = layer(query, VALUE, value_mask=mask)
         np.testing.assert_allclose(to_numpy(outputs), to_numpy(expected), 1e-5, 1e-6)
 
@@ -251,7 +253,7 @@ def test_dropout_acts_on_the_scores_in_training_only():
     # A key that is alone has a score of one: dropped, or kept and doubled.
     alone = np.arange(KEYS) == 3
     mask = np.broadcast_to(alone, (BATCH, KEYS))
-    _, values = layer.project(ops.convert_to_tensor(VALUE))
+    values = layer.project(ops.convert_to_tensor(VALUE)).values
     heads = to_numpy(values)[:, :, 3]
     kernel, bias = (to_numpy(w) for w in layer.output_projection.weights)
     outputs = to_numpy(layer(QUERY, VALUE, value_mask=mask, training=True))
@@ -354,7 +356,7 @@ def test_not_even_the_largest_number_gets_through_a_padding_mask(dtype, largest)
 
 def test_a_single_key_is_read_without_a_warning():
     layer = randomised(MultiHeadAttention(HEADS, KEY_DIM), QUERY, VALUE)
-    keys, values = layer.project(ops.convert_to_tensor(VALUE[:, :1]))
+    values = layer.project(ops.convert_to_tensor(VALUE[:, :1])).values
     expected = layer.output_projection(ops.reshape(values, (BATCH, 1, -1)))
     outputs = to_numpy(layer(QUERY, VALUE[:, :1]))
     for position in range(QUERIES):
@@ -422,16 +424,15 @@ def test_inputs_that_do_not_fit_are_refused_in_one_line(shapes, message):
     assert len(str(error.value).strip().splitlines()) == 1
 
 
-def test_from_a_cache_the_mask_given_is_the_only_one():
+def test_keys_projected_once_are_masked_for_each_query():
     mask = booleans(BATCH, QUERIES, KEYS)
     layer = MultiHeadAttention(HEADS, KEY_DIM)
     randomised(layer, QUERY, VALUE)
-    keys, values = layer.project(ops.convert_to_tensor(VALUE))
-    assert keys.shape == (BATCH, HEADS, KEYS, KEY_DIM)
+    read = layer.project(ops.convert_to_tensor(VALUE))
     expected = to_numpy(layer(QUERY, VALUE, attention_mask=mask))
     for i in range(QUERIES):
         row = mask[:, None, i : i + 1]
-        outputs, _ = layer.attend(QUERY[:, i : i + 1], keys, values, row)
+        outputs, _ = layer.attend(QUERY[:, i : i + 1], read, attention_mask=row)
         np.testing.assert_allclose(to_numpy(outputs)[:, 0], expected[:, i], 1e-4, 1e-4)
 
 

@@ -333,11 +333,11 @@ def test_keys_projected_once_are_scored_the_same(name):
     layer = MultiHeadAttention(HEADS, KEY_DIM, score=LAYERS[name]())
     randomised(layer, QUERY, QUERY)
     expected = layer(QUERY, QUERY, use_causal_mask=True)
-    keys, values = layer.project(ops.convert_to_tensor(QUERY))
+    read = layer.project(ops.convert_to_tensor(QUERY))
     for position in range(QUERIES):
         visible = np.arange(QUERIES)[None, None, None] <= position
         query = QUERY[:, position : position + 1]
-        outputs, _ = layer.attend(query, keys, values, visible)
+        outputs, _ = layer.attend(query, read, attention_mask=visible)
         np.testing.assert_allclose(
             outputs[:, 0], expected[:, position], 1e-4, 1e-5, err_msg=str(position)
         )

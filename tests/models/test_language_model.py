@@ -33,6 +33,10 @@ PROMPTS = np.array(
     ],
     "int32",
 )
+# With padding before the last token, which is hidden but takes a position.
+PADDED_INSIDE = np.array(
+    [[2, 0, 5, 0, 0], [0, 0, 2, 5, 0], [2, 0, 0, 0, 9], [0, 0, 0, 2, 0]], "int32"
+)
 VARIANTS = {
     "pre-norm": {},
     "post-norm": {"normalize_first": False, "activation": "relu"},
@@ -93,7 +97,7 @@ def log_probabilities(model, prompts, ids):
     """
     texts, places = [], []
     for prompt, hypotheses in zip(prompts, ids, strict=True):
-        prompt = prompt[prompt != model.pad_id]
+        prompt = prompt[: 1 + np.flatnonzero(prompt != model.pad_id)[-1]]
         for hypothesis in hypotheses:
             text = np.full(PROMPTS.shape[1] + MAX_LENGTH, model.pad_id)
             added = hypothesis[hypothesis != model.pad_id]
@@ -167,15 +171,16 @@ def test_scores_are_those_of_the_model_without_a_cache(name, kind):
         assert lengths.min() < MAX_LENGTH, "no text ends: this shows less than it could"
 
 
-@pytest.mark.quick("linear bias-float32")
+@pytest.mark.quick("linear bias-float32", "sinusoidal-float32")
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_scores_are_those_without_a_cache_in_every_scheme_of_positions(name, dtype):
     model, tolerance = with_positions(name, dtype), 0.05 if "mixed" in dtype else 1e-4
     search = BeamSearch(3, length_penalty=0.0, num_hypotheses=3)
-    ids, scores = search(model, ops.convert_to_tensor(PROMPTS), MAX_LENGTH)
+    prompts = np.concatenate([PROMPTS, PADDED_INSIDE])
+    ids, scores = search(model, ops.convert_to_tensor(prompts), MAX_LENGTH)
     ids = ops.convert_to_numpy(ids)
-    expected, _ = log_probabilities(model, PROMPTS, ids)
+    expected, _ = log_probabilities(model, prompts, ids)
     np.testing.assert_allclose(scores, expected, tolerance, tolerance)
 
 

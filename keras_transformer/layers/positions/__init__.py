@@ -4,7 +4,6 @@ from keras_transformer.layers.positions.encodings import (
     LearnedPositionalEncoding,
     SinusoidalPositionalEncoding,
     check_position_range,
-    given_positions,
     input_positions,
 )
 from keras_transformer.layers.positions.relative import (
@@ -21,7 +20,6 @@ __all__ = [
     "RotaryEmbedding",
     "SinusoidalPositionalEncoding",
     "check_position_range",
-    "given_positions",
     "input_positions",
     "position_layer_of",
 ]

@@ -242,12 +242,12 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
         return {**super().get_config(), "max_length": self.max_length}
 
 
-def input_positions(length, start_index=0, positions=None):
+def input_positions(length, start_index=0, positions=None, name="positions"):
     """Int32 positions `(length,)` or `(batch, length)`, given or counted.
 
     Raises:
-        ValueError: If both are given, or are not integers, or `positions` are not as
-            long as the inputs.
+        ValueError: If both are given, or are not integers, or `positions`, the call
+            argument of that name, are not as long as the inputs.
     """
     if positions is None:
         if not isinstance(start_index, int):
@@ -258,17 +258,6 @@ def input_positions(length, start_index=0, positions=None):
             "`start_index` and `positions` must not both be given: add the index to "
             f"the positions. Received: start_index={start_index}."
         )
-    return given_positions("positions", positions, length)
-
-
-def given_positions(name, positions, length):
-    """Int32 positions as a call argument of that name has them; None for None.
-
-    Raises:
-        ValueError: If they are not integers, or not as many as `length`, if known.
-    """
-    if positions is None:
-        return None
     positions = as_integers(name, positions)
     lengths = {x for x in (*positions.shape[-1:], length) if isinstance(x, int)}
     if len(positions.shape) not in (1, 2) or len(lengths) > 1:

@@ -274,12 +274,15 @@ def test_a_large_bias_leaves_half_precision_products_their_digits(dtype):
     )
     half(INPUTS, INPUTS)
     half.set_weights(reference.get_weights())
-    places = {"query_positions": 500_000, "key_positions": np.arange(LENGTH)}
+    positions = np.full(LENGTH, 500_000)
     scores = []
     for attention in (reference, half):
         states = ops.cast(INPUTS, attention.compute_dtype)
-        keys, values = attention.project(states)
-        scores.append(to_numpy(attention.attend(states, keys, values, **places)[1]))
+        read = attention.project(states)
+        attended = attention.attend(
+            states, read, positions=positions, return_attention_scores=True
+        )
+        scores.append(to_numpy(attended[1]))
     np.testing.assert_allclose(scores[1], scores[0], 0, 0.03)
 
 
