@@ -21,7 +21,6 @@ BLOCK_LENGTH = 128  # queries
 # kernel, on a GPU.
 MAX_UNFUSED_LENGTH = 64
 
-_HAS_FUSED_KERNEL = target.BACKEND != "tensorflow"
 _are_short = contextvars.ContextVar("are_short", default=False)
 
 
@@ -82,10 +81,17 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
     else:
         pairs = ops.prod(ops.cast(ops.stack(lengths), "float32"))
         is_long = pairs > MAX_UNBLOCKED_LENGTH**2
-    if _HAS_FUSED_KERNEL and is_long is False:
-        bias = bias_of(None)
-        if _suits_fused_kernel(queries, values, bias):
-            return _attend_fused(queries, keys, values, mask_of(None), bias)
+    if target.BACKEND != "tensorflow":
+        # On accelerators the fused kernel holds no weights in half precision.
+        is_half = keras.backend.standardize_dtype(queries.dtype) != "float32"
+        if is_long is False or (is_half and target.has_accelerator()):
+            bias = bias_of(None)
+            if _suits_fused_kernel(queries, values, bias):
+                return _attend_fused(queries, keys, values, mask_of(None), bias)
+
+    choose = ops.cond
+    if isinstance(is_long, bool):
+        choose = lambda _, by_blocks, whole: by_blocks() if is_long else whole()  # noqa: E731
 
     def weights_of(rows, some):
         """The attention weights of some queries, those in these rows."""
@@ -98,7 +104,7 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
             return ops.matmul(weights, values), weights
 
         # Blocks keep no weights: their gradient computes them again.
-        outputs, weights = _switch(
+        outputs, weights = choose(
             is_long,
             lambda: (_blocked(queries, values, weights_of), queries[..., :0]),
             whole,
@@ -108,7 +114,7 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
             upstream = args[0] if upstream is None else upstream
             shapes = [shape_of(x) for x in (queries, keys, values)]
             weights_shape = (*shapes[0][:3], lengths[1])
-            gradients = _switch(
+            gradients = choose(
                 is_long,
                 lambda: _blocked_gradients(queries, keys, values, weights_of, upstream),
                 lambda: _gradients(
@@ -124,13 +130,6 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
         return outputs, gradient
 
     return with_gradient(attention, queries, keys, values)
-
-
-def _switch(is_long, by_blocks, whole):
-    """Calls one of two functions, in a condition if lengths are unknown."""
-    if isinstance(is_long, bool):
-        return by_blocks() if is_long else whole()
-    return ops.cond(is_long, by_blocks, whole)
 
 
 def _reshaped(is_long, states, shape):

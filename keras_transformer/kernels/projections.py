@@ -1,11 +1,9 @@
-"""Projections: single-row products under XLA on CPUs, and into several heads at once.
+"""Projections: single-row products under XLA on CPUs.
 
 The time of a product with a single row is that of reading the matrix once. XLA reads it
-with one thread, or copies it first. Plain forms: `layer(states)`,
-`matmul(query, transpose(key))`, and one product for each projection into heads.
+with one thread, or copies it first. Plain forms: `layer(states)` and
+`matmul(query, transpose(key))`.
 """
-
-import itertools
 
 from keras import ops
 
@@ -86,38 +84,3 @@ def merge_heads(states):
     if states.shape[2] != 1:
         states = ops.transpose(states, (0, 2, 1, 3))
     return ops.reshape(states, (batch, length, num_heads * dim))
-
-
-def project_to_heads(num_heads: int, *projections):
-    """Projects states and splits the results into heads.
-
-    The plain form is `split_heads(layer(states), num_heads)` for each projection.
-    Consecutive projections of the same states to the same width are computed as one
-    product and one transpose.
-
-    Args:
-        num_heads: Number of heads of each result.
-        *projections: Pairs of states, `(batch, length, width)`, and a
-            `keras.layers.Dense`.
-    """
-    projected = []
-    groups = itertools.groupby(projections, lambda pair: (id(pair[0]), pair[1].units))
-    for _, pairs in groups:
-        (states, *_), layers = zip(*pairs, strict=True)
-        is_step = states.shape[1] == 1  # joining the kernels costs more than it saves
-        if len(layers) == 1 or is_step or any(x.quantization_mode for x in layers):
-            projected += [split_heads(dense(x, states), num_heads) for x in layers]
-            continue
-        dtype = layers[0].compute_dtype
-        batch, length, width = shape_of(states, for_reshape=True)
-        kernel = ops.concatenate([ops.cast(x.kernel, dtype) for x in layers], axis=-1)
-        outputs = ops.matmul(ops.reshape(ops.cast(states, dtype), (-1, width)), kernel)
-        if layers[0].use_bias:
-            bias = ops.concatenate([ops.cast(x.bias, dtype) for x in layers], axis=0)
-            # The gradient of TensorFlow's `add` is faster than that of its `+`.
-            outputs = ops.add(outputs, bias)
-        head_dim = layers[0].units // num_heads
-        shape = (batch, length, len(layers), num_heads, head_dim)
-        outputs = ops.transpose(ops.reshape(outputs, shape), (2, 0, 3, 1, 4))
-        projected += ops.unstack(outputs)
-    return projected

@@ -18,6 +18,11 @@ CPU_FLAGS = {
 }
 
 
+def has_accelerator() -> bool:
+    """Tells whether there is a device that is no CPU."""
+    return not all(x.startswith("cpu") for x in keras.distribution.list_devices())
+
+
 def has_instructions_for(dtype: str) -> bool:
     """Tells whether the device has instructions for products in a dtype.
 
@@ -25,8 +30,7 @@ def has_instructions_for(dtype: str) -> bool:
     is slower than float32. Linux lists what a processor has; others count as having
     none for half precision.
     """
-    is_on_cpu = all(x.startswith("cpu") for x in keras.distribution.list_devices())
-    if dtype not in CPU_FLAGS or not is_on_cpu:
+    if dtype not in CPU_FLAGS or has_accelerator():
         return True
     found = CPU_INFO.read_text().split() if CPU_INFO.is_file() else []
     return not CPU_FLAGS[dtype].isdisjoint(found)

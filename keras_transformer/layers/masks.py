@@ -46,7 +46,8 @@ def causal_mask(length: int):
     Reference:
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3
     """
-    return _not_after(ops.arange(length), length)[None]
+    positions = ops.arange(length)
+    return (ops.expand_dims(positions, 1) >= positions)[None]
 
 
 def combine_masks(*masks):
@@ -137,10 +138,6 @@ def combined_mask(
     causal = None
     if use_causal_mask:
         rows = ops.arange(query_length) if rows is None else rows
-        causal = ops.expand_dims(_not_after(rows, key_length), (0, 1))
+        causal = ops.expand_dims(rows, 1) >= ops.arange(key_length)
+        causal = ops.expand_dims(causal, (0, 1))
     return combine_masks(query_mask, key_mask, causal, attention_mask)
-
-
-def _not_after(query_positions, key_length):
-    """(query, key): whether a key is not after the query, which makes masks causal."""
-    return ops.expand_dims(query_positions, 1) >= ops.arange(key_length)

@@ -1,5 +1,7 @@
 """Multi-head attention: several attentions in parallel, on different projections."""
 
+import functools
+
 import keras
 from keras import ops
 
@@ -7,7 +9,7 @@ from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.graphs import shape_of
-from keras_transformer.kernels.projections import dense, merge_heads, project_to_heads
+from keras_transformer.kernels.projections import dense, merge_heads, split_heads
 from keras_transformer.layers.attention import (
     Attention,
     masked_softmax,
@@ -191,11 +193,10 @@ class MultiHeadAttention(WeightOptionsLayer):
                 f"Received: query_positions={query_positions}, "
                 f"key_positions={key_positions}."
             )
+        value_mask = combine_masks(value_mask, key_mask)
         outputs, weights = self.attend(
             query,
-            self.project(
-                value, key, combine_masks(value_mask, key_mask), key_positions
-            ),
+            self.project(value, key, value_mask, key_positions),
             query_mask,
             attention_mask,
             use_causal_mask,
@@ -220,13 +221,14 @@ class MultiHeadAttention(WeightOptionsLayer):
         Returns:
             `KeyValues`.
         """
-        keys, values = project_to_heads(
-            self.num_heads,
-            (value if key is None else key, self.key_projection),
-            (value, self.value_projection),
-        )
-        positions = self._positions_of(value, positions, "key_positions")
-        if self.positions is not None:
+        keys = dense(self.key_projection, value if key is None else key)
+        values = dense(self.value_projection, value)
+        keys, values = (split_heads(x, self.num_heads) for x in (keys, values))
+        if self.positions is None:
+            positions = None
+        else:
+            length = shape_of(value)[1]
+            positions = input_positions(length, 0, positions, "key_positions")
             keys = self.positions.rotate(keys, positions)
         if mask is not None:
             mask = ops.cast(mask, "bool")
@@ -261,46 +263,41 @@ class MultiHeadAttention(WeightOptionsLayer):
             The outputs, of the shape of `query`, and the attention weights, of shape
             `(batch, num_heads, query_length, key_length)`; None if not requested.
         """
-        (queries,) = project_to_heads(self.num_heads, (query, self.query_projection))
-        positions = self._positions_of(query, positions, "query_positions")
+        queries = split_heads(dense(self.query_projection, query), self.num_heads)
+        lengths = shape_of(queries)[2], shape_of(read.keys)[2]
+        masks = query_mask, read.mask, attention_mask, use_causal_mask
+        mask_of = functools.partial(combined_mask, *lengths, *masks)
+        bias_of = None
         if self.positions is not None:
+            positions = input_positions(lengths[0], 0, positions, "query_positions")
             queries = self.positions.rotate(queries, positions)
-
-        def mask_of(rows=None):
-            lengths = shape_of(queries)[2], shape_of(read.keys)[2]
-            masks = query_mask, read.mask, attention_mask, use_causal_mask
-            return combined_mask(*lengths, *masks, rows)
-
-        def bias_of(rows=None):
-            if self.positions is None:
-                return None
-            some = positions
-            if rows is not None:  # rows beyond the last query get its bias
-                last = ops.shape(positions)[-1] - 1
-                some = ops.take(positions, ops.clip(rows, 0, last), axis=-1)
-            return self.positions.bias(some, read.positions)
-
-        weights = None
-        drops_weights = self.dropout and training
+            bias_of = functools.partial(self._bias_of, positions, read.positions)
         has_learned_bias = self.positions is not None and self.positions.weights
-        is_plain = self.score is None and not has_learned_bias and not drops_weights
-        if return_attention_scores or not is_plain:
+        drops_weights = self.dropout and training
+        if (
+            return_attention_scores
+            or self.score is not None
+            or has_learned_bias
+            or drops_weights
+        ):
             score = scaled_products if self.score is None else self.score.score
-            products = score(queries, read.keys)
-            weights = masked_softmax(products, mask_of(), bias_of())
+            products, bias = score(queries, read.keys), bias_of and bias_of()
+            weights = masked_softmax(products, mask_of(), bias)
             kept = self._dropout(weights, training=training)
             outputs = ops.matmul(kept, read.values)
         else:
-            outputs = attend(
-                queries, read.keys, read.values, masked_softmax, mask_of, bias_of
-            )
+            weights = None
+            functions = masked_softmax, mask_of, bias_of
+            outputs = attend(queries, read.keys, read.values, *functions)
         return dense(self.output_projection, merge_heads(outputs)), weights
 
-    def _positions_of(self, states, positions, name):
-        """The positions of states for the layer's `positions`; None if it has none."""
-        if self.positions is None:
-            return None
-        return input_positions(shape_of(states)[1], positions=positions, name=name)
+    def _bias_of(self, query_positions, key_positions, rows=None):
+        """The bias of all queries, or of some rows; of the last query beyond it."""
+        if rows is not None:
+            last = ops.shape(query_positions)[-1] - 1
+            rows = ops.clip(rows, 0, last)
+            query_positions = ops.take(query_positions, rows, axis=-1)
+        return self.positions.bias(query_positions, key_positions)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         _check_shapes(query_shape, value_shape, key_shape or value_shape)

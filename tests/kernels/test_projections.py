@@ -11,7 +11,6 @@ from keras_transformer.kernels import (
 from keras_transformer.kernels.projections import (
     dense,
     merge_heads,
-    project_to_heads,
     query_key_products,
     split_heads,
 )
@@ -141,14 +140,6 @@ BATCH, LENGTH, WIDTH, HEADS = 2, 5, 7, 3
 HEAD_STATES, OTHERS = np.random.default_rng(0).normal(size=(2, BATCH, LENGTH, WIDTH))
 
 
-def projection(head_dim, use_bias=True):
-    layer = keras.layers.Dense(
-        HEADS * head_dim, use_bias=use_bias, bias_initializer="glorot_normal"
-    )
-    layer.build((None, None, WIDTH))
-    return layer
-
-
 def test_heads_are_slices_of_the_width():
     states = np.arange(BATCH * LENGTH * 6).reshape(BATCH, LENGTH, 6)
     heads = ops.convert_to_numpy(split_heads(ops.convert_to_tensor(states), HEADS))
@@ -157,42 +148,3 @@ def test_heads_are_slices_of_the_width():
         np.testing.assert_array_equal(heads[:, head], states[..., columns])
     merged = ops.convert_to_numpy(merge_heads(ops.convert_to_tensor(heads)))
     np.testing.assert_array_equal(merged, states)
-
-
-@pytest.mark.parametrize("use_bias", [True, False])
-@pytest.mark.parametrize("length", [1, LENGTH])
-@pytest.mark.parametrize("head_dims", [(4, 4, 4), (4, 4, 2), (2, 4, 4)], ids=str)
-@pytest.mark.parametrize("inputs", ["self", "cross", "three"])
-def test_joint_projections_equal_single_ones(inputs, head_dims, length, use_bias):
-    query, key, value = {
-        "self": (HEAD_STATES, HEAD_STATES, HEAD_STATES),
-        "cross": (HEAD_STATES, OTHERS, OTHERS),
-        "three": (HEAD_STATES, OTHERS, HEAD_STATES),
-    }[inputs]
-    # The same object where the states are the same, as in a layer's call.
-    tensors = {
-        id(x): ops.convert_to_tensor(x[:, :length], "float32")
-        for x in (query, key, value)
-    }
-    layers = [projection(head_dim, use_bias) for head_dim in head_dims]
-    projections = [
-        (tensors[id(x)], layer)
-        for x, layer in zip((query, key, value), layers, strict=True)
-    ]
-    found = project_to_heads(HEADS, *projections)
-    assert len(found) == 3
-    for heads, (states, layer) in zip(found, projections, strict=True):
-        expected = ops.convert_to_numpy(split_heads(layer(states), HEADS))
-        np.testing.assert_allclose(ops.convert_to_numpy(heads), expected, 1e-5, 1e-6)
-
-
-@pytest.mark.usefixtures("few_objects_to_collect")
-def test_quantized_projections_are_called_as_layers():
-    layers = [projection(4) for _ in range(3)]
-    for layer in layers:
-        layer.quantize("int8")
-    states = ops.convert_to_tensor(HEAD_STATES, "float32")
-    found = project_to_heads(HEADS, *((states, layer) for layer in layers))
-    for heads, layer in zip(found, layers, strict=True):
-        expected = ops.convert_to_numpy(split_heads(layer(states), HEADS))
-        np.testing.assert_array_equal(ops.convert_to_numpy(heads), expected)
