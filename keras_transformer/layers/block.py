@@ -95,6 +95,8 @@ class BlockSettings(WeightOptionsLayer):
 class TransformerBlock(BlockSettings):
     """Base class of blocks: sub-layers, each with a residual connection."""
 
+    _cross_attention = None
+
     def _build_sublayers(self, inputs_shape, memory_shape=None):
         check_states(inputs_shape)
         hidden_dim = inputs_shape[-1]
@@ -155,7 +157,6 @@ class TransformerBlock(BlockSettings):
         self,
         inputs,
         memory=None,
-        prompt=None,
         cache=None,
         index=None,
         mask=None,
@@ -167,38 +168,38 @@ class TransformerBlock(BlockSettings):
     ):
         """Computes the block, for whole sequences or for a step of cached decoding.
 
-        Self-attention reads the inputs. In a step it reads a prompt, if there is one,
-        and a cache, into which the inputs are written at `index`. Cross-attention reads
-        a memory. `prompt`, `cache` and `memory` are `KeyValues`.
+        Self-attention reads the inputs; in a step, the cache with the inputs written at
+        `index`. Cross-attention reads the memory; without a cross-attention, the memory
+        is a prompt, which self-attention reads before the cache.
 
         Returns:
-            The outputs; the keys and values of the inputs, in a step the new cache; and
+            The outputs; the `KeyValues` of the inputs, in a step the new cache; and
             the attention weights of each attention, None if not requested.
         """
         # A step asks for weights: so few queries are read as a whole.
-        is_step = cache is not None
-        settings = {
-            "query_mask": mask,
-            "return_attention_scores": return_attention_scores or is_step,
-            "training": training,
-        }
+        with_weights = return_attention_scores or cache is not None
+        settings = {"return_attention_scores": with_weights, "training": training}
         queries = self._self_attention_residual.prepare(inputs)
         own = self._self_attention.project(queries, mask=mask, positions=positions)
-        if is_step:
+        read = own
+        if cache is not None:
             own = cache.write(index, own)
-        read = own.entries(inputs.shape[1]) if is_step else own
+            read = own.entries(inputs.shape[1])
+        if memory is not None and self._cross_attention is None:
+            read = memory.join(read)
         outputs, *weights = self._self_attention.attend(
             queries,
-            read if prompt is None else prompt.join(read),
-            attention_mask=attention_mask,
-            use_causal_mask=use_causal_mask,
+            read,
+            mask,
+            attention_mask,
+            use_causal_mask,
             positions=positions,
             **settings,
         )
         states = self._self_attention_residual.add(inputs, outputs, training)
-        if memory is not None:
+        if self._cross_attention is not None:
             queries = self._cross_attention_residual.prepare(states)
-            attended = self._cross_attention.attend(queries, memory, **settings)
+            attended = self._cross_attention.attend(queries, memory, mask, **settings)
             outputs, cross_weights = attended
             weights.append(cross_weights)
             states = self._cross_attention_residual.add(states, outputs, training)
@@ -218,21 +219,64 @@ class TransformerBlock(BlockSettings):
             )
         return input_positions(inputs.shape[1], positions=positions)
 
+
+class CachedBlock(TransformerBlock):
+    """Base class of blocks that decode step by step, over a cache."""
+
+    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
+        """Reads the encoder's outputs or the prompts, once for all steps.
+
+        Args:
+            inputs: What is read, a float tensor of shape `(batch, length, width)`.
+            num_hypotheses: Number of hypotheses of each sentence.
+            max_length: Number of positions that the cache can hold.
+            mask: Boolean tensor of shape `(batch, length)`, False at padding.
+
+        Returns:
+            What the next block reads, the encoder's outputs or the states of the
+            prompts; its `KeyValues`, the memory of `step`; and an empty cache.
+        """
+        raise NotImplementedError
+
     def _empty_cache(self, like, num_hypotheses, max_length):
         has_positions = self.positions is not None
         return empty_cache(like, num_hypotheses, max_length, has_positions)
 
-    def _step_settings(self, inputs, visible, positions):
-        """What `_compute` needs in a step: the mask of the cache, and the positions."""
+    def step(self, inputs, memory, cache, index, visible, positions):
+        """Decodes one position of every hypothesis; equals `call` there.
+
+        The hypotheses of a sentence are the queries of one attention over the
+        whole cache: they share the memory, and no hypothesis is ever copied.
+
+        Args:
+            inputs: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
+            memory: `KeyValues` from `start`: of the encoder's outputs, or of a prompt.
+            cache: Cache from `start` or the last `step`.
+            index: Where each sentence is in the cache, int32 of shape `(batch,)`.
+            visible: Boolean tensor of shape `(batch, num_hypotheses,
+                max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
+                hypothesis `i` may attend to what slot `j` wrote at `t`.
+            positions: Positions of the inputs, int32 of shape `(batch,)`.
+
+        Returns:
+            The outputs, of the shape of `inputs`, and the new cache.
+        """
         batch, num_hypotheses, _ = shape_of(inputs, for_reshape=True)
         entries = visible.shape[2] * num_hypotheses
         mask = ops.reshape(visible, (batch, 1, num_hypotheses, entries))
+        batch = shape_of(inputs)[0]
+        if self._cross_attention is None:
+            in_prompt = (batch, 1, num_hypotheses, shape_of(memory.keys)[2])
+            mask = ops.concatenate([ops.ones(in_prompt, "bool"), mask], axis=-1)
         if self.positions is None:
             positions = None
         else:
-            shape = (shape_of(inputs)[0], num_hypotheses)
-            positions = ops.broadcast_to(ops.expand_dims(positions, 1), shape)
-        return {"attention_mask": mask, "positions": positions}
+            positions = ops.expand_dims(positions, 1)
+            positions = ops.broadcast_to(positions, (batch, num_hypotheses))
+        states, cache, _ = self._compute(
+            inputs, memory, cache, index, attention_mask=mask, positions=positions
+        )
+        return states, cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -250,8 +294,8 @@ class EncoderBlock(TransformerBlock):
         positions: How self-attention uses positions: `"rotary"`,
             `"linear_bias"`, or a layer such as `RotaryEmbedding()`, which is
             copied. None: not at all; the inputs may contain them.
-        attention_dropout: Fraction of the attention scores dropped in training. If
-            not zero, training materialises the scores; see `MultiHeadAttention`.
+        attention_dropout: Fraction of the attention weights dropped in training. If
+            not zero, training materialises them; see `MultiHeadAttention`.
         activation_dropout: Fraction of the activations dropped inside the
             feed-forward network in training.
         seed: Seed of all dropout.
@@ -260,22 +304,21 @@ class EncoderBlock(TransformerBlock):
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        mask: Boolean tensor of shape `(batch, length)`, False at padding, to which
-            nothing attends. Default: the Keras mask of `inputs`. Padding itself attends
-            to the rest with `mask`, and to nothing with a Keras mask: its outputs
-            differ, those of the rest do not.
+        mask: Boolean tensor of shape `(batch, length)`, False at padding, which attends
+            to nothing and to which nothing attends. Default: the Keras mask of
+            `inputs`.
         attention_mask: Boolean tensor of shape `(batch, length, length)`, which
             key each query may attend to, in addition to the other masks.
         use_causal_mask: Whether positions attend only to themselves and to positions
             before them. Default: False.
-        return_attention_scores: Whether to return the scores too.
+        return_attention_scores: Whether to return the attention weights too.
         training: Whether to apply dropout.
         positions: Positions of the inputs in any order, for the layer's `positions`:
             an integer tensor of shape `(length,)` or `(batch, length)`. Default: 0, 1,
             2, ... A causal mask goes by the order of the inputs.
 
     Returns:
-        The outputs, of the shape of `inputs`, and on request the scores, of
+        The outputs, of the shape of `inputs`, and on request the attention weights, of
         shape `(batch, num_heads, length, length)`.
 
     Raises:
@@ -311,9 +354,7 @@ class EncoderBlock(TransformerBlock):
             inputs,
             mask=mask,
             attention_mask=attention_mask,
-            use_causal_mask=self.is_causal
-            if use_causal_mask is None
-            else use_causal_mask,
+            use_causal_mask=use_causal_mask,
             return_attention_scores=return_attention_scores,
             training=training,
             positions=self._given_positions(inputs, positions),
@@ -322,7 +363,7 @@ class EncoderBlock(TransformerBlock):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class CausalBlock(EncoderBlock):
+class CausalBlock(CachedBlock, EncoderBlock):
     """An encoder block with causal self-attention and cached decoding.
 
     It takes and returns what `EncoderBlock` does. Default of `use_causal_mask`: True.
@@ -339,18 +380,6 @@ class CausalBlock(EncoderBlock):
     is_causal = True
 
     def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        """Reads the prompts, once for all hypotheses that continue them.
-
-        Args:
-            inputs: Float tensor of shape `(batch, prompt_length, hidden_dim)`.
-            num_hypotheses: Number of hypotheses decoded for each prompt.
-            max_length: Number of further positions that the cache can hold.
-            mask: Boolean tensor of shape `(batch, prompt_length)`, False at padding.
-
-        Returns:
-            The outputs, which the next block reads; the memory of `step`, the
-            `KeyValues` of the prompts; and an empty cache.
-        """
         positions = None
         if self.positions is not None:
             batch, length, _ = shape_of(inputs)
@@ -361,25 +390,9 @@ class CausalBlock(EncoderBlock):
         )
         return states, prompt, self._empty_cache(prompt, num_hypotheses, max_length)
 
-    def step(self, inputs, memory, cache, index, visible, positions):
-        """Decodes one position of every hypothesis, as `DecoderBlock.step` does.
-
-        The memory is the prompt from `start`, which self-attention reads together with
-        the cache.
-        """
-        settings = self._step_settings(inputs, visible, positions)
-        mask = settings["attention_mask"]
-        in_prompt = (*shape_of(mask)[:3], shape_of(memory.keys)[2])
-        mask = ops.concatenate([ops.ones(in_prompt, "bool"), mask], axis=-1)
-        settings["attention_mask"] = mask
-        states, cache, _ = self._compute(
-            inputs, prompt=memory, cache=cache, index=index, **settings
-        )
-        return states, cache
-
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class DecoderBlock(TransformerBlock):
+class DecoderBlock(CachedBlock):
     """Causal self-attention, cross-attention and the feed-forward network.
 
     It takes the arguments of `EncoderBlock`; `positions` act in self-attention.
@@ -392,13 +405,13 @@ class DecoderBlock(TransformerBlock):
             padding. Default: the Keras mask of `inputs`.
         memory_mask: Boolean tensor of shape `(batch, source_length)`. Default: the
             Keras mask of `memory`.
-        return_attention_scores: Whether to return the scores too.
+        return_attention_scores: Whether to return the attention weights too.
         training: Whether to apply dropout.
         positions: Positions of the inputs, as in `EncoderBlock`; cross-attention
             knows no positions.
 
     Returns:
-        The outputs, of the shape of `inputs`, and on request the scores of
+        The outputs, of the shape of `inputs`, and on request the attention weights of
         self-attention, `(batch, num_heads, target_length, target_length)`, and
         of cross-attention, `(batch, num_heads, target_length, source_length)`.
 
@@ -436,45 +449,8 @@ class DecoderBlock(TransformerBlock):
         return (states, *weights) if return_attention_scores else states
 
     def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        """Projects the encoder's outputs, once for all steps and hypotheses.
-
-        Args:
-            inputs: Float tensor of shape `(batch, source_length, memory_dim)`.
-            num_hypotheses: Number of hypotheses decoded for each sentence.
-            max_length: Number of target positions that the cache can hold.
-            mask: Boolean tensor of shape `(batch, source_length)`, False at padding.
-
-        Returns:
-            The inputs, which the next block reads; the memory of `step`, the
-            `KeyValues` of the cross-attention; and an empty cache.
-        """
         memory = self._cross_attention.project(inputs, mask=mask)
         return inputs, memory, self._empty_cache(memory, num_hypotheses, max_length)
-
-    def step(self, inputs, memory, cache, index, visible, positions):
-        """Decodes one position of every hypothesis; equals `call` there.
-
-        The hypotheses of a sentence are the queries of one attention over the
-        whole cache: they share the memory, and no hypothesis is ever copied.
-
-        Args:
-            inputs: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-            memory: `KeyValues` from `start`.
-            cache: Cache from `start` or the last `step`.
-            index: Where each sentence is in the cache, int32 of shape `(batch,)`.
-            visible: Boolean tensor of shape `(batch, num_hypotheses,
-                max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
-                hypothesis `i` may attend to what slot `j` wrote at `t`.
-            positions: Positions of the inputs, int32 of shape `(batch,)`.
-
-        Returns:
-            The outputs, of the shape of `inputs`, and the new cache.
-        """
-        settings = self._step_settings(inputs, visible, positions)
-        states, cache, _ = self._compute(
-            inputs, memory, cache=cache, index=index, **settings
-        )
-        return states, cache
 
 
 def check_states(shape) -> None:
