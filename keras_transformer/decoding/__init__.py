@@ -1,6 +1,6 @@
 """From logits to sequences: searches of any model that offers the cached step.
 
-Reading order: `model`, `search`, `next_tokens`, `sampling`, `greedy`, `beam`,
+Reading order: `model`, `search`, `next_tokens`, `greedy`, `sampling`, `beam`,
 `constrained_beam`; `processors` and `constraints`, which control a search; then
 `continuous_batching` and `runner`, which search many sentences through few compiled
 programs.

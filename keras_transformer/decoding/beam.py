@@ -86,8 +86,8 @@ class LiveHypotheses(NamedTuple):
     Attributes:
         token_ids: The last token, of shape `(batch, beam_width)`.
         ids: All tokens so far, of shape `(batch, beam_width, max_length)`.
-        cache_slots: The slots that wrote them into the cache, of the shape of `ids`.
-        scores: Log-probability so far, of shape `(batch, beam_width)`; minus
+        lineage: The slots that wrote them into the cache, of the shape of `ids`.
+        log_probabilities: Of all tokens so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
         limits: Most tokens, int32 of shape `(batch,)`.
         progress: Of a `ConstrainedBeamSearch`, what they have of the phrases that are
@@ -96,8 +96,8 @@ class LiveHypotheses(NamedTuple):
 
     token_ids: Any
     ids: Any
-    cache_slots: Any
-    scores: Any
+    lineage: Any
+    log_probabilities: Any
     limits: Any
     progress: Any = ()
 
@@ -106,13 +106,13 @@ class Extensions(NamedTuple):
     """Live hypotheses with one more token, the best first.
 
     Attributes:
-        scores: Log-probabilities, of shape `(batch, extensions)`.
+        log_probabilities: Of all tokens, of shape `(batch, extensions)`.
         parents: Which live hypothesis was extended, of the same shape.
         token_ids: The token that it was extended by, of the same shape.
         is_end: Whether the token ends the sequence, of the same shape.
     """
 
-    scores: Any
+    log_probabilities: Any
     parents: Any
     token_ids: Any
     is_end: Any
@@ -174,15 +174,14 @@ class BeamSearch(Search):
     ):
         super().__init__(processors, end_ids)
         check_positive_integers(beam_width=beam_width, num_hypotheses=num_hypotheses)
-        self.penalty = self.length_penalty = length_penalty
         if not isinstance(length_penalty, LengthPenalty):
             if not is_finite_number(length_penalty):
                 raise ValueError(
                     "`length_penalty` must be a finite number, or a `LengthPenalty`. "
                     f"Received: length_penalty={length_penalty!r}."
                 )
-            self.penalty = WuLengthPenalty(length_penalty)
-            self.length_penalty = self.penalty.exponent
+            length_penalty = WuLengthPenalty(length_penalty)
+        self.length_penalty = length_penalty
         if num_hypotheses > beam_width:
             raise ValueError(
                 "`num_hypotheses` must be at most `beam_width`. "
@@ -208,44 +207,44 @@ class BeamSearch(Search):
         live = LiveHypotheses(
             token_ids=ops.full(shape, model.start_id, dtype="int32"),
             ids=ids,
-            cache_slots=ops.broadcast_to(own_slots, (*shape, max_length)),
+            lineage=ops.broadcast_to(own_slots, (*shape, max_length)),
             # All would be equal, so only the first exists.
-            scores=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
+            log_probabilities=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
             limits=ops.full(shape[:1], max_length, dtype="int32"),
         )
         return live, Hypotheses(ids, none)
 
     def is_active(self, index, hypotheses):
         live, finished = hypotheses
-        divisors = self.penalty.divisors(live.ids.shape[-1])
+        divisors = self.length_penalty.divisors(live.ids.shape[-1])
         # A log-probability is negative, so the largest divisor still to come gives the
         # best score, whatever the sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
         largest_divisors = np.append(largest_divisors, divisors[-1])
         at = ops.where(index > 0, index, 0)
-        best_possible = live.scores[:, 0] / ops.take(largest_divisors, at)
+        best_possible = live.log_probabilities[:, 0] / ops.take(largest_divisors, at)
         to_beat = finished.scores[:, self.num_hypotheses - 1]
         return (index < live.limits) & (best_possible > to_beat)
 
     def grow(self, model, tokens, index, hypotheses):
         live, finished = hypotheses
         extensions = extend(live, tokens, self.end_ids or (model.end_id,))
-        divisors = self.penalty.divisors(live.ids.shape[-1])
+        divisors = self.length_penalty.divisors(live.ids.shape[-1])
         divisor = ops.take(divisors, index)[:, None]
         finished = finish(finished, live, extensions, index, divisor)
         live = survive(live, extensions, index)
         # The search of a sentence ends when all finished hypotheses are better.
         to_beat = ops.min(finished.scores, axis=1, keepdims=True)
-        is_active = live.scores[:, :1] / divisor > to_beat
-        live = live._replace(scores=ops.where(is_active, live.scores, -np.inf))
-        return live, finished
+        is_active = live.log_probabilities[:, :1] / divisor > to_beat
+        left = ops.where(is_active, live.log_probabilities, -np.inf)
+        return live._replace(log_probabilities=left), finished
 
     def best(self, hypotheses):
         live, finished = hypotheses
-        divisors = self.penalty.divisors(live.ids.shape[-1])
+        divisors = self.length_penalty.divisors(live.ids.shape[-1])
         last = ops.where(live.limits > 0, live.limits - 1, 0)
         divisor = ops.take(divisors, last)[:, None]
-        unfinished = Hypotheses(live.ids, live.scores / divisor)
+        unfinished = Hypotheses(live.ids, live.log_probabilities / divisor)
         return best_of(finished, unfinished, self.num_hypotheses)
 
 
@@ -263,19 +262,22 @@ def extend(live, tokens, end_ids):
     """
     beam_width, choices = tokens.best_logits.shape[1:]
     gains = tokens.best_logits - tokens.normalizer
-    scores = ops.reshape(live.scores[..., None] + gains, (-1, beam_width * choices))
-    scores, places = top_k(scores, beam_width * min(choices, 1 + len(end_ids)))
+    extended = live.log_probabilities[..., None] + gains
+    extended = ops.reshape(extended, (-1, beam_width * choices))
+    count = beam_width * min(choices, 1 + len(end_ids))
+    log_probabilities, places = top_k(extended, count)
     token_ids = ops.reshape(tokens.best_ids, (-1, beam_width * choices))
     parents, token_ids = places // choices, take_rows(token_ids, places)
-    return Extensions(scores, parents, token_ids, is_one_of(token_ids, end_ids))
+    is_end = is_one_of(token_ids, end_ids)
+    return Extensions(log_probabilities, parents, token_ids, is_end)
 
 
 def finish(finished, live, extensions, index, divisor):
     """Adds those of the best extensions that end to the finished hypotheses."""
-    width = live.scores.shape[1]
-    is_best = ops.arange(extensions.scores.shape[1]) < width
+    width = live.log_probabilities.shape[1]
+    is_best = ops.arange(extensions.log_probabilities.shape[1]) < width
     scores = ops.where(
-        extensions.is_end & is_best, extensions.scores / divisor, -np.inf
+        extensions.is_end & is_best, extensions.log_probabilities / divisor, -np.inf
     )
     ids = take_rows(live.ids, extensions.parents)
     ids = write_position(ids, index, extensions.token_ids)
@@ -284,16 +286,16 @@ def finish(finished, live, extensions, index, divisor):
 
 def survive(live, extensions, index):
     """Replaces the live hypotheses by the best extensions that do not end."""
-    width = live.scores.shape[1]
-    scores = ops.where(extensions.is_end, -np.inf, extensions.scores)
-    scores, places = top_k(scores, width)
+    width = live.log_probabilities.shape[1]
+    growing = ops.where(extensions.is_end, -np.inf, extensions.log_probabilities)
+    log_probabilities, places = top_k(growing, width)
     parents = take_rows(extensions.parents, places)
     token_ids = take_rows(extensions.token_ids, places)
     return live._replace(
         token_ids=token_ids,
         ids=write_position(take_rows(live.ids, parents), index, token_ids),
-        cache_slots=inherit_lineage(live.cache_slots, parents, index),
-        scores=scores,
+        lineage=inherit_lineage(live.lineage, parents, index),
+        log_probabilities=log_probabilities,
     )
 
 

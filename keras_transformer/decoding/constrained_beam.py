@@ -124,8 +124,8 @@ class ConstrainedBeamSearch(BeamSearch):
         has_all = phrases.are_contained(live.progress)[..., None]
         room = (live.limits - index - 1)[:, None, None]
         is_allowed = ops.where(is_end, has_all, needed <= room)
-        scores = live.scores[..., None] + (logits - tokens.normalizer)
-        scores = ops.where(is_allowed, scores, -np.inf)
+        extended = live.log_probabilities[..., None] + (logits - tokens.normalizer)
+        extended = ops.where(is_allowed, extended, -np.inf)
 
         choices = ops.shape(token_ids)[-1]
         flat = -1, width * choices
@@ -133,19 +133,21 @@ class ConstrainedBeamSearch(BeamSearch):
             ops.reshape(x, flat) for x in (token_ids, needed, is_end)
         )
 
-        def extensions(scores, places):
+        def extensions(log_probabilities, places):
             parents, ids = places // choices, take_rows(token_ids, places)
-            return Extensions(scores, parents, ids, take_rows(is_end, places))
+            return Extensions(
+                log_probabilities, parents, ids, take_rows(is_end, places)
+            )
 
         num_best = tokens.best_ids.shape[-1]
-        complete = ops.reshape(ops.where(has_all, scores, -np.inf), flat)
+        complete = ops.reshape(ops.where(has_all, extended, -np.inf), flat)
         ending = top_k(complete, width * min(num_best, 1 + len(end_ids)))
-        divisors = self.penalty.divisors(live.ids.shape[-1])
+        divisors = self.length_penalty.divisors(live.ids.shape[-1])
         divisor = ops.take(divisors, index)[:, None]
         finished = finish(finished, live, extensions(*ending), index, divisor)
 
-        scores = ops.where(is_end, -np.inf, ops.reshape(scores, flat))
-        growing = extensions(*best_of_banks(scores, needed, width))
+        extended = ops.where(is_end, -np.inf, ops.reshape(extended, flat))
+        growing = extensions(*best_of_banks(extended, needed, width))
         progress = keras.tree.map_structure(
             lambda x: take_rows(x, growing.parents), live.progress
         )
@@ -156,10 +158,11 @@ class ConstrainedBeamSearch(BeamSearch):
         # those that could end now.
         to_beat = ops.min(finished.scores, axis=1, keepdims=True)
         could_end = phrases.are_contained(progress)
-        best = ops.where(could_end, live.scores, -np.inf)
+        best = ops.where(could_end, live.log_probabilities, -np.inf)
         best = ops.max(best, axis=1, keepdims=True) / divisor
         is_over = (to_beat > -np.inf) & (best <= to_beat)
-        return live._replace(scores=ops.where(is_over, -np.inf, live.scores)), finished
+        left = ops.where(is_over, -np.inf, live.log_probabilities)
+        return live._replace(log_probabilities=left), finished
 
     def tables(self, model, inputs, max_length: int) -> dict:
         tables = super().tables(model, inputs, max_length)
@@ -321,32 +324,33 @@ class Phrases:
         return ops.any(progress.matched & self._is_last[:, None], axis=-1)
 
 
-def best_of_banks(scores, needed, count: int):
+def best_of_banks(log_probabilities, needed, count: int):
     """Finds the best of each bank, then the second best of each, and so on.
 
     Args:
-        scores: Float tensor of shape `(batch, size)`.
+        log_probabilities: Float tensor of shape `(batch, size)`.
         needed: Int32 tensor of the same shape: how many tokens are missing, which is
             the bank.
         count: How many to find.
 
     Returns:
-        Their scores in descending order, and their places, `(batch, count)`.
+        Their log-probabilities in descending order, and their places, `(batch,
+        count)`.
     """
-    size = ops.shape(scores)[1]
+    size = ops.shape(log_probabilities)[1]
     places = ops.arange(size, dtype="int32")
-    value = scores + MISSING_TOKEN * ops.cast(needed, "float32")
+    value = log_probabilities + MISSING_TOKEN * ops.cast(needed, "float32")
     one, other = value[..., None], value[:, None]
     is_ahead = (other > one) | ((other == one) & (places < places[:, None]))
     is_rival = is_ahead & (needed[..., None] == needed[:, None])
     num_ahead, rank = (
         ops.sum(ops.cast(x, "int32"), axis=-1) for x in (is_ahead, is_rival)
     )
-    rank = ops.where(scores > -np.inf, rank, size)
+    rank = ops.where(log_probabilities > -np.inf, rank, size)
     _, chosen = top_k(-(rank * size + num_ahead), count)
     chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    scores, order = top_k(take_rows(scores, chosen), count)
-    return scores, take_rows(chosen, order)
+    found, order = top_k(take_rows(log_probabilities, chosen), count)
+    return found, take_rows(chosen, order)
 
 
 def _unpadded(phrase):

@@ -19,7 +19,7 @@ from keras_transformer.decoding.search import (
 )
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
-from keras_transformer.layers.cache import growing_lengths
+from keras_transformer.layers.cache import first_length
 from keras_transformer.layers.keys_values import lengthen_cache
 
 MAX_PROGRAMS = 64  # that a model keeps
@@ -30,8 +30,6 @@ ROWS_PER_CALL = 4096
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
 # In one call, so many hypotheses save about as much time as XLA takes to compile.
 MIN_HYPOTHESES_FOR_XLA = 256
-# A longer cache is filled only by few sentences.
-MAX_FIRST_CACHE_LENGTH = 256
 
 
 class SearchRunner:
@@ -166,9 +164,7 @@ class GenerationMixin(CachedModel):
         self._runner = SearchRunner(self)
 
     def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
-        *shorter, _ = growing_lengths(max_length, num_hypotheses)
-        shorter = [length for length in shorter if length <= MAX_FIRST_CACHE_LENGTH]
-        return shorter[-1] if shorter else max_length
+        return first_length(max_length, num_hypotheses)
 
     def lengthen(self, cache, length: int):
         return lengthen_cache(cache, length)

@@ -1,53 +1,23 @@
 """Sampling: tokens drawn from the model's distribution, whole or truncated."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers, is_finite_number
+from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.processors import Processor, forbid, vocabulary_of
-from keras_transformer.decoding.search import (
-    Hypotheses,
-    Search,
-    is_one_of,
-    power_of_two,
-)
+from keras_transformer.decoding.search import power_of_two
 from keras_transformer.kernels.random import draw, hash_rows, uniforms
-from keras_transformer.kernels.selection import in_nucleus, take_one, take_rows, top_k
-from keras_transformer.layers.cache import (
-    read_position,
-    write_position,
-)
-
-
-class GrowingHypotheses(NamedTuple):
-    """Hypotheses that grow token by token, each in its own slot.
-
-    Attributes:
-        token_ids: The last token, of shape `(batch, hypotheses)`.
-        ids: All tokens so far, of shape `(batch, hypotheses, max_length)`.
-        cache_slots: The slots that wrote them into the cache, of the shape of `ids`.
-        random_numbers: The random numbers of all steps, float32 of the shape of `ids`;
-            () if nothing is drawn.
-        scores: Log-probability so far, of shape `(batch, hypotheses)`.
-        ended: Whether nothing follows, of shape `(batch, hypotheses)`.
-        limits: Most tokens, int32 of shape `(batch,)`.
-    """
-
-    token_ids: Any
-    ids: Any
-    cache_slots: Any
-    random_numbers: Any
-    scores: Any
-    ended: Any
-    limits: Any
+from keras_transformer.kernels.selection import in_nucleus, take_one
+from keras_transformer.layers.cache import read_position
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Sampling(Search):
+class Sampling(GreedySearch):
     """Draws every token from the model's distribution.
 
     Logits are divided by `temperature`; then all but the `top_k` largest are
@@ -119,6 +89,7 @@ class Sampling(Search):
                 f"Received: seed={seed}."
             )
         self.temperature = float(temperature)
+        self.is_random = self.temperature > 0
         self.top_k = top_k
         self.top_p = None if top_p is None else float(top_p)
         self.seed = None if seed is None else int(seed)
@@ -126,50 +97,10 @@ class Sampling(Search):
         self.num_candidates = 1 if top_k is None else top_k
         self._random_numbers: Any = None
 
-    def first_hypotheses(self, model, inputs, max_length: int):
-        num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
-        shape = (num_sentences, self.num_hypotheses)
-        own_slots = ops.arange(self.num_hypotheses, dtype="int32")[:, None]
-        live = GrowingHypotheses(
-            token_ids=ops.full(shape, model.start_id, dtype="int32"),
-            ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
-            cache_slots=ops.broadcast_to(own_slots, (*shape, max_length)),
-            random_numbers=self.random_numbers(model, inputs, max_length),
-            scores=ops.zeros(shape, dtype="float32"),
-            ended=ops.zeros(shape, dtype="bool"),
-            limits=ops.full(shape[:1], max_length, dtype="int32"),
-        )
-        return live, ()  # those that have ended stay where they are
-
-    def is_active(self, index, hypotheses):
-        live, _ = hypotheses
-        return (index < live.limits) & ~ops.all(live.ended, axis=1)
-
-    def grow(self, model, tokens, index, hypotheses):
-        old, _ = hypotheses
-        chosen, logits = self.choose(tokens, index, old.random_numbers, model.pad_id)
-        gains = logits - tokens.normalizer[..., 0]
-        scores = ops.where(old.ended, old.scores, old.scores + gains)
-        ended = old.ended | (scores == -np.inf)
-        token_ids = ops.where(ended, model.pad_id, chosen)
-        grown = old._replace(
-            token_ids=token_ids,
-            ids=write_position(old.ids, index, token_ids),
-            scores=scores,
-            ended=ended | is_one_of(token_ids, self.end_ids or (model.end_id,)),
-        )
-        return grown, ()
-
-    def best(self, hypotheses):
-        live, _ = hypotheses
-        scores, order = top_k(live.scores, self.num_hypotheses)
-        return Hypotheses(take_rows(live.ids, order), scores)
-
     def choose(self, tokens, index, random_numbers, pad_id: int):
         """Returns a token for every hypothesis, and its logit."""
-        if self.temperature == 0:
-            logits, ids = tokens.likeliest()
-            return ids, logits
+        if not self.is_random:
+            return super().choose(tokens, index, random_numbers, pad_id)
         ids, logits = tokens.best_ids, tokens.best_logits
         if self.top_k is None:
             is_padding = vocabulary_of(tokens.logits) == pad_id
@@ -200,7 +131,7 @@ class Sampling(Search):
 
         One number decides on a token, however large the vocabulary is.
         """
-        if self.temperature == 0:
+        if not self.is_random:
             return ()
         if self._random_numbers is not None:
             return self._random_numbers
@@ -222,7 +153,7 @@ class Sampling(Search):
 
     def tables(self, model, inputs, max_length: int):
         tables = super().tables(model, inputs, max_length)
-        if self.temperature > 0:
+        if self.is_random:
             # Drawn here for the whole batch: sentences are searched in groups, and
             # compiled code on JAX cannot advance Keras's global seed.
             numbers = self.random_numbers(model, inputs, power_of_two(max_length))

@@ -16,14 +16,9 @@ from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.model import CachedModel
 from keras_transformer.decoding.next_tokens import next_tokens
 from keras_transformer.decoding.processors import Processor
-from keras_transformer.layers.cache import visible_entries
+from keras_transformer.layers.cache import GROWTH, MIN_ENTRIES_OF_ALL, visible_entries
 from keras_transformer.layers.positions import check_position_range
 
-# With at most this many entries, of all sentences together, a shorter cache saves
-# nothing.
-MAX_ENTRIES_OF_ONE_LENGTH = 2048
-# A full cache becomes so many times as long. Each length is a loop to trace.
-CACHE_GROWTH = 4
 # For fewer sentences, preparing a step costs more than it saves.
 MIN_SENTENCES_TO_PREPARE = 8
 
@@ -56,7 +51,7 @@ class SearchState(NamedTuple):
         memory: What its `start` returned.
         hypotheses: A pair of those that grow and those that have finished. What each
             search keeps of them differs, but those that grow have `token_ids`, the
-            last tokens; `ids`, all so far; `cache_slots`, the slots that wrote
+            last tokens; `ids`, all so far; `lineage`, the slots that wrote
             these into the cache; and `limits`, the most tokens of each sentence.
         cache: As `start` or the last `step` returned it.
     """
@@ -85,8 +80,9 @@ class Search(ConfigObject):
 
     Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
     attributes `num_slots`, the hypotheses of a sentence that grow side by side,
-    `num_candidates`, how many of the likeliest tokens `grow` looks at, and
-    `num_hypotheses`, how many hypotheses of a sentence `best` returns.
+    `num_candidates`, how many of the likeliest tokens `grow` looks at,
+    `num_hypotheses`, how many hypotheses of a sentence `best` returns, and, if it draws
+    tokens, `is_random` and a `seed`.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -97,6 +93,8 @@ class Search(ConfigObject):
     num_slots: int
     num_candidates: int
     num_hypotheses: int
+    is_random = False
+    seed: int | None = None
 
     def __init__(
         self,
@@ -145,7 +143,7 @@ class Search(ConfigObject):
         num_sentences = keras.tree.flatten(inputs)[0].shape[0]
         num_entries = (num_sentences or math.inf) * self.num_slots * max_length
         length = max_length
-        if num_entries > MAX_ENTRIES_OF_ONE_LENGTH:
+        if num_entries > MIN_ENTRIES_OF_ALL:
             length = model.first_cache_length(max_length, self.num_slots)
         is_small = num_sentences is not None
         is_small = is_small and num_sentences < MIN_SENTENCES_TO_PREPARE
@@ -155,7 +153,7 @@ class Search(ConfigObject):
             state = self.advance(model, step, state, length)
             if length == max_length:
                 return state.hypotheses
-            longer = min(CACHE_GROWTH * length, max_length)
+            longer = min(GROWTH * length, max_length)
 
             def go_on():
                 cache = model.lengthen(state.cache, longer)
@@ -225,10 +223,11 @@ class Search(ConfigObject):
 
         def take_step(index, hypotheses, cache):
             is_active = self.is_active(index, hypotheses)
-            # Sentences that have ended may be beyond the last position.
+            # Sentences that have ended may be beyond the last position. A negative
+            # index waits: KerasHub's longer prompts are still read in these steps.
             at = ops.where(is_active & (index > 0), index, 0)
             live, _ = hypotheses
-            visible = visible_entries(live.cache_slots[..., :cache_length], at)
+            visible = visible_entries(live.lineage[..., :cache_length], at)
             logits, cache = step(live.token_ids, state.memory, cache, at, visible)
             settings = processes, self.num_candidates, model.pad_id
             tokens = next_tokens(logits, live.ids, at, *settings)
@@ -375,8 +374,7 @@ def check_search(search, vocabulary_size: int | None = None) -> None:
 
 def check_repeatable(search) -> None:
     """Raises `ValueError` if a search draws without a seed."""
-    is_drawn = getattr(search, "temperature", 1) > 0
-    if is_drawn and search.get_config().get("seed", 0) is None:
+    if search.is_random and search.seed is None:
         raise ValueError(
             "`search` must have a seed to be exported, such as seed=0. "
             f"Received: search={search!r}."

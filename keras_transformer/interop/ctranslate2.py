@@ -159,9 +159,7 @@ def _search_arguments(search):
             "length_penalty": power_of_length(search, SYSTEM),
             "num_hypotheses": search.num_hypotheses,
         }
-    if isinstance(search, GreedySearch) or getattr(search, "temperature", None) == 0:
-        return {"beam_size": 1, "length_penalty": 0.0}
-    if isinstance(search, Sampling):
+    if isinstance(search, Sampling) and search.is_random:
         return {
             "beam_size": 1,
             "length_penalty": 0.0,
@@ -170,4 +168,6 @@ def _search_arguments(search):
             "sampling_topk": search.top_k or 0,
             "sampling_topp": search.top_p or 1.0,
         }
+    if isinstance(search, GreedySearch):
+        return {"beam_size": 1, "length_penalty": 0.0}
     return refuse(SYSTEM, f"the search {search!r}")

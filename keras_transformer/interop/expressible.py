@@ -132,7 +132,7 @@ def power_of_length(search: BeamSearch, system: str) -> float:
     The other systems divide by `length ** exponent`. Wu et al.'s penalty becomes that
     of the same exponent.
     """
-    penalty = search.penalty
+    penalty = search.length_penalty
     if not isinstance(penalty, PowerLengthPenalty | WuLengthPenalty):
         refuse(system, f"the search's {penalty}")
     return float(penalty.exponent)

@@ -14,25 +14,23 @@ from keras import ops
 
 from keras_transformer.kernels.selection import take_rows
 
-# With fewer entries for each sentence, a shorter cache saves nothing.
-MIN_ENTRIES = 128
+GROWTH = 4  # a full cache becomes so many times as long; each length is traced
+MAX_FIRST_LENGTH = 256  # a longer cache is filled only by few sentences
+# With fewer entries of a sentence, or of all sentences, a shorter cache saves nothing.
+MIN_ENTRIES, MIN_ENTRIES_OF_ALL = 128, 2048
 
 
-def growing_lengths(max_length: int, num_hypotheses: int) -> list[int]:
-    """Returns the lengths that a cache grows through, each twice the one before.
+def first_length(max_length: int, num_hypotheses: int) -> int:
+    """Returns how many positions a cache has at first: a power of two, or all.
 
     Args:
-        max_length: The last of the lengths.
+        max_length: How many positions it may need.
         num_hypotheses: Number of hypotheses of each sentence.
     """
     length = 1
-    while length * num_hypotheses < MIN_ENTRIES:
+    while 2 * length < max_length and length < MAX_FIRST_LENGTH:
         length *= 2
-    lengths = []
-    while length < max_length:
-        lengths.append(length)
-        length *= 2
-    return [*lengths, max_length]
+    return length if length * num_hypotheses >= MIN_ENTRIES else max_length
 
 
 def inherit_lineage(lineage, parents, index):

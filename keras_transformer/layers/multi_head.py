@@ -242,9 +242,9 @@ class MultiHeadAttention(WeightOptionsLayer):
         read: KeyValues,
         query_mask=None,
         attention_mask=None,
-        use_causal_mask=False,
-        return_attention_scores=False,
-        training=None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
         positions=None,
     ):
         """Attends to projected keys and values.
@@ -252,11 +252,13 @@ class MultiHeadAttention(WeightOptionsLayer):
         Args:
             query: Float tensor of shape `(batch, query_length, hidden_dim)`.
             read: What `project` returned.
-            query_mask: As in a call.
-            attention_mask: As in a call.
-            use_causal_mask: As in a call.
-            return_attention_scores: As in a call.
-            training: As in a call.
+            query_mask: Boolean tensor of shape `(batch, query_length)`, as in a call.
+            attention_mask: Boolean tensor of shape `(batch, query_length,
+                key_length)`, as in a call.
+            use_causal_mask: Whether queries attend only to keys at their own position
+                and before.
+            return_attention_scores: Whether to return the attention weights.
+            training: Whether to apply dropout.
             positions: Positions of the queries, as in `project`.
 
         Returns:

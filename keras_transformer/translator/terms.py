@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding import BeamSearch, ConstrainedBeamSearch, Search
+from keras_transformer.decoding import (
+    BeamSearch,
+    ConstrainedBeamSearch,
+    GreedySearch,
+    Search,
+)
 from keras_transformer.text_files import read_lines
 from keras_transformer.translation import UNSPACED_LETTER
 from keras_transformer.translator.alignment import alignment_weights
@@ -279,7 +284,7 @@ def constrained(search: Search, required_ids, tokenizer) -> ConstrainedBeamSearc
     if isinstance(search, BeamSearch):
         settings["length_penalty"] = search.length_penalty
         settings["num_hypotheses"] = search.num_hypotheses
-    elif getattr(search, "temperature", 1.0) > 0:
+    elif search.is_random or not isinstance(search, GreedySearch):
         raise ValueError(
             "`search` must be a beam search or greedy search where there are terms. "
             f"Received: search={search!r}."

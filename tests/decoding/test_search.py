@@ -239,7 +239,7 @@ def test_a_setting_may_be_any_sequence_of_numbers():
 
 
 def test_the_cache_of_few_entries_has_its_full_length_at_once(monkeypatch):
-    monkeypatch.setattr(search_module, "MAX_ENTRIES_OF_ONE_LENGTH", 3 * 2 * 7)
+    monkeypatch.setattr(search_module, "MIN_ENTRIES_OF_ALL", 3 * 2 * 7)
     for sources, seen in ((SOURCES, {7}), (np.repeat(SOURCES, 2, axis=0), {2, 7})):
         model = Watched(vocabulary_size=31, max_length=7, growth=(2,))
         BeamSearch(2)(model, sources, 7)

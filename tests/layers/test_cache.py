@@ -5,7 +5,7 @@ from keras import (
 )
 
 from keras_transformer.layers.cache import (
-    growing_lengths,
+    first_length,
     inherit_lineage,
     read_position,
     visible_entries,
@@ -15,11 +15,20 @@ from keras_transformer.layers.keys_values import KeyValues, lengthen_cache
 
 
 @pytest.mark.parametrize(
-    ("max_length", "num_hypotheses", "lengths"),
-    [(100, 1, [100]), (300, 1, [128, 256, 300]), (100, 3, [64, 100]), (1, 999, [1])],
+    ("max_length", "num_hypotheses", "length"),
+    [
+        (100, 1, 100),
+        (300, 1, 256),
+        (999, 1, 256),
+        (100, 3, 64),
+        (64, 4, 32),
+        (1, 999, 1),
+    ],
 )
-def test_lengths_double_up_to_the_longest(max_length, num_hypotheses, lengths):
-    assert growing_lengths(max_length, num_hypotheses) == lengths
+def test_a_cache_is_short_at_first_if_that_saves_enough(
+    max_length, num_hypotheses, length
+):
+    assert first_length(max_length, num_hypotheses) == length
 
 
 def test_a_longer_cache_keeps_its_entries_and_gets_zeros():

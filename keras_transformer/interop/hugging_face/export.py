@@ -208,9 +208,7 @@ def _generation(model, search, max_length) -> dict:
             "length_penalty": power_of_length(search, system),
             "num_return_sequences": search.num_hypotheses,
         }
-    if isinstance(search, GreedySearch) or getattr(search, "temperature", None) == 0:
-        return {**config, "num_beams": 1}
-    if isinstance(search, Sampling):
+    if isinstance(search, Sampling) and search.is_random:
         return {
             **config,
             "do_sample": True,
@@ -219,6 +217,8 @@ def _generation(model, search, max_length) -> dict:
             "top_k": search.top_k or 0,
             "top_p": search.top_p or 1.0,
         }
+    if isinstance(search, GreedySearch):
+        return {**config, "num_beams": 1}
     return refuse(system, f"the search {search!r}")
 
 
