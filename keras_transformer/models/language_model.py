@@ -110,7 +110,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             seed=sub_seed(seed, "decoder"),
             name="decoder",
             dtype=policy,
-            **options.of("kernel", "bias"),
+            **options.of("kernel", "bias", name="decoder"),
         )
         embedding = TokenEmbedding(
             vocabulary_size,
@@ -118,11 +118,11 @@ class LanguageModel(GenerationMixin, TokenModel):
             pad_id,
             name="embedding",
             dtype=policy,
-            **options.of("embeddings"),
+            **options.of("embeddings", name="embedding"),
         )
         narrow = None
         if embedding.hidden_dim != hidden_dim:
-            given = {"dtype": policy, **options.of("kernel", "bias")}
+            given = {"dtype": policy, **options.of("kernel", "bias", name="narrow")}
             narrow = keras.layers.Dense(embedding.hidden_dim, name="narrow", **given)
 
         ids = keras.Input((None,), dtype="int32", name="ids")

@@ -61,7 +61,7 @@ class MaskedLanguageModel(TokenModel):
             encoder.settings["activation"],
             name="transform",
             dtype=policy,
-            **encoder.weight_options.of("kernel", "bias"),
+            **encoder.weight_options.of("kernel", "bias", name="transform"),
         )
         norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm", dtype=policy)
         ids = keras.Input((None,), dtype="int32", name="ids")

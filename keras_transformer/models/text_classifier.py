@@ -70,7 +70,7 @@ class TextClassifier(TokenModel):
         )
         # Logits are float32 whatever the policy.
         options = encoder.weight_options
-        head = {"dtype": "float32", **options.of("kernel", "bias")}
+        head = {"dtype": "float32", **options.of("kernel", "bias", name="logits")}
         classify = keras.layers.Dense(num_classes, name="logits", **head)
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(

@@ -89,7 +89,7 @@ class TextEncoder(TokenModel):
             seed=sub_seed(seed, "encoder"),
             name="encoder",
             dtype=policy,
-            **options.of("kernel", "bias"),
+            **options.of("kernel", "bias", name="encoder"),
         )
         embedding = TokenEmbedding(
             vocabulary_size,
@@ -97,7 +97,7 @@ class TextEncoder(TokenModel):
             pad_id,
             name="embedding",
             dtype=policy,
-            **options.of("embeddings"),
+            **options.of("embeddings", name="embedding"),
         )
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(

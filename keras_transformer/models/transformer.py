@@ -157,7 +157,7 @@ class Transformer(GenerationMixin, SettingsModel):
             seed=sub_seed(seed, "encoder"),
             name="encoder",
             dtype=policy,
-            **options.of("kernel", "bias"),
+            **options.of("kernel", "bias", name="encoder"),
         )
         decoder = Decoder(
             num_decoder_layers or num_layers,
@@ -166,12 +166,12 @@ class Transformer(GenerationMixin, SettingsModel):
             seed=sub_seed(seed, "decoder"),
             name="decoder",
             dtype=policy,
-            **options.of("kernel", "bias"),
+            **options.of("kernel", "bias", name="decoder"),
         )
 
         def embedding(vocabulary_size, name):
             width = embedding_dim(hidden_dim, encoder.positions)
-            given = {"dtype": policy, **options.of("embeddings")}
+            given = {"dtype": policy, **options.of("embeddings", name=name)}
             return TokenEmbedding(
                 vocabulary_size, width, pad_id, scale_embeddings, name=name, **given
             )
@@ -183,7 +183,7 @@ class Transformer(GenerationMixin, SettingsModel):
             source_embedding = embedding(source_vocabulary_size, "source_embedding")
         narrow = None
         if target_embedding.hidden_dim != hidden_dim:
-            given = {"dtype": policy, **options.of("kernel", "bias")}
+            given = {"dtype": policy, **options.of("kernel", "bias", name="narrow")}
             narrow = keras.layers.Dense(
                 target_embedding.hidden_dim, name="narrow", **given
             )

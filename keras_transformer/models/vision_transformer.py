@@ -111,20 +111,20 @@ class VisionTransformer(SettingsModel):
             seed=sub_seed(seed, "encoder"),
             name="encoder",
             dtype=policy,
-            **options.of("kernel", "bias"),
+            **options.of(name="encoder"),
         )
         embedding = PatchEmbedding(
             patch_size,
             embedding_dim(hidden_dim, encoder.positions),
             name="patches",
             dtype=policy,
-            **options.of("kernel", "bias"),
+            **options.of(name="patches"),
         )
         class_token = None
         if pooling is None:
             class_token = ClassToken(name="class_token", dtype=policy)
         # Logits are float32 whatever the policy.
-        head = {"dtype": "float32", **options.of("kernel", "bias")}
+        head = {"dtype": "float32", **options.of(name="logits")}
         classify = keras.layers.Dense(num_classes, name="logits", **head)
 
         images = keras.Input(image_shape, name="images")
