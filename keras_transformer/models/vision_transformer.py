@@ -12,6 +12,7 @@ from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
+    copy_layer,
     layer_config,
 )
 from keras_transformer.layers.stack import Encoder
@@ -38,7 +39,7 @@ class VisionTransformer(SettingsModel):
         num_classes: Number of classes.
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as
-            `layers.AttentionPooling()`. None: the paper's class token.
+            `layers.AttentionPooling()`, which is copied. None: the paper's class token.
         positions: As in `Transformer`, or `"learned"`, as in the paper.
 
     The other arguments are those of `Transformer`, except the options of embeddings.
@@ -71,7 +72,7 @@ class VisionTransformer(SettingsModel):
         dropout: float = 0.1,
         normalize_first: bool = True,
         activation: Activation = "gelu",
-        pooling: keras.layers.Layer | None = None,
+        pooling: keras.layers.Layer | dict | None = None,
         positions: Positions = "learned",
         dtype: Dtype = None,
         attention_dropout: float = 0.0,
@@ -98,6 +99,7 @@ class VisionTransformer(SettingsModel):
             "activation_dropout": activation_dropout,
         }
         policy = keras.dtype_policies.get(dtype)
+        pooling = copy_layer(pooling, "pooling", policy)
         options = WeightOptions(kwargs, kinds=("kernel", "bias"))
         height, width, _ = image_shape
         num_patches = max((height // patch_size) * (width // patch_size), 1)
@@ -155,13 +157,6 @@ class VisionTransformer(SettingsModel):
         self.class_token = class_token
         self.encoder = encoder
         self.pooling = pooling
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        pooling = config["pooling"] and keras.saving.deserialize_keras_object(
-            config["pooling"], custom_objects
-        )
-        return super().from_config({**config, "pooling": pooling}, custom_objects)
 
     def attention_scores(self, images):
         """Returns the attention scores of every layer and head.
