@@ -37,6 +37,19 @@ def shape_of(tensor, for_reshape: bool = False) -> tuple:
     )
 
 
+def as_rows(tensor):
+    """Returns a tensor of shape `(rows,)` as `(rows, 1)`, and others as they are.
+
+    TensorFlow traces a function that has been called with tensors of both kinds for
+    tensors of any number of axes.
+    """
+    if not _IS_TENSORFLOW or tensor.shape.rank is not None:
+        return tensor[:, None] if len(tensor.shape) == 1 else tensor
+    import tensorflow as tf
+
+    return tf.reshape(tensor, (tf.shape(tensor)[0], -1))
+
+
 def with_gradient(function, *tensors):
     """Calls a function that brings its own gradient: `ops.custom_gradient`.
 

@@ -10,6 +10,7 @@ import keras
 from keras_transformer.checks import check_ids
 from keras_transformer.keras_private import after_the_batch, asks_for_shapes
 from keras_transformer.kernels import target
+from keras_transformer.kernels.graphs import as_rows
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.saving import modify
 from keras_transformer.layers.weights import WeightOptions
@@ -140,7 +141,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     def _check_class_weight(self, class_weight):
         # Keras would weigh a text by the place of its largest label.
-        if class_weight is not None and len(self.outputs[0].shape) > 2:
+        if class_weight is not None and self._predicts_tokens:
             raise ValueError(
                 "`class_weight` must be None for labels of shape (batch, length). "
                 "Weigh tokens by a `sample_weight` of the same shape. "
@@ -148,12 +149,29 @@ class SettingsModel(RematerializedMixin, keras.Model):
             )
 
     def train_step(self, *state_and_data):
-        with after_the_batch(state_and_data[-1]):
-            return super().train_step(*state_and_data)
+        *state, data = state_and_data
+        with after_the_batch(data):
+            return super().train_step(*state, self._with_weights_of_tokens(data))
 
     def test_step(self, *state_and_data):
-        with after_the_batch(state_and_data[-1]):
-            return super().test_step(*state_and_data)
+        *state, data = state_and_data
+        with after_the_batch(data):
+            return super().test_step(*state, self._with_weights_of_tokens(data))
+
+    def _with_weights_of_tokens(self, data):
+        """Returns a batch with weights of sentences, `(batch,)`, as `(batch, 1)`.
+
+        Keras multiplies them with masks and losses of shape `(batch, length)`.
+        """
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if weights is None or not self._predicts_tokens:
+            return data
+        weights = keras.tree.map_structure(as_rows, weights)
+        return keras.utils.pack_x_y_sample_weight(x, y, weights)
+
+    @property
+    def _predicts_tokens(self):
+        return len(self.outputs[0].shape) > 2
 
     def make_train_function(self, force=False):
         if any("dtype" in change for _, change in adaptation.changed_layers(self)):
