@@ -98,7 +98,7 @@ def with_gradient(function, *tensors):
 
 @contextlib.contextmanager
 def without_gradients():
-    """Lets TensorFlow forget the gradients of what is traced inside; it needs none.
+    """Lets TensorFlow forget the gradients of what is traced inside: a training step.
 
     Keras's optimizers sum over the replicas, of a single one too, by an operation with
     a gradient of its own, which would keep the graph of every training step alive; see
@@ -107,10 +107,13 @@ def without_gradients():
     if not _IS_TENSORFLOW:
         yield
         return
+    import tensorflow as tf
     from tensorflow.python.framework.ops import gradient_registry
 
     registry = gradient_registry._registry
     before = set(registry)
     yield
+    if tf.executing_eagerly():  # what was traced may be differentiated again
+        return
     for name in set(registry) - before:
         registry.pop(name, None)

@@ -10,7 +10,7 @@ import keras
 from keras_transformer.checks import check_ids
 from keras_transformer.keras_private import after_the_batch, asks_for_shapes
 from keras_transformer.kernels import target
-from keras_transformer.kernels.graphs import as_rows
+from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.saving import modify
 from keras_transformer.layers.weights import WeightOptions
@@ -150,7 +150,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     def train_step(self, *state_and_data):
         *state, data = state_and_data
-        with after_the_batch(data):
+        with after_the_batch(data), without_gradients():
             return super().train_step(*state, self._with_weights_of_tokens(data))
 
     def test_step(self, *state_and_data):

@@ -9,7 +9,6 @@ from keras_transformer.keras_private import (
     trainable_variables,
     variable_index,
 )
-from keras_transformer.kernels.graphs import without_gradients
 from keras_transformer.training.distribution import (
     num_replicas,
     num_replicas_of_strategy,
@@ -124,11 +123,10 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
             grads = [dense_gradient(gradient) for gradient in grads]
         if self._sums_over_replicas:
             grads = sum_gradients(grads)
-        with without_gradients():
-            if self.batches_per_update == 1 or not grads:
-                super().apply(grads, trainable_variables)
-            else:
-                self._apply_mean(grads, trainable_variables)
+        if self.batches_per_update == 1 or not grads:
+            super().apply(grads, trainable_variables)
+        else:
+            self._apply_mean(grads, trainable_variables)
 
     @property
     def _sums_over_replicas(self):

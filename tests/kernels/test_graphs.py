@@ -1,9 +1,12 @@
+import gc
+
 import keras
 import numpy as np
 import pytest
 from forked import run_program
 from keras import ops
 
+from keras_transformer import models, training
 from keras_transformer.kernels.graphs import shape_of
 
 
@@ -29,6 +32,40 @@ def test_unknown_lengths_are_found_when_the_graph_runs():
         first, last = lengths(np.ones(size, "float32"))
         assert (int(first), int(last)) == (size[0], size[2])
     assert [kind for kind in kinds[0] if kind != "Placeholder"] == ["Shape", "Unpack"]
+
+
+def train_a_model(optimizer):
+    model = models.LanguageModel(
+        17, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11
+    )
+    model.compile(optimizer, training.TokenCrossentropy())
+    ids = np.array([[2, 5, 7, 3]])
+    model.fit(ids, ids, verbose=0)
+
+
+def count_graphs():
+    import tensorflow as tf
+
+    gc.collect()
+    return sum(isinstance(x, tf.__internal__.FuncGraph) for x in gc.get_objects())
+
+
+@pytest.mark.quick("muon", "keras")
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        training.Muon,
+        lambda: training.Adam(gradient_accumulation_steps=3, clipnorm=1.0),
+        lambda: "adam",
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()),
+    ],
+    ids=["muon", "adam", "keras", "loss scale"],
+)
+@pytest.mark.needs_tensorflow
+def test_the_graphs_of_a_training_are_freed(optimizer):
+    before = count_graphs()
+    train_a_model(optimizer())
+    assert count_graphs() <= before
 
 
 MODEL = """
