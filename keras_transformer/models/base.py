@@ -8,7 +8,11 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.keras_private import after_the_batch, asks_for_shapes
+from keras_transformer.keras_private import (
+    after_the_batch,
+    all_layers,
+    asks_for_shapes,
+)
 from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
@@ -174,10 +178,12 @@ class SettingsModel(RematerializedMixin, keras.Model):
         return len(self.outputs[0].shape) > 2
 
     def make_train_function(self, force=False):
-        if any("dtype" in change for _, change in adaptation.changed_layers(self)):
+        modes = {layer.quantization_mode for layer in all_layers(self)}
+        if integers := sorted(modes - {None, "float8"}):
             raise ValueError(
-                "A quantised model cannot be trained: its integers have no gradient. "
-                "Train the model that it was made from, then quantise that."
+                "A model quantised to integers cannot be trained: they have no "
+                "gradient. Train the model that it was made from, then quantise that. "
+                f"Received: {', '.join(integers)}."
             )
         if target.BACKEND == "jax":
             target.check_layout(self)
@@ -262,7 +268,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "`model.merge_lora()`."
             )
         # Keras would warn about each layer that it cannot quantise.
-        filters = filters or adaptation.is_quantizable
+        asked = mode or (config and config.mode)
+        filters = filters or (lambda layer: adaptation.is_quantizable(layer, asked))
         super().quantize(mode, config, filters, **kwargs)
 
     def export(
