@@ -61,7 +61,7 @@ def with_gradient(function, *tensors):
 
     Args:
         function: Function of tensors that returns a tensor and the function from its
-            gradient to the gradients of the arguments, as in `ops.custom_gradient`.
+            gradient, which is dense, to the gradients of the arguments.
         *tensors: The arguments.
 
     Returns:
@@ -71,7 +71,16 @@ def with_gradient(function, *tensors):
         # JAX could not compute again what refers to other values, such as masks.
         outputs, _ = function(*tensors)
         return outputs
-    outputs = ops.custom_gradient(function)(*tensors)
+
+    def function_for_keras(*tensors):
+        outputs, gradient = function(*tensors)
+
+        def gradient_for_keras(*args, upstream=None):
+            return gradient(dense_gradient(args[0] if upstream is None else upstream))
+
+        return outputs, gradient_for_keras
+
+    outputs = ops.custom_gradient(function_for_keras)(*tensors)
     if not _IS_TENSORFLOW:
         return outputs
     import tensorflow as tf
@@ -94,6 +103,16 @@ def with_gradient(function, *tensors):
     graph = outputs.graph
     graph.kept_gradients = [*getattr(graph, "kept_gradients", ()), gradient]
     return outputs
+
+
+def dense_gradient(gradient):
+    """Returns a gradient as a tensor, where it may be `tf.IndexedSlices` or None."""
+    if _IS_TENSORFLOW:
+        import tensorflow as tf
+
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.convert_to_tensor(gradient)
+    return gradient
 
 
 @contextlib.contextmanager

@@ -9,13 +9,14 @@ from keras_transformer.keras_private import (
     trainable_variables,
     variable_index,
 )
+from keras_transformer.kernels.graphs import dense_gradient
 from keras_transformer.training.distribution import (
     num_replicas,
     num_replicas_of_strategy,
     sum_gradients,
     update_if,
 )
-from keras_transformer.training.gradient_norm import MeasuredOptimizer, dense_gradient
+from keras_transformer.training.gradient_norm import MeasuredOptimizer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
