@@ -168,7 +168,8 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
         counter.assign(batches)
 
     def update_step(self, gradient, variable, learning_rate):
-        if self._sums_over_replicas and (replicas := num_replicas_of_strategy()) > 1:
+        replicas = num_replicas_of_strategy()
+        if self._sums_over_replicas and replicas > 1:
             gradient = ops.divide(gradient, replicas)
         super().update_step(gradient, variable, learning_rate)
 

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.kernels.graphs import dense_gradient
 from keras_transformer.training import Adam
-from keras_transformer.training.gradient_norm import dense_gradient
 
 STEPS, ROWS = 3, 5
 RANDOM = np.random.default_rng(7)
@@ -283,6 +283,23 @@ def test_variables_of_half_precision_are_updated_as_in_keras(steps):
         results.append(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")))
     np.testing.assert_allclose(*results, 0.02)
     assert np.all(np.abs(results[0] - 1) > 0.05)
+
+
+@pytest.mark.needs_tensorflow
+def test_a_function_of_ones_own_accumulates_without_a_warning(caplog):
+    import tensorflow as tf
+
+    variable, optimizer = keras.Variable(np.ones(3)), accumulating()
+    optimizer.build([variable])
+
+    @tf.function
+    def apply(gradient):
+        optimizer.apply([gradient], [variable])
+
+    for _ in range(STEPS):
+        apply(tf.ones(3))
+    np.testing.assert_allclose(variable, [0.9] * 3, 1e-5)
+    assert not caplog.records
 
 
 def test_decay_leaves_out_what_is_excluded():
