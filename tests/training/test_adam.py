@@ -311,6 +311,31 @@ def test_decay_leaves_out_what_is_excluded():
     assert_same_steps(*kernels)
 
 
+def test_what_decay_leaves_out_is_kept_by_the_program_and_not_by_the_file(tmp_path):
+    """If this fails, docs/guarantees.md need not except `load_model` any more."""
+
+    def compiled():
+        optimizer = Adam(0.1, weight_decay=0.3)
+        optimizer.exclude_from_weight_decay(var_names=["kernel"])
+        model = keras.Sequential([keras.Input((7,)), keras.layers.Dense(2)])
+        model.compile(optimizer, "mse", jit_compile=False)
+        return model
+
+    def train(model):
+        model.fit(INPUTS, TARGETS, shuffle=False, verbose=0)
+        return kernel(model)
+
+    whole, path = compiled(), tmp_path / "model.keras"
+    train(whole)
+    whole.save(path)
+    resumed = compiled()
+    resumed.optimizer.build(resumed.trainable_variables)
+    resumed.load_weights(path)
+    expected = train(whole)
+    np.testing.assert_array_equal(train(resumed), expected)
+    assert np.any(train(keras.models.load_model(path)) != expected)
+
+
 def test_a_gradient_that_is_missing_is_left_out():
     first, second = keras.Variable(np.ones(2)), keras.Variable(np.ones(3))
     optimizer, gradients = accumulating(), [keras.ops.ones(2), None]
