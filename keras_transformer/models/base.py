@@ -19,6 +19,7 @@ from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.saving import modify
 from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
+from keras_transformer.models.devices import check_layout, check_strategy
 from keras_transformer.models.exports import export
 from keras_transformer.models.weight_files import first_difference
 
@@ -185,14 +186,12 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "gradient. Train the model that it was made from, then quantise that. "
                 f"Received: {', '.join(integers)}."
             )
-        if target.BACKEND == "jax":
-            target.check_layout(self)
-        elif target.BACKEND == "tensorflow" and self.built:
-            strategy = self.distribute_strategy
-            target.check_strategy(strategy, self.variables, self.jit_compile)
+        check_layout(self)
+        if target.BACKEND == "tensorflow" and self.built:
+            check_strategy(self)
             if not self.optimizer.built:
                 # TensorFlow traces a step that creates variables a second time.
-                with strategy.scope():
+                with self.distribute_strategy.scope():
                     self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 

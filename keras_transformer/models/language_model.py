@@ -24,6 +24,7 @@ from keras_transformer.models.base import (
     check_special_ids,
     embedding_dim,
 )
+from keras_transformer.models.devices import check_layout
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -185,6 +186,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         size = self.settings["vocabulary_size"]
         check_ids(prompt_ids, "prompt_ids", is_batch=True, vocabulary_size=size)
         check_positive_integers(max_length=max_length)
+        check_layout(self)
         length = prompt_ids.shape[1]
         if length == 0:
             raise ValueError(

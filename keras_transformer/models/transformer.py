@@ -28,6 +28,7 @@ from keras_transformer.models.base import (
     embedding_dim,
     explained_ids,
 )
+from keras_transformer.models.devices import check_layout
 from keras_transformer.models.presets import PRESETS
 
 
@@ -345,6 +346,7 @@ class Transformer(GenerationMixin, SettingsModel):
         source_size = self.settings["source_vocabulary_size"]
         check_ids(source_ids, "source_ids", is_batch=True, vocabulary_size=source_size)
         check_positive_integers(max_length=max_length)
+        check_layout(self)
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.max_positions, max(source_ids.shape[1], max_length))
         target_size = self.settings["target_vocabulary_size"] or source_size
