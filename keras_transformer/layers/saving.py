@@ -34,6 +34,18 @@ def layer_config(layer):
     config = keras.saving.serialize_keras_object(layer)
     # The copy is built for the shapes of the place where it is used.
     config.pop("build_config", None)
+    config["config"]["dtype"] = policy_config(layer.dtype_policy)
+    return config
+
+
+def policy_config(policy) -> dict:
+    """The config of a dtype policy.
+
+    While Keras loads a model, it adds ids of shared objects to what `serialize` returns
+    or has returned.
+    """
+    config = dict(keras.dtype_policies.serialize(policy))
+    config.pop("shared_object_id", None)
     return config
 
 
@@ -41,7 +53,7 @@ def modifications(layer) -> dict:
     """Returns how a layer was quantised and adapted, for `modify`; {} if it was not."""
     found = {}
     if layer.quantization_mode is not None:
-        found["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
+        found["dtype"] = policy_config(layer.dtype_policy)
         config = getattr(layer, "quantization_config", None)
         if config is not None:
             found["quantization"] = keras.saving.serialize_keras_object(config)

@@ -17,10 +17,10 @@ from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.saving import modify
-from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
 from keras_transformer.models.devices import check_layout, check_strategy
 from keras_transformer.models.exports import export
+from keras_transformer.models.parts import Parts
 from keras_transformer.models.weight_files import first_difference
 
 
@@ -35,9 +35,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
     Args:
         inputs: Inputs of the functional model.
         outputs: Its outputs.
-        settings: The constructor's arguments but `dtype`, as a config holds them.
-        dtype: The dtype policy of the layers.
-        weight_options: The `WeightOptions` that the layers were built with.
+        parts: The `Parts` that made the layers, with the settings that models share.
+        settings: The other arguments of the constructor, as a config holds them.
         name: Name of the model.
         trainable: Whether its weights are to be trained, if given.
 
@@ -53,9 +52,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
         self,
         inputs,
         outputs,
+        parts: Parts,
         settings: dict,
-        dtype,
-        weight_options: WeightOptions,
         name: str | None = None,
         trainable: bool | None = None,
         **unknown,
@@ -67,13 +65,9 @@ class SettingsModel(RematerializedMixin, keras.Model):
             )
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         # `compile` reads from it whether to scale the loss.
-        self.dtype_policy = dtype
-        # While Keras loads a model, it writes ids of shared objects into the
-        # dictionaries that `serialize` returned.
-        policy = dict(keras.dtype_policies.serialize(dtype))
-        policy.pop("shared_object_id", None)
-        self.settings = {**settings, "dtype": policy}
-        self.weight_options = weight_options
+        self.dtype_policy = parts.dtype_policy
+        self.settings = {**parts.settings, **settings}
+        self.parts = parts
 
     def get_config(self):
         return {
@@ -82,19 +76,16 @@ class SettingsModel(RematerializedMixin, keras.Model):
             "frozen": adaptation.frozen_layers(self),
             "changed": adaptation.changed_layers(self),
             **self.settings,
-            **self.weight_options.get_config(),
+            **self.parts.weight_options.get_config(),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         frozen, changed = config.pop("frozen", ()), config.pop("changed", ())
-        older = config.pop("frozen_layers", ()), config.pop("changed_layers", ())
-        if any(older):  # their paths count layers that models no longer have
-            raise ValueError(
-                "The file is of a development version, and names frozen, quantised or "
-                "adapted layers by other paths. Save the model there without them."
-            )
+        for name in ("frozen_layers", "changed_layers"):  # empty in files of 0.1.0
+            if not config.get(name):
+                config.pop(name, None)
         model = cls(**config)
         for path in frozen:
             adaptation.layer_at(model, path).trainable = False
@@ -310,22 +301,6 @@ def explained_ids():
             f"Received: {received}, in the inputs or the labels. Use tokenizers of the "
             "model's vocabulary_size."
         ) from error
-
-
-def embedding_dim(hidden_dim: int, position_layer) -> int:
-    """Returns the width of embeddings: `hidden_dim` less a concatenated encoding.
-
-    Raises:
-        ValueError: If the encoding leaves no width for the embedding.
-    """
-    encoding_dim = getattr(position_layer, "encoding_dim", None) or 0
-    if encoding_dim >= hidden_dim:
-        raise ValueError(
-            "`hidden_dim` must be greater than the `encoding_dim` of concatenated "
-            f"positions. Received: hidden_dim={hidden_dim}, "
-            f"encoding_dim={encoding_dim}."
-        )
-    return hidden_dim - encoding_dim
 
 
 def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:

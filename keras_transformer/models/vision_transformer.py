@@ -16,11 +16,10 @@ from keras_transformer.layers.saving import (
     layer_config,
 )
 from keras_transformer.layers.stack import Encoder
-from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     SettingsModel,
-    embedding_dim,
 )
+from keras_transformer.models.parts import Parts
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -85,49 +84,37 @@ class VisionTransformer(SettingsModel):
                 "`image_shape` must be (height, width, channels), three positive "
                 f"integers. Received: image_shape={image_shape}."
             )
-        check_positive_integers(
-            patch_size=patch_size, num_classes=num_classes, hidden_dim=hidden_dim
-        )
-        stack: dict = {
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": activation,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
-        policy = keras.dtype_policies.get(dtype)
-        pooling = copy_layer(pooling, "pooling", policy)
-        options = WeightOptions(kwargs, kinds=("kernel", "bias"))
+        check_positive_integers(patch_size=patch_size, num_classes=num_classes)
         height, width, _ = image_shape
         num_patches = max((height // patch_size) * (width // patch_size), 1)
-        position_scheme = positions
+        learned = LearnedPositionalEncoding(num_patches + (pooling is None))
+        parts = Parts(
+            kwargs,
+            hidden_dim,
+            activation,
+            learned if positions == "learned" else positions,
+            dtype,
+            seed,
+            weight_kinds=("kernel", "bias"),
+            num_layers=num_layers,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+            dropout=dropout,
+            normalize_first=normalize_first,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+        )
         if positions == "learned":
-            num_positions = num_patches + (pooling is None)
-            position_scheme = LearnedPositionalEncoding(num_positions)
-        encoder = Encoder(
-            **stack,
-            positions=position_scheme,
-            seed=sub_seed(seed, "encoder"),
-            name="encoder",
-            dtype=policy,
-            **options.of(name="encoder"),
-        )
-        embedding = PatchEmbedding(
-            patch_size,
-            embedding_dim(hidden_dim, encoder.positions),
-            name="patches",
-            dtype=policy,
-            **options.of(name="patches"),
-        )
+            parts.settings["positions"] = positions
+        encoder = parts.stack(Encoder, "encoder")
+        sizes = {"patch_size": patch_size, "hidden_dim": parts.embedding_dim}
+        embedding = parts.make(PatchEmbedding, "patches", **sizes)
+        # Logits are float32 whatever the policy.
+        classify = parts.dense("logits", num_classes, dtype="float32")
+        pooling = copy_layer(pooling, "pooling", parts.dtype_policy)
         class_token = None
         if pooling is None:
-            class_token = ClassToken(name="class_token", dtype=policy)
-        # Logits are float32 whatever the policy.
-        head = {"dtype": "float32", **options.of(name="logits")}
-        classify = keras.layers.Dense(num_classes, name="logits", **head)
+            class_token = ClassToken(name="class_token", dtype=parts.dtype_policy)
 
         images = keras.Input(image_shape, name="images")
         states = embedding(images)
@@ -136,21 +123,13 @@ class VisionTransformer(SettingsModel):
         super().__init__(
             inputs=images,
             outputs=classify(pooled),
+            parts=parts,
             settings={
                 "image_shape": list(image_shape),
                 "patch_size": patch_size,
                 "num_classes": num_classes,
-                "hidden_dim": hidden_dim,
-                **stack,
-                "activation": keras.activations.serialize(encoder.activation),
                 "pooling": layer_config(pooling),
-                "positions": positions
-                if isinstance(positions, str)
-                else layer_config(encoder.positions),
-                "seed": seed,
             },
-            dtype=policy,
-            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding
