@@ -126,6 +126,10 @@ class Sampling(Search):
         self.num_candidates = 1 if top_k is None else top_k
         self._random_numbers: Any = None
 
+    @property
+    def is_repeatable(self):
+        return self.temperature == 0 or self.seed is not None
+
     def first_hypotheses(self, model, inputs, max_length: int):
         num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
         shape = (num_sentences, self.num_hypotheses)

@@ -85,8 +85,9 @@ class Search(ConfigObject):
 
     Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
     attributes `num_slots`, the hypotheses of a sentence that grow side by side,
-    `num_candidates`, how many of the likeliest tokens `grow` looks at, and
-    `num_hypotheses`, how many hypotheses of a sentence `best` returns.
+    `num_candidates`, how many of the likeliest tokens `grow` looks at,
+    `num_hypotheses`, how many hypotheses of a sentence `best` returns, and
+    `is_repeatable`, False if it draws without a seed.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -97,6 +98,7 @@ class Search(ConfigObject):
     num_slots: int
     num_candidates: int
     num_hypotheses: int
+    is_repeatable = True
 
     def __init__(
         self,
@@ -352,8 +354,7 @@ def check_search(search, vocabulary_size: int | None = None) -> None:
 
 def check_repeatable(search) -> None:
     """Raises `ValueError` if a search draws without a seed."""
-    is_drawn = getattr(search, "temperature", 1) > 0
-    if is_drawn and search.get_config().get("seed", 0) is None:
+    if not search.is_repeatable:
         raise ValueError(
             "`search` must have a seed to be exported, such as seed=0. "
             f"Received: search={search!r}."

@@ -51,7 +51,7 @@ def policy_config(policy) -> dict:
 
 def modifications(layer) -> dict:
     """Returns how a layer was quantised and adapted, for `modify`; {} if it was not."""
-    found = {}
+    found: dict = {}
     if layer.quantization_mode is not None:
         found["dtype"] = policy_config(layer.dtype_policy)
         config = getattr(layer, "quantization_config", None)
@@ -83,7 +83,7 @@ def modifications_inside(layer) -> dict:
     """
     layers = all_layers(layer)
     frozen = {id(x) for y in layers if not y.trainable for x in all_layers(y)}
-    found = {}
+    found: dict = {}
     for inner in layers:
         found_here = modifications(inner)
         if inner.weights and id(inner) in frozen:

@@ -111,15 +111,15 @@ class VisionTransformer(SettingsModel):
         embedding = parts.make(PatchEmbedding, "patches", **sizes)
         # Logits are float32 whatever the policy.
         classify = parts.dense("logits", num_classes, dtype="float32")
-        pooling = copy_layer(pooling, "pooling", parts.dtype_policy)
+        pool = copy_layer(pooling, "pooling", parts.dtype_policy)
         class_token = None
-        if pooling is None:
+        if pool is None:
             class_token = ClassToken(name="class_token", dtype=parts.dtype_policy)
 
         images = keras.Input(image_shape, name="images")
         states = embedding(images)
         states = encoder(states if class_token is None else class_token(states))
-        pooled = states[:, 0] if pooling is None else pooling(states)
+        pooled = states[:, 0] if pool is None else pool(states)
         super().__init__(
             inputs=images,
             outputs=classify(pooled),
@@ -128,14 +128,14 @@ class VisionTransformer(SettingsModel):
                 "image_shape": list(image_shape),
                 "patch_size": patch_size,
                 "num_classes": num_classes,
-                "pooling": layer_config(pooling),
+                "pooling": layer_config(pool),
             },
             **kwargs,
         )
         self.embedding = embedding
         self.class_token = class_token
         self.encoder = encoder
-        self.pooling = pooling
+        self.pooling = pool
 
     def attention_scores(self, images):
         """Returns the attention scores of every layer and head.
