@@ -80,7 +80,7 @@ class ConstrainedBeamSearch(BeamSearch):
     Raises:
         ValueError: If an argument is out of range; when called by `model.generate`, if
             there are not as many lists of phrases as sentences, or if phrases are
-            longer than `max_length`.
+            longer than `max_length`, or have padding or a token that ends a sequence.
 
     Example:
         >>> search = kt.decoding.ConstrainedBeamSearch(4, required=[[[7, 5], [11]], []])
@@ -174,6 +174,14 @@ class ConstrainedBeamSearch(BeamSearch):
             raise ValueError(
                 "`required` must have a list of phrases for each sentence. "
                 f"Received: {len(table)} lists for {num_sentences} sentences."
+            )
+        special_ids = model.pad_id, *(self.end_ids or (model.end_id,))
+        is_special = (table >= 0) & np.isin(table, special_ids)
+        if is_special.any():
+            raise ValueError(
+                "`required` must have neither padding nor what ends a sequence: no "
+                f"phrase can be met with one. Received: {table[is_special][0]} in "
+                f"required[{np.nonzero(is_special)[0][0]}]."
             )
         num_tokens = np.sum(table >= 0, axis=(1, 2))
         if (num_tokens > max_length).any():

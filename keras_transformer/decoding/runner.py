@@ -114,8 +114,6 @@ class SearchRunner:
 
         variables = list(self._model.variables)
         if list(map(id, variables)) != list(map(id, self._variables)):
-            if target.BACKEND == "jax":
-                target.check_layout(self._model)
             self._program.cache_clear()  # the model was quantised or adapted
             self._variables = variables
         settings = search, max_length, rows_per_call, batch_size, jit_compile

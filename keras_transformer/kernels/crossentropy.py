@@ -58,8 +58,7 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(logits, axis=-1)
 
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream):
             targets = _target_distribution(
                 labels, vocabulary, label_smoothing, after=(losses, upstream)
             )

@@ -37,6 +37,19 @@ def shape_of(tensor, for_reshape: bool = False) -> tuple:
     )
 
 
+def as_rows(tensor):
+    """Returns a tensor of shape `(rows,)` as `(rows, 1)`, and others as they are.
+
+    TensorFlow traces a function that has been called with tensors of both kinds for
+    tensors of any number of axes.
+    """
+    if not _IS_TENSORFLOW or tensor.shape.rank is not None:
+        return tensor[:, None] if len(tensor.shape) == 1 else tensor
+    import tensorflow as tf
+
+    return tf.reshape(tensor, (tf.shape(tensor)[0], -1))
+
+
 def with_gradient(function, *tensors):
     """Calls a function that brings its own gradient: `ops.custom_gradient`.
 
@@ -48,7 +61,7 @@ def with_gradient(function, *tensors):
 
     Args:
         function: Function of tensors that returns a tensor and the function from its
-            gradient to the gradients of the arguments, as in `ops.custom_gradient`.
+            gradient, which is dense, to the gradients of the arguments.
         *tensors: The arguments.
 
     Returns:
@@ -58,7 +71,16 @@ def with_gradient(function, *tensors):
         # JAX could not compute again what refers to other values, such as masks.
         outputs, _ = function(*tensors)
         return outputs
-    outputs = ops.custom_gradient(function)(*tensors)
+
+    def function_for_keras(*tensors):
+        outputs, gradient = function(*tensors)
+
+        def gradient_for_keras(*args, upstream=None):
+            return gradient(dense_gradient(args[0] if upstream is None else upstream))
+
+        return outputs, gradient_for_keras
+
+    outputs = ops.custom_gradient(function_for_keras)(*tensors)
     if not _IS_TENSORFLOW:
         return outputs
     import tensorflow as tf
@@ -83,9 +105,19 @@ def with_gradient(function, *tensors):
     return outputs
 
 
+def dense_gradient(gradient):
+    """Returns a gradient as a tensor, where it may be `tf.IndexedSlices` or None."""
+    if _IS_TENSORFLOW:
+        import tensorflow as tf
+
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.convert_to_tensor(gradient)
+    return gradient
+
+
 @contextlib.contextmanager
 def without_gradients():
-    """Lets TensorFlow forget the gradients of what is traced inside; it needs none.
+    """Lets TensorFlow forget the gradients of what is traced inside: a training step.
 
     Keras's optimizers sum over the replicas, of a single one too, by an operation with
     a gradient of its own, which would keep the graph of every training step alive; see
@@ -94,10 +126,13 @@ def without_gradients():
     if not _IS_TENSORFLOW:
         yield
         return
+    import tensorflow as tf
     from tensorflow.python.framework.ops import gradient_registry
 
     registry = gradient_registry._registry
     before = set(registry)
     yield
+    if tf.executing_eagerly():  # what was traced may be differentiated again
+        return
     for name in set(registry) - before:
         registry.pop(name, None)

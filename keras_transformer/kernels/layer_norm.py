@@ -32,8 +32,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
             scale = ops.rsqrt(variance + epsilon)
             normal = centered * scale
 
-            def gradient(*args, upstream=None):
-                upstream = args[0] if upstream is None else upstream
+            def gradient(upstream):
                 product = upstream * normal
                 # No matrix-vector products: XLA would recompute them at every use.
                 of_normal = upstream * gamma

@@ -1,15 +1,10 @@
 """Which backend, compiler, device and runtime the code runs on."""
 
-import math
-import re
 from pathlib import Path
 
 import keras
 
-from keras_transformer.keras_private import all_layers, layout_rules
-
 BACKEND = keras.backend.backend()  # "tensorflow", "jax" or "torch"
-LARGE_WEIGHT = 2**16  # elements
 CPU_INFO = Path("/proc/cpuinfo")
 # Flags in it, of x86 and of ARM, any of which stands for products in a dtype.
 CPU_FLAGS = {
@@ -42,55 +37,6 @@ def xla_would_compile_for_cpu() -> bool:
     That is: by TensorFlow's XLA, without an accelerator; JAX was not measured.
     """
     return BACKEND == "tensorflow" and keras.distribution.list_devices() == ["cpu:0"]
-
-
-def check_strategy(strategy, variables, jit_compile: bool) -> None:
-    """Raises `ValueError` unless a `tf.distribute` strategy can train such a model."""
-    import tensorflow as tf
-
-    if jit_compile and strategy.num_replicas_in_sync > 1:
-        raise ValueError(
-            "`jit_compile` must be False under a strategy of several devices: XLA "
-            "compiles for one. Compile the model again. Received: jit_compile=True, "
-            f"with {strategy.num_replicas_in_sync} devices."
-        )
-    created = strategy.extended.variable_created_in_scope
-    with strategy.scope():
-        is_default = not tf.distribute.has_strategy()
-    if not is_default and not all(created(variable.value) for variable in variables):
-        raise ValueError(
-            "The model must be built within the strategy's scope, in which it is "
-            "trained. Make or load it after `with strategy.scope():`."
-        )
-
-
-def check_layout(model) -> None:
-    """Raises `ValueError` unless the rules of a `ModelParallel` fit a model's weights.
-
-    Keras would put a whole copy of a weight that no rule fits on every device.
-    """
-    rules = layout_rules()
-    if not rules:
-        return
-    paths = [weight.path for weight in model.weights]
-    # Rules may also say how the outputs of layers are split.
-    paths_and_outputs = [*paths, *(f"{x.path}/output" for x in all_layers(model))]
-    for rule in rules:
-        if not any(re.fullmatch(rule, path) for path in paths_and_outputs):
-            raise ValueError(
-                "Every rule of the `layout_map` must fit a weight of the model. "
-                f"Received: {rule!r}, which fits none; its weights are such as "
-                f"{paths[0]!r}."
-            )
-    for weight in model.weights:
-        is_large = len(weight.shape) > 1 and math.prod(weight.shape) >= LARGE_WEIGHT
-        if is_large and rules[weight.path] is None:
-            raise ValueError(
-                "The `layout_map` must have a rule for every large weight, of which "
-                "every device would hold a whole copy. Received: none for "
-                f"{weight.path!r} of shape {tuple(weight.shape)}. Add one, such as "
-                f"layout_map[{weight.path!r}] = (None, 'model')."
-            )
 
 
 def xla_compiles_for_cpu() -> bool:

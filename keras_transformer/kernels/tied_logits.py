@@ -17,8 +17,7 @@ def tied_logits(states, table):
         # As a batch of one, for which TensorFlow has the faster kernel.
         logits = ops.matmul(rows[None], ops.swapaxes(table[None], -1, -2))
 
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream):
             of_table = ops.matmul(ops.transpose(upstream), rows)
             return ops.matmul(upstream, table), of_table
 

@@ -138,7 +138,7 @@ class TransformerBlock(BlockSettings):
             seed=sub_seed(self.seed, name),
             name=name,
             dtype=self.dtype_policy,
-            **self.weight_options.of(),
+            **self.weight_options.of(name=name),
         )
         layer.build(*shapes)
         name = f"{name}_residual"

@@ -84,7 +84,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         options = WeightOptions(kwargs, kinds=("embeddings",))
         # Unit variance, after the multiplication in `call`.
         normal = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
-        given = {"embeddings_initializer": normal, **options.of("embeddings")}
+        given = {"embeddings_initializer": normal, **options.of(name="embeddings")}
         super().__init__(vocabulary_size, hidden_dim, **given, **kwargs)
         self.weight_options = options
         self.vocabulary_size = vocabulary_size

@@ -65,10 +65,13 @@ class FeedForward(WeightOptionsLayer):
 
     def build(self, input_shape):
         dtype = self.dtype_policy
-        settings = {"name": "widen", "dtype": dtype, **self.weight_options.of()}
-        self._widen = Projection(self.intermediate_dim, self.activation, **settings)
-        settings = {"name": "narrow", "dtype": dtype, **self.weight_options.of()}
-        self._narrow = Projection(input_shape[-1], **settings)
+
+        def projection(units, activation, name):
+            options = self.weight_options.of(name=name)
+            return Projection(units, activation, name=name, dtype=dtype, **options)
+
+        self._widen = projection(self.intermediate_dim, self.activation, "widen")
+        self._narrow = projection(input_shape[-1], None, "narrow")
         self._widen.build(input_shape)
         self._narrow.build((*input_shape[:-1], self.intermediate_dim))
         self._dropout = Dropout(self.dropout, self.seed, dtype=dtype)

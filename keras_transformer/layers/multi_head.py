@@ -143,7 +143,7 @@ class MultiHeadAttention(WeightOptionsLayer):
                 name=name,
                 use_bias=self.use_bias,
                 dtype=self.dtype_policy,
-                **self.weight_options.of(),
+                **self.weight_options.of(name=name),
             )
             layer.build(input_shape)
             return layer

@@ -46,8 +46,9 @@ class PatchEmbedding(WeightOptionsLayer):
     def build(self, input_shape):
         check_shape("inputs", input_shape, "batch", "height", "width", "channels")
         self._rows_and_columns(input_shape)
-        settings = {"dtype": self.dtype_policy, **self.weight_options.of()}
-        self._project = keras.layers.Dense(self.hidden_dim, name="project", **settings)
+        settings = {"dtype": self.dtype_policy, "name": "project"}
+        options = self.weight_options.of(name="project")
+        self._project = keras.layers.Dense(self.hidden_dim, **settings, **options)
         self._project.build((None, None, self.patch_size**2 * input_shape[-1]))
 
     def call(self, inputs):

@@ -34,14 +34,26 @@ def layer_config(layer):
     config = keras.saving.serialize_keras_object(layer)
     # The copy is built for the shapes of the place where it is used.
     config.pop("build_config", None)
+    config["config"]["dtype"] = policy_config(layer.dtype_policy)
+    return config
+
+
+def policy_config(policy) -> dict:
+    """The config of a dtype policy.
+
+    While Keras loads a model, it adds ids of shared objects to what `serialize` returns
+    or has returned.
+    """
+    config = dict(keras.dtype_policies.serialize(policy))
+    config.pop("shared_object_id", None)
     return config
 
 
 def modifications(layer) -> dict:
     """Returns how a layer was quantised and adapted, for `modify`; {} if it was not."""
-    found = {}
+    found: dict = {}
     if layer.quantization_mode is not None:
-        found["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
+        found["dtype"] = policy_config(layer.dtype_policy)
         config = getattr(layer, "quantization_config", None)
         if config is not None:
             found["quantization"] = keras.saving.serialize_keras_object(config)
@@ -71,7 +83,7 @@ def modifications_inside(layer) -> dict:
     """
     layers = all_layers(layer)
     frozen = {id(x) for y in layers if not y.trainable for x in all_layers(y)}
-    found = {}
+    found: dict = {}
     for inner in layers:
         found_here = modifications(inner)
         if inner.weights and id(inner) in frozen:

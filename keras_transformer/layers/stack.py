@@ -65,7 +65,7 @@ class TransformerStack(BlockSettings):
                 **{**settings, "seed": sub_seed(self.seed, name)},
                 name=name,
                 dtype=dtype,
-                **self.weight_options.of(),
+                **self.weight_options.of(name=name),
             )
             for name in (f"block_{i}" for i in range(self.num_layers))
         ]

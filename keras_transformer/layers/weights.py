@@ -26,7 +26,7 @@ class WeightOptions:
     Example:
         >>> arguments = {"kernel_initializer": "zeros", "name": "query"}
         >>> options = WeightOptions(arguments, kinds=("kernel", "bias"))
-        >>> options.of("kernel"), arguments
+        >>> options.of("kernel", name="query"), arguments
         ({'kernel_initializer': <...Zeros object ...>}, {'name': 'query'})
     """
 
@@ -37,20 +37,18 @@ class WeightOptions:
                 name = f"{kind}_{option}"
                 if name in arguments:
                     self._values[name] = module.get(arguments.pop(name))
-        self._num_copies = 0
 
-    def of(self, *kinds) -> dict:
-        """Returns the options given for these or all kinds: initializers as new copies.
+    def of(self, *kinds: str, name: str) -> dict:
+        """Returns the options given for these or all kinds, for a part of a layer.
 
-        An initializer returns the same numbers at each call. So that no two weights
-        share them, the seed of each copy differs. It is derived from the seed of the
-        initializer, if there is one.
+        A seeded initializer returns the same numbers at each call. So that no two
+        weights share them, parts get copies, with seeds derived from the seed, the
+        `name` of the part and the kind of weight.
         """
-        self._num_copies += 1
         return {
-            name: _copied(value, f"copy_{self._num_copies}")
-            for name, value in self._values.items()
-            if not kinds or name.rpartition("_")[0] in kinds
+            option: _copied(value, f"{name}/{option}")
+            for option, value in self._values.items()
+            if not kinds or option.rpartition("_")[0] in kinds
         }
 
     def get_config(self) -> dict:
@@ -86,8 +84,8 @@ class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
 
     Saved layers keep what was quantised, adapted or frozen inside of them.
 
-    A subclass passes `**self.weight_options.of()` to its sub-layers, or creates weights
-    by `add_weight_with_options`.
+    A subclass passes `**self.weight_options.of(name=name)` to its sub-layers, each of
+    another name, or creates weights by `add_weight_with_options`.
 
     Args:
         **kwargs: Weight options, and base `Layer` arguments.
@@ -124,10 +122,11 @@ class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
 
         `initializer` is the default of the option.
         """
-        given = self.weight_options.of(kind)
-        options = {name.removeprefix(f"{kind}_"): given[name] for name in given}
+        name = name or kind
+        given = self.weight_options.of(kind, name=name)
+        options = {option.removeprefix(f"{kind}_"): given[option] for option in given}
         return self.add_weight(
-            shape, **{"initializer": initializer, **options}, name=name or kind
+            shape, **{"initializer": initializer, **options}, name=name
         )
 
     def get_config(self):

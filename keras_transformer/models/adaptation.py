@@ -64,9 +64,10 @@ def changed_layers(model) -> list[list]:
     ]
 
 
-def is_quantizable(layer) -> bool:
-    """Tells whether Keras can quantise a layer."""
-    return isinstance(layer, keras.layers.Dense | keras.layers.Embedding)
+def is_quantizable(layer, mode: str | None) -> bool:
+    """Tells whether Keras can quantise a layer: embeddings only to integers."""
+    dense, embedding = keras.layers.Dense, keras.layers.Embedding
+    return isinstance(layer, dense | embedding if mode in ("int8", "int4") else dense)
 
 
 def has_lora(model) -> bool:

@@ -8,13 +8,19 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.keras_private import after_the_batch, asks_for_shapes
+from keras_transformer.keras_private import (
+    after_the_batch,
+    all_layers,
+    asks_for_shapes,
+)
 from keras_transformer.kernels import target
+from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.saving import modify
-from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
+from keras_transformer.models.devices import check_layout, check_strategy
 from keras_transformer.models.exports import export
+from keras_transformer.models.parts import Parts
 from keras_transformer.models.weight_files import first_difference
 
 
@@ -29,9 +35,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
     Args:
         inputs: Inputs of the functional model.
         outputs: Its outputs.
-        settings: The constructor's arguments but `dtype`, as a config holds them.
-        dtype: The dtype policy of the layers.
-        weight_options: The `WeightOptions` that the layers were built with.
+        parts: The `Parts` that made the layers, with the settings that models share.
+        settings: The other arguments of the constructor, as a config holds them.
         name: Name of the model.
         trainable: Whether its weights are to be trained, if given.
 
@@ -47,9 +52,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
         self,
         inputs,
         outputs,
+        parts: Parts,
         settings: dict,
-        dtype,
-        weight_options: WeightOptions,
         name: str | None = None,
         trainable: bool | None = None,
         **unknown,
@@ -61,13 +65,9 @@ class SettingsModel(RematerializedMixin, keras.Model):
             )
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         # `compile` reads from it whether to scale the loss.
-        self.dtype_policy = dtype
-        # While Keras loads a model, it writes ids of shared objects into the
-        # dictionaries that `serialize` returned.
-        policy = dict(keras.dtype_policies.serialize(dtype))
-        policy.pop("shared_object_id", None)
-        self.settings = {**settings, "dtype": policy}
-        self.weight_options = weight_options
+        self.dtype_policy = parts.dtype_policy
+        self.settings = {**parts.settings, **settings}
+        self.parts = parts
 
     def get_config(self):
         return {
@@ -76,19 +76,16 @@ class SettingsModel(RematerializedMixin, keras.Model):
             "frozen": adaptation.frozen_layers(self),
             "changed": adaptation.changed_layers(self),
             **self.settings,
-            **self.weight_options.get_config(),
+            **self.parts.weight_options.get_config(),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         frozen, changed = config.pop("frozen", ()), config.pop("changed", ())
-        older = config.pop("frozen_layers", ()), config.pop("changed_layers", ())
-        if any(older):  # their paths count layers that models no longer have
-            raise ValueError(
-                "The file is of a development version, and names frozen, quantised or "
-                "adapted layers by other paths. Save the model there without them."
-            )
+        for name in ("frozen_layers", "changed_layers"):  # empty in files of 0.1.0
+            if not config.get(name):
+                config.pop(name, None)
         model = cls(**config)
         for path in frozen:
             adaptation.layer_at(model, path).trainable = False
@@ -140,7 +137,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     def _check_class_weight(self, class_weight):
         # Keras would weigh a text by the place of its largest label.
-        if class_weight is not None and len(self.outputs[0].shape) > 2:
+        if class_weight is not None and self._predicts_tokens:
             raise ValueError(
                 "`class_weight` must be None for labels of shape (batch, length). "
                 "Weigh tokens by a `sample_weight` of the same shape. "
@@ -148,27 +145,44 @@ class SettingsModel(RematerializedMixin, keras.Model):
             )
 
     def train_step(self, *state_and_data):
-        with after_the_batch(state_and_data[-1]):
-            return super().train_step(*state_and_data)
+        *state, data = state_and_data
+        with after_the_batch(data), without_gradients():
+            return super().train_step(*state, self._with_weights_of_tokens(data))
 
     def test_step(self, *state_and_data):
-        with after_the_batch(state_and_data[-1]):
-            return super().test_step(*state_and_data)
+        *state, data = state_and_data
+        with after_the_batch(data):
+            return super().test_step(*state, self._with_weights_of_tokens(data))
+
+    def _with_weights_of_tokens(self, data):
+        """Returns a batch with weights of sentences, `(batch,)`, as `(batch, 1)`.
+
+        Keras multiplies them with masks and losses of shape `(batch, length)`.
+        """
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if weights is None or not self._predicts_tokens:
+            return data
+        weights = keras.tree.map_structure(as_rows, weights)
+        return keras.utils.pack_x_y_sample_weight(x, y, weights)
+
+    @property
+    def _predicts_tokens(self):
+        return len(self.outputs[0].shape) > 2
 
     def make_train_function(self, force=False):
-        if any("dtype" in change for _, change in adaptation.changed_layers(self)):
+        modes = {layer.quantization_mode for layer in all_layers(self)}
+        if integers := sorted(modes - {None, "float8"}):
             raise ValueError(
-                "A quantised model cannot be trained: its integers have no gradient. "
-                "Train the model that it was made from, then quantise that."
+                "A model quantised to integers cannot be trained: they have no "
+                "gradient. Train the model that it was made from, then quantise that. "
+                f"Received: {', '.join(integers)}."
             )
-        if target.BACKEND == "jax":
-            target.check_layout(self)
-        elif target.BACKEND == "tensorflow" and self.built:
-            strategy = self.distribute_strategy
-            target.check_strategy(strategy, self.variables, self.jit_compile)
+        check_layout(self)
+        if target.BACKEND == "tensorflow" and self.built:
+            check_strategy(self)
             if not self.optimizer.built:
                 # TensorFlow traces a step that creates variables a second time.
-                with strategy.scope():
+                with self.distribute_strategy.scope():
                     self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
@@ -244,7 +258,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 "`model.merge_lora()`."
             )
         # Keras would warn about each layer that it cannot quantise.
-        filters = filters or adaptation.is_quantizable
+        asked = mode or (config and config.mode)
+        filters = filters or (lambda layer: adaptation.is_quantizable(layer, asked))
         super().quantize(mode, config, filters, **kwargs)
 
     def export(
@@ -286,22 +301,6 @@ def explained_ids():
             f"Received: {received}, in the inputs or the labels. Use tokenizers of the "
             "model's vocabulary_size."
         ) from error
-
-
-def embedding_dim(hidden_dim: int, position_layer) -> int:
-    """Returns the width of embeddings: `hidden_dim` less a concatenated encoding.
-
-    Raises:
-        ValueError: If the encoding leaves no width for the embedding.
-    """
-    encoding_dim = getattr(position_layer, "encoding_dim", None) or 0
-    if encoding_dim >= hidden_dim:
-        raise ValueError(
-            "`hidden_dim` must be greater than the `encoding_dim` of concatenated "
-            f"positions. Received: hidden_dim={hidden_dim}, "
-            f"encoding_dim={encoding_dim}."
-        )
-    return hidden_dim - encoding_dim
 
 
 def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:

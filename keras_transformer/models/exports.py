@@ -4,10 +4,11 @@ import importlib
 import os
 
 import keras
+import numpy as np
 
 from keras_transformer.checks import optional
 from keras_transformer.keras_private import all_layers
-from keras_transformer.kernels import onnx_operations, target
+from keras_transformer.kernels import target
 
 
 def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
@@ -38,7 +39,7 @@ def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
         with optional(package, extra="export", purpose=f"The format {format!r}"):
             importlib.import_module(package)
     if format == "onnx" and target.BACKEND == "tensorflow":
-        onnx_operations.add_missing_operations()
+        _teach_erfc()
     # Some formats take a path only as a string.
     keras.Model.export(model, str(filepath), format=format, **kwargs)
 
@@ -50,3 +51,24 @@ def check_suits_litert(model) -> None:
             "LiteRT has no products of int8 kernels as Keras computes them. Export the "
             "model from before `quantize`, or quantise it to int4, which LiteRT takes."
         )
+
+
+def _teach_erfc() -> None:
+    """Teaches `tf2onnx` to convert `Erfc`, by which TensorFlow computes GELU."""
+    from tf2onnx import constants, tfonnx, utils
+
+    tf_op = tfonnx.handler.tf_op
+    converters = tf_op.get_opsets()[constants.ONNX_DOMAIN]
+    if any("Erfc" in names for names in converters):
+        return
+
+    def convert(graph, node, **kwargs):
+        """Replaces `erfc(x)` by `1 - erf(x)`."""
+        inputs, outputs = node.input, node.output
+        dtype = utils.map_onnx_to_numpy_type(graph.get_dtype(outputs[0]))
+        graph.remove_node(node.name)
+        one = graph.make_const(utils.make_name("one"), np.ones((), dtype))
+        erf = graph.make_node("Erf", inputs)
+        graph.make_node("Sub", [one.output[0], erf.output[0]], outputs=outputs)
+
+    tf_op("Erfc").register_compat_handler(convert, version=9)

@@ -8,22 +8,20 @@ from keras import ops
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
-    layer_config,
 )
 from keras_transformer.layers.stack import CausalDecoder
-from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
     check_special_ids,
-    embedding_dim,
 )
+from keras_transformer.models.devices import check_layout
+from keras_transformer.models.parts import Parts
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -90,40 +88,26 @@ class LanguageModel(GenerationMixin, TokenModel):
         seed: int | None = None,
         **kwargs,
     ):
-        check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
+        check_positive_integers(vocabulary_size=vocabulary_size)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
-        stack: dict = {
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": activation,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
-        policy = keras.dtype_policies.get(dtype)
-        options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
-        decoder = CausalDecoder(
-            **stack,
-            positions=positions,
-            seed=sub_seed(seed, "decoder"),
-            name="decoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
+        parts = Parts(
+            kwargs,
+            hidden_dim,
+            activation,
+            positions,
+            dtype,
+            seed,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+            dropout=dropout,
+            normalize_first=normalize_first,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
         )
-        embedding = TokenEmbedding(
-            vocabulary_size,
-            embedding_dim(hidden_dim, decoder.positions),
-            pad_id,
-            name="embedding",
-            dtype=policy,
-            **options.of("embeddings"),
-        )
-        narrow = None
-        if embedding.hidden_dim != hidden_dim:
-            given = {"dtype": policy, **options.of("kernel", "bias")}
-            narrow = keras.layers.Dense(embedding.hidden_dim, name="narrow", **given)
+        decoder = parts.stack(CausalDecoder, "decoder")
+        embedding = parts.embedding("embedding", vocabulary_size, pad_id)
+        narrow = parts.narrow()
 
         ids = keras.Input((None,), dtype="int32", name="ids")
         states = decoder(embedding(ids))
@@ -131,21 +115,13 @@ class LanguageModel(GenerationMixin, TokenModel):
         super().__init__(
             inputs=ids,
             outputs=embedding(states, reverse=True),
+            parts=parts,
             settings={
                 "vocabulary_size": vocabulary_size,
-                "hidden_dim": hidden_dim,
-                **stack,
-                "activation": keras.activations.serialize(decoder.activation),
                 "pad_id": pad_id,
                 "start_id": start_id,
                 "end_id": end_id,
-                "positions": positions
-                if isinstance(positions, str)
-                else layer_config(decoder.positions),
-                "seed": seed,
             },
-            dtype=policy,
-            weight_options=options,
             **kwargs,
         )
         self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id
@@ -185,6 +161,7 @@ class LanguageModel(GenerationMixin, TokenModel):
         size = self.settings["vocabulary_size"]
         check_ids(prompt_ids, "prompt_ids", is_batch=True, vocabulary_size=size)
         check_positive_integers(max_length=max_length)
+        check_layout(self)
         length = prompt_ids.shape[1]
         if length == 0:
             raise ValueError(

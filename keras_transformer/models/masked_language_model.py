@@ -55,24 +55,22 @@ class MaskedLanguageModel(TokenModel):
         **settings,
     ):
         encoder = encoder_of(encoder, vocabulary_size, settings)
-        policy = encoder.dtype_policy
-        transform = keras.layers.Dense(
+        transform = encoder.parts.dense(
+            "transform",
             encoder.embedding.hidden_dim,
-            encoder.settings["activation"],
-            name="transform",
-            dtype=policy,
-            **encoder.weight_options.of("kernel", "bias"),
+            activation=encoder.settings["activation"],
         )
-        norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm", dtype=policy)
+        norm = keras.layers.LayerNormalization(
+            epsilon=1e-6, name="norm", dtype=encoder.dtype_policy
+        )
         ids = keras.Input((None,), dtype="int32", name="ids")
         states = norm(transform(encoder(ids)))
         super().__init__(
             inputs=ids,
             # By the encoder, so that a clone of the model has one embedding too.
             outputs=encoder(states, reverse=True),
+            parts=encoder.parts,
             settings=encoder.settings,
-            dtype=policy,
-            weight_options=encoder.weight_options,
             name=name,
             trainable=trainable,
         )

@@ -69,16 +69,13 @@ class TextClassifier(TokenModel):
             dtype=policy,
         )
         # Logits are float32 whatever the policy.
-        options = encoder.weight_options
-        head = {"dtype": "float32", **options.of("kernel", "bias")}
-        classify = keras.layers.Dense(num_classes, name="logits", **head)
+        classify = encoder.parts.dense("logits", num_classes, dtype="float32")
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(
             inputs=ids,
             outputs=classify(dropout(pooling(encoder(ids)))),
+            parts=encoder.parts,
             settings={**settings, "num_classes": num_classes},
-            dtype=policy,
-            weight_options=options,
             name=name,
             trainable=trainable,
         )

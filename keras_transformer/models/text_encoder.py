@@ -3,20 +3,17 @@
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
-    layer_config,
 )
 from keras_transformer.layers.stack import Encoder
-from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     TokenModel,
     check_special_ids,
-    embedding_dim,
 )
+from keras_transformer.models.parts import Parts
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -69,53 +66,31 @@ class TextEncoder(TokenModel):
         seed: int | None = None,
         **kwargs,
     ):
-        check_positive_integers(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
+        check_positive_integers(vocabulary_size=vocabulary_size)
         check_special_ids(vocabulary_size, pad_id)
-        stack: dict = {
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": activation,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
-        policy = keras.dtype_policies.get(dtype)
-        options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
-        encoder = Encoder(
-            **stack,
-            positions=positions,
-            seed=sub_seed(seed, "encoder"),
-            name="encoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
+        parts = Parts(
+            kwargs,
+            hidden_dim,
+            activation,
+            positions,
+            dtype,
+            seed,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+            dropout=dropout,
+            normalize_first=normalize_first,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
         )
-        embedding = TokenEmbedding(
-            vocabulary_size,
-            embedding_dim(hidden_dim, encoder.positions),
-            pad_id,
-            name="embedding",
-            dtype=policy,
-            **options.of("embeddings"),
-        )
+        encoder = parts.stack(Encoder, "encoder")
+        embedding = parts.embedding("embedding", vocabulary_size, pad_id)
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(
             inputs=ids,
             outputs=encoder(embedding(ids)),
-            settings={
-                "vocabulary_size": vocabulary_size,
-                "hidden_dim": hidden_dim,
-                **stack,
-                "activation": keras.activations.serialize(encoder.activation),
-                "pad_id": pad_id,
-                "positions": positions
-                if isinstance(positions, str)
-                else layer_config(encoder.positions),
-                "seed": seed,
-            },
-            dtype=policy,
-            weight_options=options,
+            parts=parts,
+            settings={"vocabulary_size": vocabulary_size, "pad_id": pad_id},
             **kwargs,
         )
         self.pad_id = pad_id

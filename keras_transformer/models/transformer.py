@@ -10,24 +10,22 @@ from keras import ops
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.layers.embeddings import TokenEmbedding
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
-    layer_config,
 )
 from keras_transformer.layers.stack import Decoder, Encoder
-from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     SettingsModel,
     check_called_with_ids,
     check_special_ids,
-    embedding_dim,
     explained_ids,
 )
+from keras_transformer.models.devices import check_layout
+from keras_transformer.models.parts import Parts
 from keras_transformer.models.presets import PRESETS
 
 
@@ -132,64 +130,43 @@ class Transformer(GenerationMixin, SettingsModel):
         check_positive_integers(
             source_vocabulary_size=source_vocabulary_size,
             target_vocabulary_size=target_size,
-            hidden_dim=hidden_dim,
         )
         if num_decoder_layers is not None:
             check_positive_integers(num_decoder_layers=num_decoder_layers)
         start = {} if start_id == pad_id else {"start_id": start_id}
         check_special_ids(target_size, pad_id, end_id=end_id, **start)
-        stack: dict = {
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": activation,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-            "epsilon": epsilon,
-        }
-        policy = keras.dtype_policies.get(dtype)
-        options = WeightOptions(kwargs, kinds=("kernel", "bias", "embeddings"))
-        encoder = Encoder(
-            num_layers,
-            **stack,
-            positions=positions,
-            seed=sub_seed(seed, "encoder"),
-            name="encoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
+        parts = Parts(
+            kwargs,
+            hidden_dim,
+            activation,
+            positions,
+            dtype,
+            seed,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+            dropout=dropout,
+            normalize_first=normalize_first,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            epsilon=epsilon,
         )
-        decoder = Decoder(
-            num_decoder_layers or num_layers,
-            **stack,
-            positions=positions,
-            seed=sub_seed(seed, "decoder"),
-            name="decoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
-        )
-
-        def embedding(vocabulary_size, name):
-            width = embedding_dim(hidden_dim, encoder.positions)
-            given = {"dtype": policy, **options.of("embeddings")}
-            return TokenEmbedding(
-                vocabulary_size, width, pad_id, scale_embeddings, name=name, **given
-            )
-
+        num_target_layers = num_decoder_layers or num_layers
+        encoder = parts.stack(Encoder, "encoder")
+        decoder = parts.stack(Decoder, "decoder", num_layers=num_target_layers)
+        table = pad_id, scale_embeddings
         if target_vocabulary_size is None:
-            source_embedding = target_embedding = embedding(target_size, "embedding")
+            target_embedding = parts.embedding("embedding", target_size, *table)
+            source_embedding = target_embedding
         else:
-            target_embedding = embedding(target_size, "target_embedding")
-            source_embedding = embedding(source_vocabulary_size, "source_embedding")
-        narrow = None
-        if target_embedding.hidden_dim != hidden_dim:
-            given = {"dtype": policy, **options.of("kernel", "bias")}
-            narrow = keras.layers.Dense(
-                target_embedding.hidden_dim, name="narrow", **given
+            target_embedding = parts.embedding("target_embedding", target_size, *table)
+            source_embedding = parts.embedding(
+                "source_embedding", source_vocabulary_size, *table
             )
+        narrow = parts.narrow()
         unmask_first = None
         if start_id == pad_id:
-            unmask_first = UnmaskFirst(name="unmask_first", dtype=policy)
+            unmask_first = UnmaskFirst(name="unmask_first", dtype=parts.dtype_policy)
         bias = LogitBias(name="output_bias", dtype="float32") if output_bias else None
 
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
@@ -203,26 +180,17 @@ class Transformer(GenerationMixin, SettingsModel):
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
             outputs=logits if bias is None else bias(logits),
+            parts=parts,
             settings={
                 "source_vocabulary_size": source_vocabulary_size,
                 "target_vocabulary_size": target_vocabulary_size,
-                "num_layers": num_layers,
-                "hidden_dim": hidden_dim,
-                **stack,
-                "activation": keras.activations.serialize(encoder.activation),
                 "pad_id": pad_id,
                 "start_id": start_id,
                 "end_id": end_id,
-                "positions": positions
-                if isinstance(positions, str)
-                else layer_config(encoder.positions),
-                "seed": seed,
                 "num_decoder_layers": num_decoder_layers,
                 "scale_embeddings": scale_embeddings,
                 "output_bias": output_bias,
             },
-            dtype=policy,
-            weight_options=options,
             **kwargs,
         )
         self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id
@@ -345,6 +313,7 @@ class Transformer(GenerationMixin, SettingsModel):
         source_size = self.settings["source_vocabulary_size"]
         check_ids(source_ids, "source_ids", is_batch=True, vocabulary_size=source_size)
         check_positive_integers(max_length=max_length)
+        check_layout(self)
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.max_positions, max(source_ids.shape[1], max_length))
         target_size = self.settings["target_vocabulary_size"] or source_size

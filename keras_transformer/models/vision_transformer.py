@@ -12,14 +12,14 @@ from keras_transformer.layers.saving import (
     Activation,
     Dtype,
     Positions,
+    copy_layer,
     layer_config,
 )
 from keras_transformer.layers.stack import Encoder
-from keras_transformer.layers.weights import WeightOptions, sub_seed
 from keras_transformer.models.base import (
     SettingsModel,
-    embedding_dim,
 )
+from keras_transformer.models.parts import Parts
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -38,7 +38,7 @@ class VisionTransformer(SettingsModel):
         num_classes: Number of classes.
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as
-            `layers.AttentionPooling()`. None: the paper's class token.
+            `layers.AttentionPooling()`, which is copied. None: the paper's class token.
         positions: As in `Transformer`, or `"learned"`, as in the paper.
 
     The other arguments are those of `Transformer`, except the options of embeddings.
@@ -71,7 +71,7 @@ class VisionTransformer(SettingsModel):
         dropout: float = 0.1,
         normalize_first: bool = True,
         activation: Activation = "gelu",
-        pooling: keras.layers.Layer | None = None,
+        pooling: keras.layers.Layer | dict | None = None,
         positions: Positions = "learned",
         dtype: Dtype = None,
         attention_dropout: float = 0.0,
@@ -84,84 +84,58 @@ class VisionTransformer(SettingsModel):
                 "`image_shape` must be (height, width, channels), three positive "
                 f"integers. Received: image_shape={image_shape}."
             )
-        check_positive_integers(
-            patch_size=patch_size, num_classes=num_classes, hidden_dim=hidden_dim
-        )
-        stack: dict = {
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "normalize_first": normalize_first,
-            "activation": activation,
-            "attention_dropout": attention_dropout,
-            "activation_dropout": activation_dropout,
-        }
-        policy = keras.dtype_policies.get(dtype)
-        options = WeightOptions(kwargs, kinds=("kernel", "bias"))
+        check_positive_integers(patch_size=patch_size, num_classes=num_classes)
         height, width, _ = image_shape
         num_patches = max((height // patch_size) * (width // patch_size), 1)
-        position_scheme = positions
+        learned = LearnedPositionalEncoding(num_patches + (pooling is None))
+        parts = Parts(
+            kwargs,
+            hidden_dim,
+            activation,
+            learned if positions == "learned" else positions,
+            dtype,
+            seed,
+            weight_kinds=("kernel", "bias"),
+            num_layers=num_layers,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+            dropout=dropout,
+            normalize_first=normalize_first,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+        )
         if positions == "learned":
-            num_positions = num_patches + (pooling is None)
-            position_scheme = LearnedPositionalEncoding(num_positions)
-        encoder = Encoder(
-            **stack,
-            positions=position_scheme,
-            seed=sub_seed(seed, "encoder"),
-            name="encoder",
-            dtype=policy,
-            **options.of("kernel", "bias"),
-        )
-        embedding = PatchEmbedding(
-            patch_size,
-            embedding_dim(hidden_dim, encoder.positions),
-            name="patches",
-            dtype=policy,
-            **options.of("kernel", "bias"),
-        )
-        class_token = None
-        if pooling is None:
-            class_token = ClassToken(name="class_token", dtype=policy)
+            parts.settings["positions"] = positions
+        encoder = parts.stack(Encoder, "encoder")
+        sizes = {"patch_size": patch_size, "hidden_dim": parts.embedding_dim}
+        embedding = parts.make(PatchEmbedding, "patches", **sizes)
         # Logits are float32 whatever the policy.
-        head = {"dtype": "float32", **options.of("kernel", "bias")}
-        classify = keras.layers.Dense(num_classes, name="logits", **head)
+        classify = parts.dense("logits", num_classes, dtype="float32")
+        pool = copy_layer(pooling, "pooling", parts.dtype_policy)
+        class_token = None
+        if pool is None:
+            class_token = ClassToken(name="class_token", dtype=parts.dtype_policy)
 
         images = keras.Input(image_shape, name="images")
         states = embedding(images)
         states = encoder(states if class_token is None else class_token(states))
-        pooled = states[:, 0] if pooling is None else pooling(states)
+        pooled = states[:, 0] if pool is None else pool(states)
         super().__init__(
             inputs=images,
             outputs=classify(pooled),
+            parts=parts,
             settings={
                 "image_shape": list(image_shape),
                 "patch_size": patch_size,
                 "num_classes": num_classes,
-                "hidden_dim": hidden_dim,
-                **stack,
-                "activation": keras.activations.serialize(encoder.activation),
-                "pooling": layer_config(pooling),
-                "positions": positions
-                if isinstance(positions, str)
-                else layer_config(encoder.positions),
-                "seed": seed,
+                "pooling": layer_config(pool),
             },
-            dtype=policy,
-            weight_options=options,
             **kwargs,
         )
         self.embedding = embedding
         self.class_token = class_token
         self.encoder = encoder
-        self.pooling = pooling
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        pooling = config["pooling"] and keras.saving.deserialize_keras_object(
-            config["pooling"], custom_objects
-        )
-        return super().from_config({**config, "pooling": pooling}, custom_objects)
+        self.pooling = pool
 
     def attention_scores(self, images):
         """Returns the attention scores of every layer and head.

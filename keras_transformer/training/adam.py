@@ -9,14 +9,14 @@ from keras_transformer.keras_private import (
     trainable_variables,
     variable_index,
 )
-from keras_transformer.kernels.graphs import without_gradients
+from keras_transformer.kernels.graphs import dense_gradient
 from keras_transformer.training.distribution import (
     num_replicas,
     num_replicas_of_strategy,
     sum_gradients,
     update_if,
 )
-from keras_transformer.training.gradient_norm import MeasuredOptimizer, dense_gradient
+from keras_transformer.training.gradient_norm import MeasuredOptimizer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -124,11 +124,10 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
             grads = [dense_gradient(gradient) for gradient in grads]
         if self._sums_over_replicas:
             grads = sum_gradients(grads)
-        with without_gradients():
-            if self.batches_per_update == 1 or not grads:
-                super().apply(grads, trainable_variables)
-            else:
-                self._apply_mean(grads, trainable_variables)
+        if self.batches_per_update == 1 or not grads:
+            super().apply(grads, trainable_variables)
+        else:
+            self._apply_mean(grads, trainable_variables)
 
     @property
     def _sums_over_replicas(self):
@@ -169,7 +168,8 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
         counter.assign(batches)
 
     def update_step(self, gradient, variable, learning_rate):
-        if self._sums_over_replicas and (replicas := num_replicas_of_strategy()) > 1:
+        replicas = num_replicas_of_strategy()
+        if self._sums_over_replicas and replicas > 1:
             gradient = ops.divide(gradient, replicas)
         super().update_step(gradient, variable, learning_rate)
 

@@ -369,7 +369,8 @@ def update_if(condition, update, variables):
         for variable, old in zip(variables, before, strict=True):
             variable.assign(ops.where(condition, ops.convert_to_tensor(variable), old))
         return
-    if (replica := _replica_context()) is not None:
+    replica = _replica_context()
+    if replica is not None:
         import tensorflow as tf
 
         distribute = tf.__internal__.distribute

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.kernels import target
+from keras_transformer.kernels.graphs import dense_gradient
 from keras_transformer.training.distribution import num_replicas
 
 
@@ -60,13 +60,3 @@ class MeasuredOptimizer(keras.optimizers.Optimizer):
             return
         for i, variable in enumerate(others):
             variable.assign(store[str(i)])
-
-
-def dense_gradient(gradient):
-    """Returns a gradient as a tensor, where it may be `tf.IndexedSlices` or None."""
-    if target.BACKEND == "tensorflow":
-        import tensorflow as tf
-
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.convert_to_tensor(gradient)
-    return gradient

@@ -215,6 +215,8 @@ def test_its_settings_make_it_anew():
         ([[[-1]]], r"`required` must be .* Received: required=\[\[\[-1\]\]\]"),
         ([[[3]]], "list of phrases for each sentence. Received: 1 lists for 3"),
         ([[], [[7]], []], "of 7 tokens. Received: 7"),
+        ([[], [[3], [4, PAD]], []], "ends a sequence.* Received: 0 in required.1."),
+        ([[], [], [[3, END]]], "ends a sequence.* Received: 2 in required.2."),
         ([[], [[3, 4], [6, 6]], []], r"at least 4, .* required\[1\].*max_length=3"),
     ],
 )

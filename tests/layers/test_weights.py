@@ -148,9 +148,17 @@ def test_no_two_kernels_begin_with_the_same_numbers(initializer):
     encoder = Encoder(2, 2, 6, kernel_initializer=initializer)
     kernels = initial_kernels(encoder, (2, 5, 6))
     assert len({array.ravel()[0] for array in kernels}) == len(kernels) == 12
-    other = MultiHeadAttention(2, 3, **encoder.weight_options.of("kernel"))
+    other = MultiHeadAttention(2, 3, **encoder.weight_options.of("kernel", name="x"))
     kernels = initial_kernels(other, QUERY.shape, VALUE.shape)
     assert len({array.ravel()[0] for array in kernels}) == len(kernels) == 4
+
+
+def test_a_kernel_and_its_bias_begin_with_different_numbers():
+    options = {"kernel_initializer": SEEDED, "bias_initializer": SEEDED}
+    layer = MultiHeadAttention(2, 3, **options)
+    layer.build(QUERY.shape, VALUE.shape)
+    firsts = {array.ravel()[0] for _, array in weights_of(layer)}
+    assert len(firsts) == len(layer.weights) == 8
 
 
 def test_a_seeded_initializer_repeats_all_weights():

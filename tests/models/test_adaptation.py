@@ -143,9 +143,3 @@ def test_how_a_layer_was_quantised_comes_back(config, tmp_path):
     expected = outputs_of(model, STATES)
     twin = loaded(loaded(model, tmp_path), tmp_path)
     np.testing.assert_array_equal(outputs_of(twin, STATES), expected)
-
-
-def test_paths_of_layers_in_files_of_a_development_version_are_refused():
-    config = Transformer(17, 17, 1, 8, 2, 16).get_config()
-    with pytest.raises(ValueError, match="names frozen, quantised or adapted layers"):
-        Transformer.from_config({**config, "frozen_layers": [[2]]})

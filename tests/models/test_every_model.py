@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from model_cases import CASES, IDS, every_model
 
+import keras_transformer as kt
 from keras_transformer.models import TextEncoder, VisionTransformer
 
 OTHER = {
@@ -108,6 +109,27 @@ def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
     else:
         with pytest.raises(ValueError, match="Weigh tokens by a `sample_weight` of"):
             train(IDS)
+
+
+@pytest.mark.quick("fit")
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+def test_one_model_takes_weights_of_sentences_and_of_tokens(method):
+    model_class, settings, inputs, _ = CASES[1]
+    model = model_class(**settings, dropout=0.0)
+    metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True)
+    loss = kt.training.TokenCrossentropy()
+    model.compile(keras.optimizers.SGD(0.0), loss, weighted_metrics=[metric])
+    weights = np.array([0.5, 2.0])
+
+    def results(weights):
+        result = getattr(model, method)(inputs, IDS, sample_weight=weights, verbose=0)
+        return np.squeeze(list(result.history.values()) if method == "fit" else result)
+
+    of_sentences = results(weights)
+    of_tokens = results(np.repeat(weights[:, None], IDS.shape[1], axis=1))
+    np.testing.assert_allclose(of_tokens, of_sentences, 1e-5)
+    np.testing.assert_allclose(results(weights), of_sentences, 1e-5)
+    assert np.all(np.abs(results(weights[::-1]) - of_sentences) > 1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:Skipping nested container")  # Keras, of a block

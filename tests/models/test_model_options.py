@@ -10,6 +10,8 @@ from model_cases import CASES, every_model
 
 from keras_transformer.models import (
     MaskedLanguageModel,
+    TextClassifier,
+    TextEncoder,
     VisionTransformer,
 )
 
@@ -101,6 +103,26 @@ def test_no_two_kernels_of_a_model_begin_with_the_same_numbers(
     assert len({array.ravel()[0] for array in once.values()}) == len(once)
     for array, other in zip(once.values(), again.values(), strict=True):
         np.testing.assert_array_equal(array, other)
+
+
+@pytest.mark.parametrize(
+    ("model_class", "settings"),
+    [(MaskedLanguageModel, {}), (TextClassifier, {"num_classes": 3})],
+    ids=["MaskedLanguageModel", "TextClassifier"],
+)
+def test_a_seeded_initializer_repeats_the_head_of_every_model_of_one_encoder(
+    model_class, settings
+):
+    normal = keras.initializers.RandomNormal(seed=7)
+    sizes = {"num_layers": 1, "hidden_dim": 6, "num_heads": 2, "intermediate_dim": 5}
+    encoder = TextEncoder(11, **sizes, kernel_initializer=normal)
+    twins = [model_class.from_encoder(encoder, **settings) for _ in range(2)]
+    twins.append(model_class.from_config(twins[0].get_config()))
+    once, *others = map(optional_weights, twins)
+    for other in others:
+        for path, array in once.items():
+            if path.endswith("kernel"):
+                np.testing.assert_array_equal(other[path], array)
 
 
 @pytest.mark.slow

@@ -96,6 +96,14 @@ def test_a_reloaded_model_gives_the_live_logits(name, tmp_path):
     np.testing.assert_array_equal(logits_of(reloaded, IMAGES), logits_of(model, IMAGES))
 
 
+def test_models_that_are_given_one_pooling_layer_learn_one_each():
+    pooling = AttentionPooling(num_heads=2)
+    one, other = (VisionTransformer(**SETTINGS, pooling=pooling) for _ in range(2))
+    one.pooling.query.assign(np.ones(one.pooling.query.shape))
+    assert not np.any(ops.convert_to_numpy(other.pooling.query))
+    assert not pooling.built
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

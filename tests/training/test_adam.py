@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.kernels.graphs import dense_gradient
 from keras_transformer.training import Adam
-from keras_transformer.training.gradient_norm import dense_gradient
 
 STEPS, ROWS = 3, 5
 RANDOM = np.random.default_rng(7)
@@ -285,6 +285,23 @@ def test_variables_of_half_precision_are_updated_as_in_keras(steps):
     assert np.all(np.abs(results[0] - 1) > 0.05)
 
 
+@pytest.mark.needs_tensorflow
+def test_a_function_of_ones_own_accumulates_without_a_warning(caplog):
+    import tensorflow as tf
+
+    variable, optimizer = keras.Variable(np.ones(3)), accumulating()
+    optimizer.build([variable])
+
+    @tf.function
+    def apply(gradient):
+        optimizer.apply([gradient], [variable])
+
+    for _ in range(STEPS):
+        apply(tf.ones(3))
+    np.testing.assert_allclose(variable, [0.9] * 3, 1e-5)
+    assert not caplog.records
+
+
 def test_decay_leaves_out_what_is_excluded():
     kernels = []
     for adam in (Adam, keras.optimizers.Adam):
@@ -292,6 +309,31 @@ def test_decay_leaves_out_what_is_excluded():
         optimizer.exclude_from_weight_decay(var_names=["kernel"])
         kernels.append(trained(optimizer, embeds=False)[1])
     assert_same_steps(*kernels)
+
+
+def test_what_decay_leaves_out_is_kept_by_the_program_and_not_by_the_file(tmp_path):
+    """If this fails, docs/guarantees.md need not except `load_model` any more."""
+
+    def compiled():
+        optimizer = Adam(0.1, weight_decay=0.3)
+        optimizer.exclude_from_weight_decay(var_names=["kernel"])
+        model = keras.Sequential([keras.Input((7,)), keras.layers.Dense(2)])
+        model.compile(optimizer, "mse", jit_compile=False)
+        return model
+
+    def train(model):
+        model.fit(INPUTS, TARGETS, shuffle=False, verbose=0)
+        return kernel(model)
+
+    whole, path = compiled(), tmp_path / "model.keras"
+    train(whole)
+    whole.save(path)
+    resumed = compiled()
+    resumed.optimizer.build(resumed.trainable_variables)
+    resumed.load_weights(path)
+    expected = train(whole)
+    np.testing.assert_array_equal(train(resumed), expected)
+    assert np.any(train(keras.models.load_model(path)) != expected)
 
 
 def test_a_gradient_that_is_missing_is_left_out():

@@ -11,6 +11,7 @@ from model_cases import CASES, SIZES
 
 import keras_transformer as kt
 from keras_transformer.kernels import target
+from keras_transformer.models import devices
 
 if target.BACKEND == "torch":
     pytest.skip("Keras has no distribution on PyTorch.", allow_module_level=True)
@@ -75,9 +76,7 @@ def test_a_rule_without_a_weight_is_an_error(parallel):
     layout["decoder/block_0/feed_forward/widened/kernel"] = ("model", None)
     parallel(layout)
     message = r"Every rule .* Received: 'decoder/.*widened/kernel', which fits none"
-    uses = [lambda: target.check_layout(model)]
-    if target.BACKEND == "jax":  # which alone splits weights over devices
-        uses += [lambda: model.train_on_batch(ids, ids), lambda: model.generate(ids)]
+    uses = [lambda: model.train_on_batch(ids, ids), lambda: model.generate(ids)]
     for use in uses:
         with pytest.raises(ValueError, match=message):
             use()
@@ -89,12 +88,12 @@ def test_a_large_weight_without_a_rule_is_an_error(parallel, monkeypatch):
     whole = keras.distribution.LayoutMap(layout.device_mesh)
     whole["embedding/embeddings"] = ("model", None)
     parallel(whole)
-    target.check_layout(model)  # all others are small
-    monkeypatch.setattr(target, "LARGE_WEIGHT", 64)
+    devices.check_layout(model)  # all others are small
+    monkeypatch.setattr(devices, "LARGE_WEIGHT", 64)
     with pytest.raises(ValueError, match=r"none for 'decoder/block_0/.*query/kernel'"):
-        target.check_layout(model)
+        devices.check_layout(model)
     parallel(layout)
-    target.check_layout(model)
+    devices.check_layout(model)
 
 
 def test_a_mesh_without_an_axis_for_the_model_is_an_error():
