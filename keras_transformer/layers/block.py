@@ -1,5 +1,7 @@
 """The blocks of encoders and decoders: attention and a feed-forward network."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -95,7 +97,7 @@ class BlockSettings(WeightOptionsLayer):
 class TransformerBlock(BlockSettings):
     """Base class of blocks: sub-layers, each with a residual connection."""
 
-    _cross_attention = None
+    _cross_attention: Any = None
 
     def _build_sublayers(self, inputs_shape, memory_shape=None):
         check_states(inputs_shape)

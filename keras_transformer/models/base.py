@@ -1,13 +1,15 @@
 """What the models share: settings that are saved, one `compile`, checks of ids."""
 
 import contextlib
+import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 
 from keras_transformer.checks import check_ids
+from keras_transformer.decoding.runner import GenerationMixin
 from keras_transformer.keras_private import (
     after_the_batch,
     all_layers,
@@ -275,6 +277,31 @@ class SettingsModel(RematerializedMixin, keras.Model):
         # For ONNX, Keras finds the inputs only of models that have been called.
         kwargs["input_signature"] = input_signature or [model.input]
         export(model, filepath, format, verbose=verbose, **kwargs)
+
+
+class DecodedModel(GenerationMixin):
+    """Base of models that are searched, with logits tied to an embedding."""
+
+    _narrow: keras.layers.Layer | None
+    output_bias: keras.layers.Layer | None = None
+
+    def tied_embedding(self):
+        """Returns the embedding that computes the logits."""
+        raise NotImplementedError
+
+    def logits_of(self, states, tied_logits: Callable | None = None):
+        """Computes the logits of states; `tied_logits` is prepared for many steps."""
+        states = states if self._narrow is None else self._narrow(states)
+        if tied_logits is None:
+            logits = self.tied_embedding()(states, reverse=True)
+        else:
+            logits = tied_logits(states)
+        return logits if self.output_bias is None else self.output_bias(logits)
+
+    def prepared_step(self):
+        """Returns `step`, with the embedding table transposed once for all steps."""
+        tied_logits = self.tied_embedding().logits_function()
+        return functools.partial(self.step, tied_logits=tied_logits)
 
 
 class TokenModel(SettingsModel):

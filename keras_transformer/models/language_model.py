@@ -1,13 +1,12 @@
 """The decoder-only language model: a text in, its continuation out."""
 
-import functools
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.decoding.runner import GenerationMixin
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
@@ -17,6 +16,7 @@ from keras_transformer.layers.saving import (
 )
 from keras_transformer.layers.stack import CausalDecoder
 from keras_transformer.models.base import (
+    DecodedModel,
     TokenModel,
     check_special_ids,
 )
@@ -25,7 +25,7 @@ from keras_transformer.models.parts import Parts
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LanguageModel(GenerationMixin, TokenModel):
+class LanguageModel(DecodedModel, TokenModel):
     """A decoder-only Transformer: at each position, the token that comes next.
 
     A functional Keras model, with the sizes of GPT as defaults and GPT-2's
@@ -205,10 +205,18 @@ class LanguageModel(GenerationMixin, TokenModel):
         }
         return memory, cache
 
-    def step(self, token_ids, memory, cache, index, visible, logits_of=None):
+    def step(
+        self,
+        token_ids,
+        memory,
+        cache,
+        index,
+        visible,
+        tied_logits: Callable | None = None,
+    ):
         """Computes the logits of the next tokens; see `decoding.CachedModel`.
 
-        `index` counts from the last token of the prompt. `logits_of` is the function
+        `index` counts from the last token of the prompt. `tied_logits` is the function
         from states to logits, see `prepared_step`.
         """
         token_ids = ops.where(index[:, None] == 0, memory["last_ids"], token_ids)
@@ -220,14 +228,7 @@ class LanguageModel(GenerationMixin, TokenModel):
             visible,
             positions=memory["last"] + index,
         )
-        return self._logits(states, logits_of), cache
+        return self.logits_of(states, tied_logits), cache
 
-    def _logits(self, states, logits_of=None):
-        states = states if self._narrow is None else self._narrow(states)
-        if logits_of is None:
-            logits_of = functools.partial(self.embedding, reverse=True)
-        return logits_of(states)
-
-    def prepared_step(self):
-        """Returns `step`, with the embedding table transposed once for all steps."""
-        return functools.partial(self.step, logits_of=self.embedding.logits_function())
+    def tied_embedding(self):
+        return self.embedding

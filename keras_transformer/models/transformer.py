@@ -1,15 +1,14 @@
 """The Transformer: sequences in, sequences out."""
 
-import functools
 import importlib
 import os
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.decoding.runner import GenerationMixin
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import (
@@ -19,6 +18,7 @@ from keras_transformer.layers.saving import (
 )
 from keras_transformer.layers.stack import Decoder, Encoder
 from keras_transformer.models.base import (
+    DecodedModel,
     SettingsModel,
     check_called_with_ids,
     check_special_ids,
@@ -30,7 +30,7 @@ from keras_transformer.models.presets import PRESETS
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(GenerationMixin, SettingsModel):
+class Transformer(DecodedModel, SettingsModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -332,26 +332,25 @@ class Transformer(GenerationMixin, SettingsModel):
         mask = padding_mask(inputs, self.pad_id)
         return self.decoder.start(states, num_hypotheses, max_length, mask)
 
-    def step(self, token_ids, memory, cache, index, visible, logits_of=None):
+    def step(
+        self,
+        token_ids,
+        memory,
+        cache,
+        index,
+        visible,
+        tied_logits: Callable | None = None,
+    ):
         """Computes the logits of the next tokens; see `decoding.CachedModel`.
 
-        `logits_of` is the function from states to logits, see `prepared_step`.
+        `tied_logits` is the function from states to logits, see `prepared_step`.
         """
         states = self.target_embedding(token_ids)
         states, cache = self.decoder.step(states, memory, cache, index, visible)
-        return self._logits(states, logits_of), cache
+        return self.logits_of(states, tied_logits), cache
 
-    def _logits(self, states, logits_of=None):
-        states = states if self._narrow is None else self._narrow(states)
-        if logits_of is None:
-            logits_of = functools.partial(self.target_embedding, reverse=True)
-        logits = logits_of(states)
-        return logits if self.output_bias is None else self.output_bias(logits)
-
-    def prepared_step(self):
-        """Returns `step`, with the embedding table transposed once for all steps."""
-        logits_of = self.target_embedding.logits_function()
-        return functools.partial(self.step, logits_of=logits_of)
+    def tied_embedding(self):
+        return self.target_embedding
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
