@@ -15,6 +15,10 @@ CPU_FLAGS = {
 
 def has_accelerator() -> bool:
     """Tells whether there is a device that is no CPU."""
+    if BACKEND == "torch":  # Keras lists no devices of PyTorch.
+        import torch
+
+        return torch.accelerator.is_available()
     return not all(x.startswith("cpu") for x in keras.distribution.list_devices())
 
 

@@ -1,7 +1,5 @@
 """The blocks of encoders and decoders: attention and a feed-forward network."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -97,8 +95,6 @@ class BlockSettings(WeightOptionsLayer):
 class TransformerBlock(BlockSettings):
     """Base class of blocks: sub-layers, each with a residual connection."""
 
-    _cross_attention: Any = None
-
     def _build_sublayers(self, inputs_shape, memory_shape=None):
         check_states(inputs_shape)
         hidden_dim = inputs_shape[-1]
@@ -117,6 +113,7 @@ class TransformerBlock(BlockSettings):
         )
         if self.positions is not None:
             self.positions.built = True  # The attention has a copy; Keras checks both.
+        self._cross_attention = None
         if memory_shape is not None:
             self._cross_attention, self._cross_attention_residual = self._sublayer(
                 MultiHeadAttention,

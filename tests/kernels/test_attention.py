@@ -11,7 +11,7 @@ import pytest
 from gradients import gradients, sum_of_squares, weight_gradients
 from keras import ops
 
-from keras_transformer.kernels import attention
+from keras_transformer.kernels import attention, target
 from keras_transformer.kernels.attention import attend
 from keras_transformer.layers import (
     AttentionPositions,
@@ -27,12 +27,19 @@ BATCH, HEADS, QUERIES, KEYS, KEY_DIM, WIDTH = 2, 3, 13, 11, 4, 7
 BACKEND = keras.backend.backend()
 
 
-@pytest.fixture(params=["by blocks", "whole", *["fused"][: BACKEND == "jax"]])
+READINGS = ["by blocks", "whole"]
+if BACKEND != "tensorflow":
+    READINGS += ["fused", "long and fused"]
+
+
+@pytest.fixture(params=READINGS)
 def reading(request, monkeypatch):
     """Small inputs are read as long ones are, then as they are."""
-    if request.param == "by blocks":
+    if request.param in ("by blocks", "long and fused"):
         monkeypatch.setattr(attention, "MAX_UNBLOCKED_LENGTH", 3)
-    if request.param == "fused":
+    if request.param == "long and fused":
+        monkeypatch.setattr(target, "has_accelerator", lambda: True)
+    if "fused" in request.param:
         monkeypatch.setattr(attention, "MAX_UNFUSED_LENGTH", 0)
     monkeypatch.setattr(attention, "BLOCK_LENGTH", 5)
 
