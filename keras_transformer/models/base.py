@@ -8,11 +8,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.keras_private import (
-    after_the_batch,
-    all_layers,
-    asks_for_shapes,
-)
+from keras_transformer.keras_private import after_the_batch, all_layers, asks_for_shapes
 from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
@@ -278,10 +274,12 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
 
 class TokenModel(SettingsModel):
-    """Base of models that are called with padded ids."""
+    """Base of models that are called with padded ids, or a dictionary of such."""
 
     def call(self, inputs, training=None, mask=None):
-        check_called_with_ids(inputs, "ids")
+        named = inputs if isinstance(inputs, dict) else {"ids": inputs}
+        for name, ids in named.items():
+            check_called_with_ids(ids, name)
         with explained_ids():
             return super().call(inputs, training=training, mask=mask)
 
