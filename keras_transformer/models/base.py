@@ -279,7 +279,13 @@ class TokenModel(SettingsModel):
     def call(self, inputs, training=None, mask=None):
         named = inputs if isinstance(inputs, dict) else {"ids": inputs}
         for name, ids in named.items():
-            check_called_with_ids(ids, name)
+            # Under several replicas, Keras builds the model in a graph, with the
+            # float64 mean of a batch.
+            is_mean = not hasattr(ids, "numpy") and (
+                getattr(ids, "dtype", None) == "float64"
+            )
+            if not is_mean and not asks_for_shapes():
+                check_ids(ids, name, is_batch=True)
         with explained_ids():
             return super().call(inputs, training=training, mask=mask)
 
@@ -315,14 +321,3 @@ def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:
                 f"`{name}` must differ from `pad_id`, which is never attended to. "
                 f"Received: {name}={special_id}, pad_id={pad_id}."
             )
-
-
-def check_called_with_ids(inputs, name: str) -> None:
-    """Raises `ValueError` unless a model is called with ids `(batch, length)`."""
-    # Under several replicas, Keras builds the model in a graph, with the float64 mean
-    # of a batch.
-    is_mean = not hasattr(inputs, "numpy") and (
-        getattr(inputs, "dtype", None) == "float64"
-    )
-    if not is_mean and not asks_for_shapes():
-        check_ids(inputs, name, is_batch=True)
