@@ -10,11 +10,7 @@ import keras
 
 from keras_transformer.checks import check_ids
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.keras_private import (
-    after_the_batch,
-    all_layers,
-    asks_for_shapes,
-)
+from keras_transformer.keras_private import after_the_batch, all_layers, asks_for_shapes
 from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
@@ -305,10 +301,18 @@ class DecodedModel(GenerationMixin):
 
 
 class TokenModel(SettingsModel):
-    """Base of models that are called with padded ids."""
+    """Base of models that are called with padded ids, or a dictionary of such."""
 
     def call(self, inputs, training=None, mask=None):
-        check_called_with_ids(inputs, "ids")
+        named = inputs if isinstance(inputs, dict) else {"ids": inputs}
+        for name, ids in named.items():
+            # Under several replicas, Keras builds the model in a graph, with the
+            # float64 mean of a batch.
+            is_mean = not hasattr(ids, "numpy") and (
+                getattr(ids, "dtype", None) == "float64"
+            )
+            if not is_mean and not asks_for_shapes():
+                check_ids(ids, name, is_batch=True)
         with explained_ids():
             return super().call(inputs, training=training, mask=mask)
 
@@ -344,14 +348,3 @@ def check_special_ids(vocabulary_size: int, pad_id: int, **others: int) -> None:
                 f"`{name}` must differ from `pad_id`, which is never attended to. "
                 f"Received: {name}={special_id}, pad_id={pad_id}."
             )
-
-
-def check_called_with_ids(inputs, name: str) -> None:
-    """Raises `ValueError` unless a model is called with ids `(batch, length)`."""
-    # Under several replicas, Keras builds the model in a graph, with the float64 mean
-    # of a batch.
-    is_mean = not hasattr(inputs, "numpy") and (
-        getattr(inputs, "dtype", None) == "float64"
-    )
-    if not is_mean and not asks_for_shapes():
-        check_ids(inputs, name, is_batch=True)

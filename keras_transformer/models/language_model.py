@@ -9,17 +9,9 @@ from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
-from keras_transformer.layers.saving import (
-    Activation,
-    Dtype,
-    Positions,
-)
+from keras_transformer.layers.saving import Activation, Dtype, Positions
 from keras_transformer.layers.stack import CausalDecoder
-from keras_transformer.models.base import (
-    DecodedModel,
-    TokenModel,
-    check_special_ids,
-)
+from keras_transformer.models.base import DecodedModel, TokenModel, check_special_ids
 from keras_transformer.models.devices import check_layout
 from keras_transformer.models.parts import Parts
 

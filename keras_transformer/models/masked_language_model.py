@@ -1,13 +1,9 @@
 """The masked language model: an encoder that learns from plain text."""
 
-from typing import TypeVar
-
 import keras
 
 from keras_transformer.models.base import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder, encoder_of
-
-Self = TypeVar("Self", bound="MaskedLanguageModel")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -79,8 +75,8 @@ class MaskedLanguageModel(TokenModel):
 
     @classmethod
     def from_encoder(
-        cls: type[Self], encoder: TextEncoder, name: str | None = None
-    ) -> Self:
+        cls, encoder: TextEncoder, name: str | None = None
+    ) -> "MaskedLanguageModel":
         """Makes a model around an encoder, which becomes part of it.
 
         Args:

@@ -20,11 +20,7 @@ class Parts:
 
     Args:
         arguments: Keyword arguments of the model. Weight options are taken out.
-        hidden_dim: As in `Transformer`.
-        activation: As in `Transformer`.
-        positions: As in `Transformer`.
-        dtype: As in `Transformer`.
-        seed: As in `Transformer`.
+        hidden_dim: As in `Transformer`, and so are the next four.
         weight_kinds: Kinds of weights that have options.
         **stack: The other arguments of encoders and decoders.
 

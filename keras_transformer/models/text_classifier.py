@@ -1,7 +1,5 @@
 """The document classifier: a text in, its class out."""
 
-from typing import TypeVar
-
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
@@ -10,8 +8,6 @@ from keras_transformer.layers.pooling import AttentionPooling
 from keras_transformer.layers.weights import sub_seed
 from keras_transformer.models.base import TokenModel
 from keras_transformer.models.text_encoder import TextEncoder, encoder_of
-
-Self = TypeVar("Self", bound="TextClassifier")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -85,8 +81,8 @@ class TextClassifier(TokenModel):
 
     @classmethod
     def from_encoder(
-        cls: type[Self], encoder: TextEncoder, num_classes: int, name: str | None = None
-    ) -> Self:
+        cls, encoder: TextEncoder, num_classes: int, name: str | None = None
+    ) -> "TextClassifier":
         """Makes a classifier from a trained encoder, to fine-tune it.
 
         Args:

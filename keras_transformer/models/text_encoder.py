@@ -3,16 +3,9 @@
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.layers.saving import (
-    Activation,
-    Dtype,
-    Positions,
-)
+from keras_transformer.layers.saving import Activation, Dtype, Positions
 from keras_transformer.layers.stack import Encoder
-from keras_transformer.models.base import (
-    TokenModel,
-    check_special_ids,
-)
+from keras_transformer.models.base import TokenModel, check_special_ids
 from keras_transformer.models.parts import Parts
 
 

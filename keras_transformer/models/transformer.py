@@ -11,26 +11,16 @@ from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
-from keras_transformer.layers.saving import (
-    Activation,
-    Dtype,
-    Positions,
-)
+from keras_transformer.layers.saving import Activation, Dtype, Positions
 from keras_transformer.layers.stack import Decoder, Encoder
-from keras_transformer.models.base import (
-    DecodedModel,
-    SettingsModel,
-    check_called_with_ids,
-    check_special_ids,
-    explained_ids,
-)
+from keras_transformer.models.base import DecodedModel, TokenModel, check_special_ids
 from keras_transformer.models.devices import check_layout
 from keras_transformer.models.parts import Parts
 from keras_transformer.models.presets import PRESETS
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(DecodedModel, SettingsModel):
+class Transformer(DecodedModel, TokenModel):
     """The encoder-decoder of "Attention is all you need".
 
     A functional Keras model, with the paper's base settings as defaults. It
@@ -251,13 +241,6 @@ class Transformer(DecodedModel, SettingsModel):
         # It imports the models, so it is imported when it is called.
         pretrained = importlib.import_module("keras_transformer.interop.presets")
         return pretrained.read_transformer(preset, **kwargs)
-
-    def call(self, inputs, training=None, mask=None):
-        for name in ("source_ids", "target_ids"):
-            if isinstance(inputs, dict) and name in inputs:
-                check_called_with_ids(inputs[name], name)
-        with explained_ids():
-            return super().call(inputs, training=training, mask=mask)
 
     def attention_scores(self, source_ids, target_ids):
         """Returns the attention scores of every layer and head.

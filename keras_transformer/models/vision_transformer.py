@@ -16,9 +16,7 @@ from keras_transformer.layers.saving import (
     layer_config,
 )
 from keras_transformer.layers.stack import Encoder
-from keras_transformer.models.base import (
-    SettingsModel,
-)
+from keras_transformer.models.base import SettingsModel
 from keras_transformer.models.parts import Parts
 
 

@@ -5,10 +5,7 @@ import ml_dtypes
 from keras import ops
 
 from keras_transformer.checks import check_positive_integers
-from keras_transformer.keras_private import (
-    trainable_variables,
-    variable_index,
-)
+from keras_transformer.keras_private import trainable_variables, variable_index
 from keras_transformer.kernels.graphs import dense_gradient
 from keras_transformer.training.distribution import (
     num_replicas,
