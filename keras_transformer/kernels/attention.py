@@ -110,8 +110,7 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
             whole,
         )
 
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
+        def gradient(upstream):
             shapes = [shape_of(x) for x in (queries, keys, values)]
             weights_shape = (*shapes[0][:3], lengths[1])
             gradients = choose(

@@ -28,7 +28,7 @@ class AttentionPooling(WeightOptionsLayer):
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
         mask: Boolean tensor of shape `(batch, length)`, False at padding.
-        return_attention_scores: Whether to return the scores too.
+        return_attention_scores: Whether to return the attention weights too.
 
     Returns:
         The outputs, of shape `(batch, hidden_dim)`, and on request the weights
@@ -71,12 +71,12 @@ class AttentionPooling(WeightOptionsLayer):
             mask = ops.expand_dims(mask, (1, 2))
         states = split_heads(inputs, self.num_heads)
         # (batch, heads, 1, dim) and (batch, heads, 1, length)
-        outputs, scores = scaled_dot_product_attention(
+        outputs, weights = scaled_dot_product_attention(
             ops.cast(self.query, states.dtype)[None, :, None, :], states, states, mask
         )
         outputs = merge_heads(outputs)[:, 0]
         if return_attention_scores:
-            return outputs, ops.mean(scores, axis=(1, 2))
+            return outputs, ops.mean(weights, axis=(1, 2))
         return outputs
 
     def compute_output_shape(self, input_shape):

@@ -95,7 +95,7 @@ class AdditiveAttention(Attention):
 
     The hidden layer is computed for every pair of a query and a key: a tensor
     of shape `(batch, query_length, key_length, units)`, `units` times as large as
-    the scores of a dot product.
+    the products of a dot-product attention.
 
     Args:
         units: Width of the hidden layer.

@@ -169,7 +169,7 @@ class Encoder(TransformerStack):
         As in `EncoderBlock`.
 
     Returns:
-        As in `EncoderBlock`, the scores with the layers as a new first axis.
+        As in `EncoderBlock`, the attention weights with the layers as a new first axis.
 
     Raises:
         ValueError: If `num_layers` is not positive; see `EncoderBlock`.
@@ -214,7 +214,7 @@ class Decoder(CachedStack):
     """A stack of decoder blocks; pre-norm stacks end with a normalisation.
 
     It takes the arguments of `Encoder` and the inputs of `DecoderBlock`, and returns
-    what the latter does, the scores with the layers as a new first axis.
+    what the latter does, the attention weights with the layers as a new first axis.
 
     Example:
         >>> decoder = Decoder(num_layers=2, num_heads=2, intermediate_dim=32)

@@ -279,7 +279,7 @@ class DecodedModel(GenerationMixin):
     """Base of models that are searched, with logits tied to an embedding."""
 
     _narrow: keras.layers.Layer | None
-    output_bias: keras.layers.Layer | None = None
+    output_bias: keras.layers.Layer | None
 
     def tied_embedding(self):
         """Returns the embedding that computes the logits."""

@@ -121,6 +121,7 @@ class LanguageModel(DecodedModel, TokenModel):
         self.embedding = embedding
         self.decoder = decoder
         self._narrow = narrow
+        self.output_bias = None
 
     def generate(
         self,
@@ -167,11 +168,11 @@ class LanguageModel(DecodedModel, TokenModel):
         return self._runner(prompt_ids, search, max_length, batch_size, size, longest)
 
     def attention_scores(self, ids):
-        """Returns the scores as `"decoder"`; see `TextEncoder.attention_scores`."""
+        """Returns attention weights as `"decoder"`, as `TextEncoder` does."""
         check_ids(ids, is_batch=True)
         states = self.embedding(ids)
-        _, scores = self.decoder(states, return_attention_scores=True)
-        return {"decoder": scores}
+        _, weights = self.decoder(states, return_attention_scores=True)
+        return {"decoder": weights}
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Reads the prompts once; see `decoding.CachedModel`.

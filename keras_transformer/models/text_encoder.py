@@ -104,7 +104,7 @@ class TextEncoder(TokenModel):
         return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def attention_scores(self, ids):
-        """Returns the attention scores of every layer and head.
+        """Returns the attention weights of every layer and head.
 
         Args:
             ids: Integer tensor of shape `(batch, length)`.
@@ -116,8 +116,8 @@ class TextEncoder(TokenModel):
         """
         check_ids(ids, is_batch=True)
         states = self.embedding(ids)
-        _, scores = self.encoder(states, return_attention_scores=True)
-        return {"encoder": scores}
+        _, weights = self.encoder(states, return_attention_scores=True)
+        return {"encoder": weights}
 
 
 def encoder_of(encoder, vocabulary_size: int, settings: dict) -> TextEncoder:

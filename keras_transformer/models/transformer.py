@@ -53,7 +53,7 @@ class Transformer(DecodedModel, TokenModel):
             concatenated encoding takes its `encoding_dim` out of `hidden_dim`; a linear
             map then narrows the last states to the width of the embedding.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
-        attention_dropout: Fraction of the attention scores dropped in training, which
+        attention_dropout: Fraction of the attention weights dropped in training, which
             materialises them; see `MultiHeadAttention`.
         activation_dropout: Fraction of the activations dropped inside the
             feed-forward networks in training.
@@ -243,7 +243,7 @@ class Transformer(DecodedModel, TokenModel):
         return pretrained.read_transformer(preset, **kwargs)
 
     def attention_scores(self, source_ids, target_ids):
-        """Returns the attention scores of every layer and head.
+        """Returns the attention weights of every layer and head.
 
         Args:
             source_ids: Integer tensor of shape `(batch, source_length)`.

@@ -136,7 +136,7 @@ class VisionTransformer(SettingsModel):
         self.pooling = pool
 
     def attention_scores(self, images):
-        """Returns the attention scores of every layer and head.
+        """Returns the attention weights of every layer and head.
 
         Args:
             images: Float tensor of shape `(batch, height, width, channels)`.

@@ -13,6 +13,7 @@ from keras_transformer.kernels.crossentropy import smoothed_crossentropy
 from keras_transformer.kernels.graphs import shape_of
 from keras_transformer.kernels.layer_norm import LayerNormalization
 from keras_transformer.kernels.tied_logits import tied_logits
+from keras_transformer.layers import masked_softmax
 
 
 def test_lengths_that_are_known_are_integers():
@@ -45,7 +46,7 @@ def test_unknown_lengths_are_found_when_the_graph_runs():
         lambda x: smoothed_crossentropy(np.array([[1, 2], [0, 4], [3, 3]]), x, 0.1),
         lambda x: tied_logits(x, ops.ones((7, 5))),
         lambda x: LayerNormalization()(x),
-        lambda x: attend(x[:, None], x[:, None], x[:, None])[:, 0],
+        lambda x: attend(*[x[:, None]] * 3, masked_softmax)[:, 0],
     ],
     ids=["crossentropy", "tied logits", "layer norm", "attention"],
 )
@@ -58,6 +59,7 @@ def test_some_rows_have_the_gradients_that_all_have(function):
     def of_all(inputs):
         outputs = function(inputs)
         chosen = np.reshape([0.0, 1.0, 1.0], (3,) + (1,) * (len(outputs.shape) - 1))
+        chosen = ops.convert_to_tensor(chosen, "float32")
         return ops.sum(ops.square(outputs) * chosen)
 
     [expected], [found] = (gradients(f, [inputs]) for f in (of_all, of_rows))

@@ -267,6 +267,21 @@ def test_dropout_acts_on_the_scores_in_training_only():
             assert min(distances) < 1e-4
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("training", [False, True])
+def test_dropout_weighs_the_values_once(training):
+    import tensorflow as tf
+
+    def products(dropout):
+        layer = MultiHeadAttention(HEADS, KEY_DIM, dropout=dropout)
+        layer(QUERY, VALUE)
+        traced = tf.function(lambda x, y: layer(x, y, training=training))
+        operations = traced.get_concrete_function(QUERY, VALUE).graph.get_operations()
+        return [one.type for one in operations if "MatMul" in one.type]
+
+    assert products(dropout=0.5) == products(dropout=0.0)
+
+
 @pytest.mark.quick("float32-True-0.5", "bfloat16-False-0.5", "bfloat16-True-0.0")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("return_scores", [False, True])

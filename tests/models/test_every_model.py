@@ -116,9 +116,11 @@ def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
 def test_one_model_takes_weights_of_sentences_and_of_tokens(method):
     model_class, settings, inputs, _ = CASES[1]
     model = model_class(**settings, dropout=0.0)
-    metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True)
+    metrics = [keras.metrics.SparseCategoricalCrossentropy(from_logits=True)]
+    if keras.backend.backend() == "torch":  # Keras multiplies the mask in place
+        metrics = None
     loss = kt.training.TokenCrossentropy()
-    model.compile(keras.optimizers.SGD(0.0), loss, weighted_metrics=[metric])
+    model.compile(keras.optimizers.SGD(0.0), loss, weighted_metrics=metrics)
     weights = np.array([0.5, 2.0])
 
     def results(weights):
