@@ -93,20 +93,20 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
     if isinstance(is_long, bool):
         choose = lambda _, by_blocks, whole: by_blocks() if is_long else whole()  # noqa: E731
 
-    def weights_of(rows, some):
+    def weights_of(rows, some, keys):
         """The attention weights of some queries, those in these rows."""
         products = query_key_products(some * (1 / math.sqrt(some.shape[-1])), keys)
         return softmax(products, mask_of(rows), bias_of(rows))
 
     def attention(queries, keys, values):
         def whole():
-            weights = weights_of(None, queries)
+            weights = weights_of(None, queries, keys)
             return ops.matmul(weights, values), weights
 
         # Blocks keep no weights: their gradient computes them again.
         outputs, weights = choose(
             is_long,
-            lambda: (_blocked(queries, values, weights_of), queries[..., :0]),
+            lambda: (_blocked(queries, keys, values, weights_of), queries[..., :0]),
             whole,
         )
 
@@ -139,11 +139,11 @@ def _reshaped(is_long, states, shape):
     return states if isinstance(is_long, bool) else ops.reshape(states, shape)
 
 
-def _blocked(queries, values, weights_of):
+def _blocked(queries, keys, values, weights_of):
     """Attention of one block of queries after the other."""
 
     def attend_block(i, so_far, block):
-        return so_far, ops.matmul(weights_of(_rows(i), block), values)
+        return so_far, ops.matmul(weights_of(_rows(i), block, keys), values)
 
     _, outputs = _scan(attend_block, values.shape[-1], (), _blocks(queries))
     return _joined(outputs, queries)
@@ -153,7 +153,7 @@ def _blocked_gradients(queries, keys, values, weights_of, upstream):
     """Gradients of queries, keys and values, block by block as the outputs."""
 
     def add_block(i, sums, block, of_outputs):
-        weights = weights_of(_rows(i), block)
+        weights = weights_of(_rows(i), block, keys)
         of_queries, *others = _gradients(block, keys, values, weights, of_outputs)
         others = (ops.cast(x, "float32") for x in others)
         return tuple(map(ops.add, sums, others)), of_queries
