@@ -1,40 +1,23 @@
-"""Translates text with inline tags, which stay around what they enclosed."""
+"""Translates text with codes, such as tags, which stay around what they enclosed."""
 
-import html
 import itertools
-import re
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from keras_transformer.decoding import Search
+from keras_transformer.markup import (
+    Code,
+    Fragment,
+    is_empty,
+    merged,
+    read_markup,
+    write_markup,
+)
 from keras_transformer.translation import UNSPACED_LETTER, Translation, as_bytes
 from keras_transformer.translator.alignment import AlignedPair, words_in
 from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import Translator
-
-_ATTRIBUTES = r"""(?:[\s/](?:"[^"]*"|'[^']*'|[^"'<>])*)?"""
-# XLIFF's tags for foreign code have text that is not to be translated.
-_CODE = (
-    rf"<(?P<code>bpt|ept|it|ph|script|style)\b{_ATTRIBUTES}(?<!/)>.*?</(?P=code)\s*>"
-)
-_TAG = re.compile(
-    rf"<!--.*?-->|<[!?][^<>]*>|{_CODE}"
-    rf"|<(?P<end>/)?(?P<name>[^\W\d_][\w:.-]*){_ATTRIBUTES}>",
-    re.DOTALL | re.IGNORECASE,
-)
-_ENTITY = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);")
-_VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
-# XLIFF's tags without text of their own that begin and end a part of a text.
-_BEGIN_OF_END = {"ept": "bpt", "ex": "bx", "ec": "sc"}
-# Tags that may stand within a word.
-_WITHIN_WORDS = re.compile(
-    "a|abbr|b|bdi|bdo|big|cite|code|del|dfn|em|font|i|ins|kbd|mark|q|s|samp|small|span"
-    "|strong|sub|sup|tt|u|var|wbr"
-    "|bpt|bx|ec|ept|ex|g|it|mrk|pc|sc"
-)
 
 
 def translate_markup(
@@ -98,33 +81,57 @@ def translate_markup(
         (True, True)
     """
     as_bytes(texts)  # checks that they are texts
-    sources = [_Source(text) for text in texts]
+    settings = search, batch_size, max_length, terms
+    fragments = list(map(read_markup, texts))
+    found = translate_fragments(translator, fragments, *settings)
+    return [
+        best._replace(
+            text=text if is_empty(source) and text.strip() else write_markup(fragment)
+        )
+        for text, source, (fragment, best) in zip(texts, fragments, found, strict=True)
+    ]
+
+
+def translate_fragments(
+    translator: Translator,
+    fragments: Sequence[Fragment],
+    search: Search | None = None,
+    batch_size: int | None = None,
+    max_length: int | None = None,
+    terms: Terms | None = None,
+) -> list[tuple[Fragment, Translation]]:
+    """Translates fragments; `translate_markup` tells where their codes then stand.
+
+    Returns:
+        For each, what it becomes, and the best `Translation` of its plain text.
+    """
+    sources = [_Source(fragment) for fragment in fragments]
     plain = [source.plain for source in sources]
     settings = search, batch_size, max_length, terms
     found = [best for best, *_ in translator.translate_n_best(plain, *settings)]
-    tagged = [index for index, source in enumerate(sources) if source.tags]
+    coded = [index for index, source in enumerate(sources) if source.codes]
     pairs = translator.align(
-        [plain[index] for index in tagged], [found[index].text for index in tagged]
+        [plain[index] for index in coded], [found[index].text for index in coded]
     )
-    pairs_of = dict(zip(tagged, pairs, strict=True))
+    pairs_of = dict(zip(coded, pairs, strict=True))
     return [
-        best._replace(text=source.write(best.text, pairs_of.get(index, [])))
+        (source.write(best.text, pairs_of.get(index, [])), best)
         for index, (source, best) in enumerate(zip(sources, found, strict=True))
     ]
 
 
 @dataclass
 class _Element:
-    """A tag, or a pair of tags, and what it encloses.
+    """A code, or a pair of codes, and what it encloses.
 
     `start` and `end` are positions in the plain source; `first` and `last` are words of
     the translation, `last` excluded.
     """
 
-    opening: str
     start: int
     end: int
-    closing: str = ""
+    opening: Code | None = None
+    closing: Code | None = None
     is_lone_end: bool = False
     children: list["_Element"] = field(default_factory=list)
     first: int = 0
@@ -136,35 +143,31 @@ class _Element:
 
 
 class _Source:
-    """A text without its tags, and where they stood."""
+    """A fragment: its plain text, and where its codes stand in it."""
 
-    def __init__(self, text: str):
-        self.text = text
-        self.tags: list[_Tag] = []
-        self.plain, end, is_apart = "", 0, False
-        for match in [*_TAG.finditer(text), None]:
-            part = _unescaped(text[end : match.start() if match else None])
+    def __init__(self, fragment: Fragment):
+        self.fragment = fragment
+        self.codes: list[tuple[int, Code]] = []
+        self.plain, is_apart = "", False
+        for item in fragment:
+            if isinstance(item, Code):
+                self.codes.append((len(self.plain), item))
+                is_apart |= item.is_apart
+                continue
             # "one<br>two" has two words.
-            is_joined = is_apart and re.search(r"[\w.,;:!?)]$", self.plain)
-            if is_joined and part[:1].isalnum():
-                self.plain += " "
-            self.plain += part
-            is_apart = is_apart and not part
-            if match:
-                end = match.end()
-                tag = _tag(match, len(self.plain))
-                self.tags.append(tag)
-                is_word = not tag.name or _WITHIN_WORDS.fullmatch(tag.name)
-                is_apart = is_apart or not is_word
+            last = self.plain[-1:]
+            is_word = last.isalnum() or last in [*"_.,;:!?)"]
+            self.plain += " " * (is_apart and is_word and item[0].isalnum()) + item
+            is_apart = False
         self._num_visible = [
             0,
             *itertools.accumulate(not x.isspace() for x in self.plain),
         ]
 
-    def write(self, translation: str, pairs: Sequence[AlignedPair]) -> str:
-        """Returns a translation of the plain text with the tags."""
-        if self.text.strip() and not self.plain.strip():
-            return self.text
+    def write(self, translation: str, pairs: Sequence[AlignedPair]) -> Fragment:
+        """Returns a translation of the plain text with the codes."""
+        if self.codes and is_empty(self.fragment):
+            return self.fragment
         words = _words(translation)
         ends = [end for _, end in words]
         # The part of the source that is rendered, the weight, and one of the words.
@@ -183,19 +186,20 @@ class _Source:
 
     def _elements(self) -> _Element:
         """Returns the whole text as an element, with all others in it."""
-        ends = _ends(self.tags)
-        root = _Element("", 0, len(self.plain))
+        root = _Element(0, len(self.plain))
         open_elements = [root]
-        closing = set(ends.values())
-        for index, tag in enumerate(self.tags):
-            if index in closing:
+        kinds = {(code.pair, code.kind) for _, code in self.codes}
+        for position, code in self.codes:
+            opening, closing = ((code.pair, kind) for kind in ("open", "close"))
+            is_pair = code.pair is not None and {opening, closing} <= kinds
+            if is_pair and code.kind == "close":
                 element = open_elements.pop()
-                element.end, element.closing = tag.position, tag.text
+                element.end, element.closing = position, code
                 continue
-            element = _Element(tag.text, tag.position, tag.position)
-            element.is_lone_end = tag.kind == "end"
+            element = _Element(position, position, code)
+            element.is_lone_end = code.kind == "close"
             open_elements[-1].children.append(element)
-            if index in ends:
+            if is_pair:
                 open_elements.append(element)
         return root
 
@@ -248,50 +252,6 @@ class _Source:
         return self._num_visible[start] == self._num_visible[end]
 
 
-class _Tag(NamedTuple):
-    """A tag: its text, its kind, "begin", "end" or "alone", its name, its place."""
-
-    text: str
-    kind: str
-    name: str
-    position: int
-
-
-def _tag(match, position: int) -> _Tag:
-    """Returns the tag of a match of `_TAG`."""
-    text, name = match[0], (match["code"] or match["name"] or "").lower()
-    kind = "end" if match["end"] else "begin"
-    if name in _BEGIN_OF_END:
-        kind, name = "end", _BEGIN_OF_END[name]
-    elif name in _BEGIN_OF_END.values():
-        kind = "begin"
-    elif match["code"] or not name or _VOID.fullmatch(name) or text.endswith("/>"):
-        kind = "alone"
-    return _Tag(text, kind, name, position)
-
-
-def _ends(tags) -> dict[int, int]:
-    """Returns the index of the closing tag of each opening one that has one.
-
-    Pairs that overlap others stay unbalanced.
-    """
-    ends: dict[int, int] = {}
-    waiting: list[int] = []
-    num_waiting: Counter[str] = Counter()
-    for index, tag in enumerate(tags):
-        if tag.kind == "begin":
-            waiting.append(index)
-            num_waiting[tag.name] += 1
-        elif tag.kind == "end" and num_waiting[tag.name]:
-            name = None
-            while name != tag.name:
-                begin = waiting.pop()
-                name = tags[begin].name
-                num_waiting[name] -= 1
-            ends[begin] = index
-    return ends
-
-
 def _best_range(gains) -> tuple[int, int]:
     """Returns the range of consecutive words with the largest positive sum."""
     best, best_sum = (0, 0), 0.0
@@ -305,17 +265,16 @@ def _best_range(gains) -> tuple[int, int]:
     return best
 
 
-def _written(root, translation: str, words) -> str:
-    """Writes a translation with the tags of elements that have their places."""
+def _written(root, translation: str, words) -> Fragment:
+    """Writes a translation with the codes of elements that have their places."""
     starts = [*(start for start, _ in words), len(translation)]
     ends = [0, *(end for _, end in words)]  # of the word before
-    written: list[str] = []
+    written: list[str | Code] = []
     cursor = 0
     todo = [(starts[0], root.opening, root)]
     while todo:
-        position, tag, element = todo.pop()
-        part = translation[cursor : max(cursor, position)]
-        written += html.escape(part, quote=False), tag
+        position, code, element = todo.pop()
+        written += [translation[cursor : max(cursor, position)], code or ""]
         cursor = max(cursor, position)
         if element is None:
             continue
@@ -326,7 +285,7 @@ def _written(root, translation: str, words) -> str:
             is_behind = is_behind and child.first > element.first
             place = ends[child.first] if is_behind else starts[child.first]
             todo.append((place, child.opening, child))
-    return "".join(written) + html.escape(translation[cursor:], quote=False)
+    return merged([*written, translation[cursor:]])
 
 
 def _words(text: str) -> list[tuple[int, int]]:
@@ -351,8 +310,3 @@ def _words(text: str) -> list[tuple[int, int]]:
                 words.append((index, index + 1))
             is_open = is_letter and not is_whole
     return words
-
-
-def _unescaped(text: str) -> str:
-    """Returns a text with the characters that its entities stand for."""
-    return _ENTITY.sub(lambda match: html.unescape(match[0]), text)
