@@ -83,6 +83,7 @@ USES = [
     ("ctranslate2", "ctranslate2", translator_as("ctranslate2")),
     ("starlette", "serve", import_service),
     ("prometheus_client", "serve", import_service),
+    ("py3langid", "serve", import_service),
     ("uvicorn", "serve", start_service),
     ("tf2onnx", "export", model_as("onnx")),
     ("openvino", "export", model_as("openvino")),

@@ -153,24 +153,19 @@ def serve(
         "repetition_penalty": repetition_penalty,
         "all_hypotheses": True,
     }
+    terms = given_terms(glossary, keep)
     translators = {}
     for languages, path in paths.items():
         if engine == "ctranslate2":
             translators[languages] = load_ctranslate2(path, None, **search_options)
         else:
             translators[languages] = _ready_translator(path, search_options)
-    # A page of another site could give itself an address of this machine.
-    is_local = host in _LOCAL
-    app = make_app(
-        translators,
-        limits,
-        given_terms(glossary, keep),
-        api_key or (),
-        allow_origin or (),
-        _LOCAL if is_local else ("*",),
-    )
+    # A page of another site could name an address of this machine.
+    hosts = _LOCAL if host in _LOCAL else ("*",)
+    app = make_app(translators, limits, terms, api_key or (), allow_origin or (), hosts)
     if access_log:
-        logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+        logging.basicConfig(format="%(asctime)s %(message)s")
+        logging.getLogger("keras_transformer.service").setLevel(logging.INFO)
     server = DrainingServer(app, drain_seconds, round(max_seconds) + 1)
     # Once it has stopped gracefully, uvicorn raises these signals again.
     for number in (signal.SIGINT, signal.SIGTERM):

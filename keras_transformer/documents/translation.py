@@ -50,6 +50,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "xliff": ("xliff.read_xliff", (".xlf", ".xliff")),
     "tmx": ("xliff.read_tmx", (".tmx",)),
 }
+_SIDES = "source", "target"
 # Formats whose texts are plain, unless they are said to have tags.
 PLAIN_FORMATS = {"text", "json", "csv", "tsv", "po"}
 # Endings of files with a syntax that is not read.
@@ -361,7 +362,9 @@ def translate_sentences(
         For each sentence, its translations, best first, each as a fragment and as the
         `Translation` of its plain text. With codes there is one.
     """
-    keeps &= callable(getattr(translator, "align", None))
+    tokenizers = [getattr(translator, f"{x}_tokenizer", None) for x in _SIDES]
+    # `Terms` keeps them, which needs places in texts.
+    keeps &= all(getattr(each, "has_offsets", False) for each in tokenizers)
     groups: dict[tuple[bool, bool], list[int]] = {}
     for index, one in enumerate(sentences):
         is_kept = keeps and re.search(PLACEHOLDER, plain_text(one)) is not None

@@ -208,11 +208,7 @@ def _fragment(text, element) -> Fragment:
         if isinstance(child, Element):
             is_apart = child.name in _BETWEEN_WORDS
             start, end = child.start, child.end
-            if (
-                child.children
-                and child.name in _AROUND_TEXT
-                and not _is_protected(child)
-            ):
+            if _is_around_text(child):
                 # Its closing tag is a code, too.
                 closing = text[child.content_end : child.end]
                 waiting.append((Code(closing, "close"), child.start))
@@ -232,9 +228,11 @@ def _fragment(text, element) -> Fragment:
     return paired(items, keys)
 
 
-def _is_protected(element):
+def _is_around_text(element) -> bool:
     attributes = element.attributes
-    return attributes.get("translate") == "no" or attributes.get("mtype") == "protected"
+    is_kept = attributes.get("translate") == "no"
+    is_kept |= attributes.get("mtype") == "protected"
+    return bool(element.children) and element.name in _AROUND_TEXT and not is_kept
 
 
 def _key(element, name, attributes) -> Hashable:

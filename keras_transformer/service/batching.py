@@ -108,8 +108,8 @@ class BatchingThread:
             return
         try:
             self._observe(len(batch))
-            results = list(function([item for item, _ in batch]))
-            for (_, future), result in zip(batch, results, strict=True):
+            results = function([item for item, _ in batch])
+            for (_, future), result in list(zip(batch, results, strict=True)):
                 future.set_result(result)
         except BaseException as error:  # a panic of Rust is no `Exception`
             fault = error if isinstance(error, Exception) else RuntimeError(repr(error))
