@@ -73,6 +73,8 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
                 f"{output} is being written by another process. Wait for its end, or "
                 "name another output."
             ) from None
+        except OSError:
+            pass  # a file system without locks
         kept = None
         try:
             kept = Journal(file, question)

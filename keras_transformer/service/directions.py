@@ -88,16 +88,17 @@ class Direction:
         return callable(getattr(self.translator, name, None))
 
     async def translate(
-        self, documents: Sequence[Document], status: int = 413
+        self, documents: Sequence[Document], status: int = 413, size: int | None = None
     ) -> list[list[Translated]]:
         """Returns the translations of documents, best first.
 
         Args:
             documents: What to translate, sentence by sentence.
             status: Status of the error of too many sentences.
+            size: How many sentences to translate before the next ones. Default: all.
         """
         parts, sentences = await asyncio.to_thread(self._split, documents)
-        if len(sentences) > self.limits.waiting:
+        if min(size or len(sentences), len(sentences)) > self.limits.waiting:
             raise HTTPException(
                 status,
                 f"A request must have at most {self.limits.waiting} sentences. "
@@ -106,7 +107,10 @@ class Direction:
         self._observe_characters(sum(len(plain_text(one)) for one in sentences))
         keeps = any(document.keeps_placeholders for document in documents)
         function = self._translate_messages if keeps else self._translate
-        found = await self._compute(function, sentences)
+        found = []
+        step = size or max(1, len(sentences))
+        for first in range(0, len(sentences), step):
+            found += await self._compute(function, sentences[first : first + step])
         # Minus infinity: the search found fewer.
         rows = (
             [x for x in row if x is row[0] or x[1].score > -math.inf] for row in found

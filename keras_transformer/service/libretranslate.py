@@ -125,7 +125,7 @@ def libretranslate_routes(
         direction = _direction(request, asked)
         name = Path(file.name).name
         document = await asyncio.to_thread(_read_file, file.data, name, direction)
-        (ranked,) = await direction.translate([document], 400)
+        (ranked,) = await direction.translate([document], 400, limits.batch)
         key = f"{uuid.uuid4().hex}{Path(name).suffix}"
         files[key] = document.assemble(ranked[0].texts)
         while len(files) > MAX_KEPT_FILES:

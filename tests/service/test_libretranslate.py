@@ -221,6 +221,14 @@ def test_files_are_translated_in_their_formats(name, content, expected):
         assert client.get(f"{url}x").status_code == 404
 
 
+def test_a_file_may_have_more_sentences_than_may_wait():
+    film = "".join(f"{n}\n0:{n} --> 0:{n}\na {n}\n" for n in range(100))
+    with client_of(Shouting(), Limits(texts=7, waiting=7, batch=5)) as client:
+        files = {"file": ("a.srt", film)}
+        answer = client.post("/translate_file", data=PAIR, files=files).json()
+        assert client.get(answer["translatedFileUrl"]).text == film.upper()
+
+
 def test_files_that_cannot_be_read_are_refused_in_a_line(client):
     for name, content, message in (
         ("../b.json", "{", "^b.json cannot be read as json"),
@@ -236,7 +244,7 @@ def test_files_that_cannot_be_read_are_refused_in_a_line(client):
     assert_error(text, "file parameter is not a file")
 
 
-def test_a_page_with_many_tags_does_not_keep_others_waiting(client):
+def test_a_page_with_many_tags_does_not_keep_others_waiting():
     q = "<b translate=no " * 40_000
     with client_of(Shouting(), Limits(characters=10**6)) as shouting:
         assert translate(shouting, q=q, format="html")["translatedText"] == q
