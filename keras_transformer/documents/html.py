@@ -85,9 +85,12 @@ def html_texts(text: str) -> tuple[list[tuple[int, int]], list[Fragment]]:
 
 def write_html(fragment: Fragment, old: str) -> str:
     """Writes a fragment, with entities where the old text has them, too."""
-    written = {"&": "&amp;", "<": "&lt;"}
-    written |= {html.unescape(entity): entity for entity in _ENTITY.findall(old)}
-    table = str.maketrans({x: y for x, y in written.items() if len(x) == 1})
+    entities = {"&": "&amp;", "<": "&lt;"}
+    for entity in _ENTITY.findall(old):
+        character = html.unescape(entity)
+        if character in {*"&<>\"'"} or (len(character) == 1 and character > "\x7f"):
+            entities[character] = entity
+    table = str.maketrans(entities)
     return "".join(
         x.translate(table) if isinstance(x, str) else x.text for x in fragment
     )

@@ -83,3 +83,10 @@ def test_line_ends_stay_in_the_text():
     page = '<p>a dog <a onclick="x()\n  y()">rides\n  a</a> bike'
     expected = '<p>A DOG <a onclick="x()\n  y()">RIDES\n  A</a> BIKE'
     assert changed(page, "html") == expected
+
+
+def test_entities_of_letters_are_no_rule_for_others():
+    page = "<p>a&#32;b &auml;&ouml; &#x3C;c>"
+    assert read(page, "html").texts == [["a b äö <c>"]]
+    found = read(page, "html").assemble([["b a <ö> b&"]]).decode()
+    assert found == "<p>b a &#x3C;&ouml;> b&amp;"
