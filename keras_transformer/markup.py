@@ -22,6 +22,7 @@ _ATTRIBUTE = re.compile(
     r"""(?:\s*=\s*(?:"([^"]*)(?:"|\Z)|'([^']*)(?:'|\Z)|([^\s>]*)))?""",
     re.ASCII,
 )
+_ENTITY = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);")
 _TAG_END = re.compile(r"[\s/]*>", re.ASCII)
 _DECLARATION = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<[!?/][^>]*(?:>|\Z)", re.DOTALL)
 _WITHOUT_TAGS = {
@@ -36,11 +37,12 @@ _FOREIGN = _names(
 )
 # XLIFF's tags without text of their own that begin and end a part of a text.
 _BEGIN_OF_END = {"ept": "bpt", "ex": "bx", "ec": "sc"}
+_SHARED = ("i", "rid", "startRef", "startref", "id")  # of their attributes
 # Tags that may stand within a sentence, and of these, those that separate words.
 INLINE = _names(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark",
     "math q rp rt ruby s samp small span strong sub sup svg time tt u var wbr",
-    "bpt bx ec ept ex g it mrk pc ph sc x",
+    "bpt bx ec ept ex g hi it mrk pc ph sc x",
 )
 _BETWEEN_WORDS = _names("br img it math ph svg x")
 # Elements that the start of others ends.
@@ -140,13 +142,13 @@ def paired(items: Sequence[str | Code], keys: Iterable[Hashable]) -> Fragment:
 
 
 class Tag(NamedTuple):
-    """A tag of HTML, or what is none and no text either, such as a comment.
+    """A tag, or what is none and no text either, such as a comment.
 
     Attributes:
         start: Where it begins.
         end: Where it ends.
-        kind: As in `Code`. Raw text, of which a script is, is alone.
-        name: Its name in small letters; `""` if it is no tag.
+        kind: As in `Code`, or `"cdata"`. Raw text, such as a script, is alone.
+        name: Its name, in small letters in HTML; `""` if it is no tag.
         attributes: Its attributes.
     """
 
@@ -205,7 +207,7 @@ def _with_foreign_elements(text) -> Iterator[Tag]:
         elif tag.name == first.name:
             depth += (tag.kind == "open") - (tag.kind == "close")
             if not depth:
-                yield Tag(first.start, tag.end, name=first.name)
+                yield first._replace(end=tag.end, kind="alone")
     if depth:
         yield Tag(first.start, len(text), name=first.name)
 
@@ -288,24 +290,36 @@ def read_markup(text: str) -> Fragment:
 
 
 def fragment_of_tags(text: str, tags: Iterable[Tag], start: int, end: int) -> Fragment:
-    """Returns what HTML has between two places as a fragment, with the tags there."""
+    """Returns what HTML or XML has between two places, with the tags there."""
     items: list[str | Code] = []
-    keys = []
+    keys: list[Hashable] = []
     for tag in tags:
         items.append(html.unescape(text[start : tag.start]))
-        start, kind, key = tag.end, tag.kind, tag.name
-        if key in _BEGIN_OF_END:
-            kind, key = "close", _BEGIN_OF_END[key]
-        elif key in _BEGIN_OF_END.values():
-            kind = "open"
-        is_apart = key in _BETWEEN_WORDS or (key != "" and key not in INLINE)
-        items.append(Code(text[tag.start : tag.end], kind, None, is_apart))
-        keys.append(key)
+        start, kind, name = tag.end, tag.kind, tag.name
+        written = text[tag.start : tag.end]
+        if kind == "cdata":
+            items.append(written.removeprefix("<![CDATA[").removesuffix("]]>"))
+            continue
+        shared = None
+        if name in _BEGIN_OF_END or name in _BEGIN_OF_END.values():
+            kind = "close" if name in _BEGIN_OF_END else "open"
+            found = (tag.attributes.get(x) for x in _SHARED)
+            shared = next((value for value in found if value), None)
+        is_apart = name in _BETWEEN_WORDS or (name != "" and name not in INLINE)
+        items.append(Code(written, kind, None, is_apart))
+        keys.append((_BEGIN_OF_END.get(name, name), shared))
     return paired([*items, html.unescape(text[start:end])], keys)
 
 
-def write_markup(fragment: Fragment) -> str:
-    """Returns the text with tags that a fragment is."""
-    return "".join(
-        html.escape(x, quote=False) if isinstance(x, str) else x.text for x in fragment
-    )
+def write_markup(fragment: Fragment, old: str = "") -> str:
+    """Returns the text with tags that a fragment is.
+
+    Characters that another text, `old`, has as entities become the same entities.
+    """
+    entities = {"&": "&amp;", "<": "&lt;"}
+    for entity in _ENTITY.findall(old):
+        character = html.unescape(entity)
+        if character in {*"&<>\"'"} or (len(character) == 1 and character > "\x7f"):
+            entities[character] = entity
+    table = str.maketrans(entities)
+    return shown([x.translate(table) if isinstance(x, str) else x for x in fragment])

@@ -1,6 +1,5 @@
 """HTML: the text between the tags of blocks, with its inline tags."""
 
-import html
 import re
 
 from keras_transformer.documents.document import (
@@ -17,10 +16,10 @@ from keras_transformer.markup import (
     html_tags,
     is_empty,
     translated_tags,
+    write_markup,
 )
 
 _PREFORMATTED = {"listing", "pre", "textarea"}
-_ENTITY = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);")
 # Which encoding browsers mean by other names.
 _ENCODINGS = dict.fromkeys(["ascii", "iso-8859-1", "latin1", "us-ascii"], "cp1252")
 
@@ -29,7 +28,7 @@ def read_html(data: bytes, **settings) -> Document:
     """Reads the text between the tags of blocks, with its inline tags."""
     source = decoded(data, _encoding(data))
     spans, texts = html_texts(source.text)
-    return changed_in_place(source, spans, texts, write_html, width=ALWAYS_WRAPPED)
+    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)
 
 
 def _encoding(data):
@@ -81,16 +80,3 @@ def html_texts(text: str) -> tuple[list[tuple[int, int]], list[Fragment]]:
             change = {"open": 1, "close": -1, "alone": 0}[tag.kind]
             num_preformatted = max(0, num_preformatted + change)
     return spans, texts
-
-
-def write_html(fragment: Fragment, old: str) -> str:
-    """Writes a fragment, with entities where the old text has them, too."""
-    entities = {"&": "&amp;", "<": "&lt;"}
-    for entity in _ENTITY.findall(old):
-        character = html.unescape(entity)
-        if character in {*"&<>\"'"} or (len(character) == 1 and character > "\x7f"):
-            entities[character] = entity
-    table = str.maketrans(entities)
-    return "".join(
-        x.translate(table) if isinstance(x, str) else x.text for x in fragment
-    )

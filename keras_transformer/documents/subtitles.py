@@ -13,8 +13,15 @@ from keras_transformer.documents.document import (
     changed_in_place,
     decoded,
 )
-from keras_transformer.documents.html import write_html
-from keras_transformer.markup import Code, Fragment, html_tags, is_empty, paired, shown
+from keras_transformer.markup import (
+    Code,
+    Fragment,
+    html_tags,
+    is_empty,
+    paired,
+    shown,
+    write_markup,
+)
 
 _TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
 # A time, after the number of its cue if it has one.
@@ -46,7 +53,7 @@ def read_vtt(data: bytes, **settings) -> Document:
         found = _fragment(text, _VTT_TAGS, _VTT_CODE)
         return [html.unescape(x) if isinstance(x, str) else x for x in found]
 
-    return _read(data, read, write_html, _BLANK_LINE)
+    return _read(data, read, write_markup, _BLANK_LINE)
 
 
 def _read(data, read, write, end_of_text=None):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.documents.document import Document
-from keras_transformer.documents.html import write_html
 from keras_transformer.documents.sentences import (
     joined,
     split_long,
@@ -27,6 +26,7 @@ from keras_transformer.markup import (
     plain_text,
     read_markup,
     shown,
+    write_markup,
 )
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import Paths, as_paths, chunks_of, read_lines
@@ -248,7 +248,7 @@ def _with_tags(document: Document) -> Document:
     def assemble(translations):
         found = zip(old, texts, translations, strict=True)
         return document.assemble(
-            [[x if new == read else write_html(new, x)] for x, read, new in found]
+            [[x if new == read else write_markup(new, x)] for x, read, new in found]
         )
 
     return document._replace(texts=texts, assemble=assemble)

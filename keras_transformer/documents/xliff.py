@@ -6,23 +6,22 @@ Reference:
     https://www.gala-global.org/tmx-14b
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+from xml.sax.saxutils import quoteattr
 
 from keras_transformer.documents.document import Document, Source, edited
-from keras_transformer.documents.xml import Element, escaped, opening_tag, read_xml
-from keras_transformer.markup import Code, Fragment, is_empty, paired
+from keras_transformer.documents.xml import Element, opening_tag, read_xml
+from keras_transformer.markup import (
+    Fragment,
+    Tag,
+    fragment_of_tags,
+    is_empty,
+    write_markup,
+)
 
 # Elements around translated text; all others hold native code.
 _AROUND_TEXT = {"g", "hi", "mrk", "pc"}
-# Elements that begin and end a part, and the attributes that their pairs share.
-_BEGINNINGS = {"bpt": ("i", "rid", "id"), "bx": ("rid", "id"), "sc": ("id",)}
-_ENDINGS = {
-    "ept": ("bpt", ("i", "rid", "id")),
-    "ex": ("bx", ("rid", "id")),
-    "ec": ("sc", ("startRef",)),
-}
-_BETWEEN_WORDS = {"it", "ph", "x"}
 # States of targets that are no translation yet.
 _UNTRANSLATED = {"initial", "needs-translation", "new"}
 
@@ -68,7 +67,9 @@ def read_xliff(data: bytes, target_language: str | None = None, **settings) -> D
             target = next(iter(part.elements("target")), None)
             attributes = dict(target.attributes) if target else {}
             state = (attributes if is_first else part.attributes).get("state")
-            is_done = target and _has_content(target) and state not in _UNTRANSLATED
+            is_done = (
+                target and _has_content(text, target) and state not in _UNTRANSLATED
+            )
             if is_done or not sources or unit.attributes.get("approved") == "yes":
                 continue
             base, edit = sources[-1], []
@@ -81,12 +82,8 @@ def read_xliff(data: bytes, target_language: str | None = None, **settings) -> D
                 attributes["state"] = "translated"
             else:
                 edit.append(_set(text, part, "state", "translated"))
-            inner = [x for x in base.descendants() if isinstance(x, Element)]
-            segments = [x for x in inner if x.attributes.get("mtype") == "seg"] or [
-                base
-            ]
             before += opening_tag(tag, attributes)
-            units.append(_Unit(segments, base, place, before, f"</{tag}>", edit))
+            units.append(_Unit(_segments(base), base, place, before, f"</{tag}>", edit))
     return _document(source, units, edits)
 
 
@@ -109,7 +106,7 @@ def read_tmx(
         language = tu.attributes.get("srclang", *known[:1])
         spoken = source_language if language in (None, "*all*") else language
         old, new = _variant(tu, spoken), _variant(tu, target_language)
-        if old is None or (new is not None and _has_content(new)):
+        if old is None or (new is not None and _has_content(source.text, new)):
             continue
         before, after = "<seg>", "</seg>"
         if new is not None:
@@ -145,19 +142,27 @@ def _translated(root, name) -> Iterator[Element]:
         waiting += [x for x in element.children[::-1] if isinstance(x, Element)]
 
 
-def _has_content(element) -> bool:
+def _has_content(text, element) -> bool:
     """Returns whether there is anything in an element but empty segments."""
-    return any(
-        x.strip() if isinstance(x, str) else isinstance(x, Element) and x.name != "mrk"
-        for x in element.descendants()
-    )
+    is_more = any(tag.name != "mrk" for tag in _tags(element) if tag.name)
+    return is_more or not is_empty(_fragment(text, element))
+
+
+def _segments(element) -> list[Element]:
+    """Returns the segments in an element, if there are any, else the element."""
+    found, waiting = [], [element]
+    while waiting:
+        one = waiting.pop()
+        found += [one] if one.attributes.get("mtype") == "seg" else []
+        waiting += [x for x in one.children[::-1] if isinstance(x, Element)]
+    return found or [element]
 
 
 def _set(text, element, name, value):
     """Returns the edit that gives an element an attribute."""
     place = element.start + 1 + len(element.tag)
     if name not in element.attributes:
-        return place, place, f' {name}="{escaped(value)}"'
+        return place, place, f" {name}={quoteattr(value)}"
     tag = opening_tag(element.tag, {**element.attributes, name: value})
     return element.start, element.content_start, tag
 
@@ -182,11 +187,12 @@ def _document(source: Source, units: Iterable[_Unit], edits) -> Document:
         changes = list(edits)
         for unit, _ in found:
             start, end = unit.copied.content_start, unit.copied.content_end
+            old = source.text[start:end]
             inner = [
-                (x.content_start - start, x.content_end - start, _written(new))
+                (x.content_start - start, x.content_end - start, write_markup(new, old))
                 for x, new in zip(unit.segments, remaining, strict=False)
             ]
-            new = edited(source.text[start:end], inner)
+            new = edited(old, inner)
             changes += [(*unit.place, unit.before + new + unit.after), *unit.edits]
         return source.changed(changes)
 
@@ -195,51 +201,27 @@ def _document(source: Source, units: Iterable[_Unit], edits) -> Document:
 
 def _fragment(text, element) -> Fragment:
     """Returns the content of an element."""
-    items: list[str | Code] = []
-    keys: list[Hashable] = []
-    waiting: list = element.children[::-1]
+    tags = _tags(element)
+    return fragment_of_tags(text, tags, element.content_start, element.content_end)
+
+
+def _tags(element) -> list[Tag]:
+    """Returns the tags in an element; native code is one, with its content."""
+    tags: list[Tag] = []
+    waiting = element.children[::-1]
     while waiting:
         child = waiting.pop()
-        if isinstance(child, str):
-            items.append(child)
+        if isinstance(child, Tag):
+            tags.append(child)
             continue
-        key: Hashable = None
-        kind = None
-        if isinstance(child, Element):
-            is_apart = child.name in _BETWEEN_WORDS
-            start, end = child.start, child.end
-            if _is_around_text(child):
-                # Its closing tag is a code, too.
-                closing = text[child.content_end : child.end]
-                waiting.append((Code(closing, "close"), child.start))
-                waiting += child.children[::-1]
-                kind, key, end = "open", child.start, child.content_start
-            elif child.name in _BEGINNINGS:
-                kind, key = "open", _key(child, child.name, _BEGINNINGS[child.name])
-            elif child.name in _ENDINGS:
-                kind, key = "close", _key(child, *_ENDINGS[child.name])
-            code = Code(text[start:end], kind or "alone", None, is_apart)
-        elif isinstance(child, Code):
-            code = child
-        else:
-            code, key = child
-        items.append(code)
-        keys.append(key)
-    return paired(items, keys)
-
-
-def _is_around_text(element) -> bool:
-    attributes = element.attributes
-    is_kept = attributes.get("translate") == "no"
-    is_kept |= attributes.get("mtype") == "protected"
-    return bool(element.children) and element.name in _AROUND_TEXT and not is_kept
-
-
-def _key(element, name, attributes) -> Hashable:
-    """Returns what the beginning and the end of a part share."""
-    values = (element.attributes[x] for x in attributes if x in element.attributes)
-    return name, next(values, None)
-
-
-def _written(fragment: Fragment) -> str:
-    return "".join(escaped(x) if isinstance(x, str) else x.text for x in fragment)
+        attributes = child.attributes
+        is_kept = attributes.get("translate") == "no"
+        is_kept |= attributes.get("mtype") == "protected"
+        is_kept |= child.name not in _AROUND_TEXT
+        if is_kept or child.content_start == child.end:
+            tags.append(Tag(child.start, child.end, "alone", child.name, attributes))
+            continue
+        tags.append(Tag(child.start, child.content_start, "open", child.name))
+        waiting.append(Tag(child.content_end, child.end, "close", child.name))
+        waiting += child.children[::-1]
+    return tags

@@ -1,15 +1,14 @@
 """XML with the place of everything in it, as Expat reads it in linear time."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
 
 from keras_transformer.documents.document import Source, decoded
-from keras_transformer.markup import Code
+from keras_transformer.markup import Tag
 
 _ENCODING = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']([\w.-]+)""")
-_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
 
 
 @dataclass
@@ -23,7 +22,7 @@ class Element:
         content_start: Where its content begins.
         content_end: Where its content ends.
         end: Where its closing tag ends.
-        children: Its content: text, codes such as comments, and elements.
+        children: What it has beside text: elements, and others such as comments.
     """
 
     tag: str
@@ -32,7 +31,7 @@ class Element:
     content_start: int = 0
     content_end: int = 0
     end: int = 0
-    children: list["str | Code | Element"] = field(default_factory=list)
+    children: list["Tag | Element"] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -43,26 +42,11 @@ class Element:
         """Returns the elements of a name among the children."""
         return [x for x in self.children if isinstance(x, Element) and x.name == name]
 
-    def descendants(self) -> Iterator["str | Code | Element"]:
-        """Yields all that is inside, in its order."""
-        waiting = self.children[::-1]
-        while waiting:
-            child = waiting.pop()
-            yield child
-            if isinstance(child, Element):
-                waiting += child.children[::-1]
-
-
-def escaped(text: str) -> str:
-    """Returns a text as it stands between tags."""
-    return text.translate(_ESCAPED)
-
 
 def opening_tag(tag: str, attributes: dict[str, str]) -> str:
     """Returns the opening tag of an element."""
-    values = {x: escaped(y).replace('"', "&quot;") for x, y in attributes.items()}
-    written = "".join(f' {name}="{value}"' for name, value in values.items())
-    return f"<{tag}{written}>"
+    written = [f" {name}={quoteattr(value)}" for name, value in attributes.items()]
+    return f"<{tag}{''.join(written)}>"
 
 
 def read_xml(data: bytes, name: str) -> tuple[Source, Element]:
@@ -87,9 +71,10 @@ def read_xml(data: bytes, name: str) -> tuple[Source, Element]:
     parser.StartElementHandler = note("open")
     parser.EndElementHandler = note("close")
     parser.CharacterDataHandler = note("text")
-    parser.CommentHandler = parser.ProcessingInstructionHandler = note("code")
-    parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = note("mark")
-    parser.DefaultHandler = note("code")  # references to entities among them
+    parser.CommentHandler = parser.ProcessingInstructionHandler = note("other")
+    parser.StartCdataSectionHandler = note("cdata")
+    parser.EndCdataSectionHandler = note("end of cdata")
+    parser.DefaultHandler = note("other")  # references to entities among them
     parser.EntityDeclHandler = refuse
     try:
         parser.Parse(encoded, True)
@@ -97,7 +82,7 @@ def read_xml(data: bytes, name: str) -> tuple[Source, Element]:
         raise ValueError(str(error)) from None
     bytes_of = [*(byte for _, byte, _ in events), len(encoded)]
     elements = [Element("", {}, 0)]
-    end = len(encoded[: bytes_of[0]].decode())
+    end, cdata = len(encoded[: bytes_of[0]].decode()), 0
     for (kind, byte, values), next_byte in zip(events, bytes_of[1:], strict=True):
         start, end = end, end + len(encoded[byte:next_byte].decode())
         if kind == "open":
@@ -107,10 +92,12 @@ def read_xml(data: bytes, name: str) -> tuple[Source, Element]:
             element = elements.pop()
             element.content_end, element.end = start, end
             elements[-1].children.append(element)
-        elif kind == "text":
-            elements[-1].children.append(values[0])
-        elif kind == "code":
-            elements[-1].children.append(Code(source.text[start:end]))
+        elif kind == "cdata":
+            cdata = start
+        elif kind == "end of cdata":
+            elements[-1].children.append(Tag(cdata, end, "cdata"))
+        elif kind == "other":
+            elements[-1].children.append(Tag(start, end))
     (outer,) = [x for x in elements[0].children if isinstance(x, Element)]
     if outer.name != name:
         raise ValueError(f"its outermost element is <{outer.tag}>, not <{name}>")

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import babel
 from starlette.exceptions import HTTPException
@@ -38,18 +38,6 @@ class ServableTranslator(Protocol):
 
     def are_cut(self, texts: Sequence[str]) -> list[bool]:
         """Tells which texts are longer than what is read of them."""
-
-
-class Translated(NamedTuple):
-    """A translation of a document.
-
-    Attributes:
-        texts: The translations of its texts.
-        score: The sum of the scores of its sentences.
-    """
-
-    texts: list[Fragment]
-    score: float
 
 
 class Direction:
@@ -89,8 +77,10 @@ class Direction:
 
     async def translate(
         self, documents: Sequence[Document], status: int = 413, size: int | None = None
-    ) -> list[list[Translated]]:
-        """Returns the translations of documents, best first.
+    ) -> list[list[tuple[list[Fragment], float]]]:
+        """Returns the translations of the texts of each document, best first.
+
+        The score of each is the sum of those of its sentences.
 
         Args:
             documents: What to translate, sentence by sentence.
@@ -169,7 +159,7 @@ def plain_document(text: str) -> Document:
     return Document([merged([text])], lambda texts: plain_text(texts[0]).encode())
 
 
-def _ranked(parts, rows) -> list[Translated]:
+def _ranked(parts, rows) -> list[tuple[list[Fragment], float]]:
     """Returns the translations of a document, of whose sentences there are several."""
     found = [[next(rows) for _ in text[1::2]] for text in parts]
     count = max((len(row) for text in found for row in text), default=1)
@@ -181,7 +171,7 @@ def _ranked(parts, rows) -> list[Translated]:
             for text, row in zip(parts, chosen, strict=True)
         ]
         score = sum(one.score for row in chosen for _, one in row)
-        ranked.append(Translated(texts, score))
+        ranked.append((texts, score))
     return ranked
 
 

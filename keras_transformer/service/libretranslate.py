@@ -22,8 +22,9 @@ from keras_transformer.documents.document import (
     Source,
     changed_in_place,
 )
-from keras_transformer.documents.html import html_texts, write_html
+from keras_transformer.documents.html import html_texts
 from keras_transformer.documents.translation import FORMATS, format_of, read_document
+from keras_transformer.markup import write_markup
 from keras_transformer.service.directions import (
     Direction,
     language_name,
@@ -105,7 +106,7 @@ def libretranslate_routes(
         documents = await asyncio.to_thread(lambda: list(map(read, texts)))
         found = await direction.translate(documents, 400)
         results = [
-            list(dict.fromkeys(document.assemble(one.texts).decode() for one in ranked))
+            list(dict.fromkeys(document.assemble(x).decode() for x, _ in ranked))
             for document, ranked in zip(documents, found, strict=True)
         ]
         answer = {"translatedText": [result[0] for result in results]}
@@ -125,9 +126,9 @@ def libretranslate_routes(
         direction = _direction(request, asked)
         name = Path(file.name).name
         document = await asyncio.to_thread(_read_file, file.data, name, direction)
-        (ranked,) = await direction.translate([document], 400, limits.batch)
+        ((best, *_),) = await direction.translate([document], 400, limits.batch)
         key = f"{uuid.uuid4().hex}{Path(name).suffix}"
-        files[key] = document.assemble(ranked[0].texts)
+        files[key] = document.assemble(best[0])
         while len(files) > MAX_KEPT_FILES:
             del files[next(iter(files))]
         url = request.url_for("download_file", name=key)
@@ -203,7 +204,7 @@ def _number_of_alternatives(value):
 def _html_document(text):
     spans, texts = html_texts(text)
     source = Source(text, "utf-8")
-    return changed_in_place(source, spans, texts, write_html, width=ALWAYS_WRAPPED)
+    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)
 
 
 def _read_file(data, name, direction):

@@ -186,7 +186,7 @@ async def _predictions(direction, signature, columns):
     (texts,) = columns
     direction.limits.check_texts(texts, "text")
     found = await direction.translate(list(map(plain_document, texts)))
-    rows = [[(plain_text(x.texts[0]), _finite(x.score)) for x in row] for row in found]
+    rows = [[(plain_text(x), _finite(score)) for (x,), score in row] for row in found]
     if signature == "serving_default":
         return [{"translation": text, "score": score} for (text, score), *_ in rows]
     return [

@@ -48,8 +48,8 @@ def translate_markup(
       so are scripts and styles. `<bpt>` and `<ept>`, `<bx/>` and `<ex/>`, `<sc/>` and
       `<ec/>` are pairs.
     - **Entities**, such as `&amp;`, are translated as the characters that they stand
-      for. In the result `&`, `<` and `>` are entities wherever they are no part of a
-      tag.
+      for. In the result `&`, `<`, and what the text has as entities, are entities
+      wherever they are no part of a tag.
 
     A text of tags and white space alone stays as it is. The values of attributes are
     not translated. `<br>`, and other tags that do not stand within words, separate the
@@ -86,7 +86,9 @@ def translate_markup(
     found = translate_fragments(translator, fragments, *settings)
     return [
         best._replace(
-            text=text if is_empty(source) and text.strip() else write_markup(fragment)
+            text=text
+            if is_empty(source) and text.strip()
+            else write_markup(fragment, text)
         )
         for text, source, (fragment, best) in zip(texts, fragments, found, strict=True)
     ]

@@ -92,7 +92,7 @@ def test_every_format_is_tried():
     assert {*PIECES} == {*FORMATS} - {"lines"}
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(files())
 @example(("xliff", b"<xliff><trans-unit><source>a</source></trans-unit></xliff>"))
 def test_a_file_whose_texts_are_not_changed_stays(file):

@@ -175,3 +175,18 @@ def test_what_is_not_in_utf_8_is_written_so_that_it_can_be_read():
     document = read(text.encode("iso-8859-2"), "xliff")
     assert document.texts == [["\u0159"]]
     assert "&#8364;" in document.assemble([["\u20ac"]]).decode("iso-8859-2")
+
+
+def test_text_in_a_cdata_section_is_text():
+    text = unit("<![CDATA[a &lt; <b>]]> &quot;c&quot; \u00e4")
+    assert texts_of(text, "xliff") == ['a &amp;lt; &lt;b> "c" \u00e4']
+    assert "A &amp;LT; &lt;B> &quot;C&quot; \u00c4</target>" in changed(text, "xliff")
+
+
+def test_parts_that_overlap_have_no_partners_but_the_named_ones():
+    source = (
+        '<bpt i="1">[</bpt>a<bpt i="2">(</bpt>b<ept i="1">]</ept>c<ept i="2">)</ept>'
+    )
+    (text,) = read(unit(source), "xliff").texts
+    codes = [x for x in text if not isinstance(x, str)]
+    assert [code.pair is None for code in codes] == [False, True, False, True]
