@@ -126,7 +126,8 @@ def libretranslate_routes(
         direction = _direction(request, asked)
         name = Path(file.name).name
         document = await asyncio.to_thread(_read_file, file.data, name, direction)
-        ((best, *_),) = await direction.translate([document], 400, limits.batch)
+        size = min(limits.batch, limits.waiting)
+        ((best, *_),) = await direction.translate([document], 400, size)
         key = f"{uuid.uuid4().hex}{Path(name).suffix}"
         files[key] = document.assemble(best[0])
         while len(files) > MAX_KEPT_FILES:

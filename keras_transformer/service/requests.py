@@ -167,9 +167,9 @@ def check_key(request: Request, keys: Collection[str], given: object = None) -> 
     tried = [key] if scheme.lower() == "bearer" else []
     tried += [given] if isinstance(given, str) else []
     if keys and not any(
-        hmac.compare_digest(one.encode("utf-8", "replace"), key.encode())
+        hmac.compare_digest(one.encode("utf-8", "replace"), known.encode())
         for one in tried
-        for key in keys
+        for known in keys
     ):
         raise HTTPException(
             403,
@@ -179,7 +179,7 @@ def check_key(request: Request, keys: Collection[str], given: object = None) -> 
 
 def quoted(value: object) -> str:
     """Returns what an error of one line quotes of a request."""
-    if isinstance(value, (list, dict)):
+    if isinstance(value, (dict, list, tuple)):
         return "an object" if isinstance(value, dict) else "a list"
     text = json.dumps(value)
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."

@@ -224,7 +224,7 @@ def test_files_are_translated_in_their_formats(name, content, expected):
 
 def test_a_file_may_have_more_sentences_than_may_wait():
     film = "".join(f"{n}\n0:{n} --> 0:{n}\na {n}\n" for n in range(100))
-    with client_of(Shouting(), Limits(texts=7, waiting=7, batch=5)) as client:
+    with client_of(Shouting(), Limits(texts=7, waiting=7)) as client:
         files = {"file": ("a.srt", film)}
         answer = client.post("/translate_file", data=PAIR, files=files).json()
         assert client.get(answer["translatedFileUrl"]).text == film.upper()
@@ -241,6 +241,9 @@ def test_files_that_cannot_be_read_are_refused_in_a_line(client):
         assert found.status_code == 400
         assert_error(found, message)
     assert_error(client.post("/translate_file", data=PAIR), "missing file parameter")
+    name = {"file": ("a.txt", "a"), "source": ("en", b"\xff")}
+    found = client.post("/translate_file", data={"target": "de"}, files=name)
+    assert_error(found, "a list is not supported")
     text = client.post("/translate_file", data={**PAIR, "file": "a"})
     assert_error(text, "file parameter is not a file")
 
