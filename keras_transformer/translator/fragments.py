@@ -104,6 +104,9 @@ def translate_fragments(
 ) -> list[tuple[Fragment, Translation]]:
     """Translates fragments; `translate_markup` tells where their codes then stand.
 
+    The arguments are as in `translate_markup`, with fragments, lists of strings and
+    `keras_transformer.markup.Code`s, in place of texts.
+
     Returns:
         For each, what it becomes, and the best `Translation` of its plain text.
     """
