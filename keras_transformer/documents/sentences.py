@@ -25,9 +25,8 @@ from keras_transformer.markup import Code, Fragment, merged, plain_text
 MIN_WRAPPED_WIDTH, MAX_WRAPPED_WIDTH = 40, 120
 FULL = 0.85  # the share of the width that a line has to reach, since some are ragged
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
-_BREAK = re.compile(  # A space is tried once, however many there are.
-    r"(?<![^\S\r\n])[^\S\r\n]*(?:\r\n|\n|\r)[^\S\r\n]*"
-)
+# A space is tried once, however many there are.
+_BREAK = re.compile(r"(?<![ \t])[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _BULLET = re.compile(  # of lists, dialogues and songs
     "\\s*(?:[-\u2013\u2014](?=\\s*[^\\W\\d])|[*\u2022\u266a](?=\\s))\\s*"
 )
@@ -67,8 +66,9 @@ def split_sentences(text: Fragment, language: str, width: float) -> list[Fragmen
     parts: list[Fragment] = [[]]
     for sentence in _cut(text, sorted(ends), within_pairs=False):
         if bullet := _BULLET.match(plain_text(sentence)):
-            first, sentence = _cut(sentence, [bullet.end()])
+            first, *others = _cut(sentence, [bullet.end()])
             parts[-1] += first
+            sentence = others[0] if others else []
         before, body, after = _without_ends(sentence)
         if not any(map(str.isalpha, plain_text(body))):
             parts[-1] += sentence

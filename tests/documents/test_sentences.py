@@ -59,6 +59,7 @@ def test_the_parts_of_a_text_are_the_text(text, width, has_tags):
         ("  One. Two\n", ["  ", "One.", " ", "Two", "\n"]),
         ("Dr. Smith is in. Yes.", ["", "Dr. Smith is in.", " ", "Yes.", ""]),
         ("- <i>a dog</i>", ["- <i>", "a dog", "</i>"]),
+        ("a.\n* <b></b>", ["", "a.", "\n* <b></b>"]),
         ("<p><b> 1.</b> A dog <x/></p>", ["<p>", "<b> 1.</b> A dog", " <x/></p>"]),
         ("</b>a <b>dog<br>", ["</b>", "a <b>dog", "<br>"]),
         ("One.<br>Two.<br> Three", ["", "One.", "<br>", "Two.", "<br> ", "Three", ""]),
