@@ -229,8 +229,11 @@ def _without_codes(text):
     for sentence, gap in zip(text[1::2], text[2::2], strict=True):
         for item in sentence:
             before, body, after = _without_ends([item])
-            found[-1] += before
-            found += [body, after] if body else []
+            if any(map(str.isalpha, plain_text(body))):
+                found[-1] += before
+                found += [body, after]
+            else:
+                found[-1].append(item)
         found[-1] += gap
     return found
 

@@ -168,6 +168,18 @@ def test_texts_are_split_into_sentences_that_the_model_can_read(engine, aligns):
     )
 
 
+def test_without_alignments_strings_between_tags_are_translated_alone():
+    Shouting.read.clear()
+    q = "A <b>dog</b> <i>5</i>. <br>Two"
+    found = translate(client_of(Shouting()), q=q, format="html")["translatedText"]
+    assert found == "A <b>DOG</b> <i>5</i>. <br>TWO"
+    assert sorted(one for texts in Shouting.read for one in texts) == [
+        "A",
+        "Two",
+        "dog",
+    ]
+
+
 def test_fields_come_in_the_address_in_forms_and_several_times(client, texts_of):
     best = [texts_of(text)[0] for text in (TEXT, "a")]
     fields = [("q", TEXT), ("q", "a"), *PAIR.items()]
