@@ -8,7 +8,7 @@ that nothing ends.
 import html
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 
@@ -42,7 +42,7 @@ _SHARED = ("i", "rid", "startRef", "startref", "id")  # of their attributes
 INLINE = _names(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark",
     "math q rp rt ruby s samp small span strong sub sup svg time tt u var wbr",
-    "bpt bx ec ept ex g hi it mrk pc ph sc x",
+    "bpt bx c ec ept ex g hi it lang mrk pc ph sc v x",
 )
 _BETWEEN_WORDS = _names("br img it math ph svg x")
 # Elements that the start of others ends.
@@ -114,31 +114,6 @@ def merged(items: Iterable[str | Code]) -> Fragment:
         elif item != "":
             fragment.append(item)
     return fragment
-
-
-def paired(items: Sequence[str | Code], keys: Iterable[Hashable]) -> Fragment:
-    """Returns items in which partners share a number.
-
-    The keys of the codes say which belong together. Pairs that overlap others stay
-    apart.
-    """
-    codes = [x for x in items if isinstance(x, Code)]
-    waiting: list[tuple[int, Hashable]] = []
-    num_waiting: Counter[Hashable] = Counter()
-    for index, key in enumerate(keys):
-        if codes[index].kind == "open":
-            waiting.append((index, key))
-            num_waiting[key] += 1
-        elif codes[index].kind == "close" and num_waiting[key]:
-            while num_waiting[key]:
-                opening, other = waiting.pop()
-                num_waiting[other] -= 1
-                if other == key:
-                    break
-            for place in (opening, index):
-                codes[place] = codes[place]._replace(pair=opening)
-    remaining = iter(codes)
-    return merged(next(remaining) if isinstance(x, Code) else x for x in items)
 
 
 class Tag(NamedTuple):
@@ -289,12 +264,22 @@ def read_markup(text: str) -> Fragment:
     return fragment_of_tags(text, translated_tags(text), 0, len(text))
 
 
-def fragment_of_tags(text: str, tags: Iterable[Tag], start: int, end: int) -> Fragment:
-    """Returns what HTML or XML has between two places, with the tags there."""
-    items: list[str | Code] = []
-    keys: list[Hashable] = []
+def fragment_of_tags(
+    text: str,
+    tags: Iterable[Tag],
+    start: int,
+    end: int,
+    unescape: Callable[[str], str] = html.unescape,
+) -> Fragment:
+    """Returns a text between two places as a fragment, with the tags there.
+
+    Pairs of tags that overlap others stay apart.
+    """
+    items: list = []
+    waiting: list[tuple[int, tuple]] = []  # codes without a partner yet
+    num_waiting: Counter[tuple] = Counter()
     for tag in tags:
-        items.append(html.unescape(text[start : tag.start]))
+        items.append(unescape(text[start : tag.start]))
         start, kind, name = tag.end, tag.kind, tag.name
         written = text[tag.start : tag.end]
         if kind == "cdata":
@@ -305,10 +290,20 @@ def fragment_of_tags(text: str, tags: Iterable[Tag], start: int, end: int) -> Fr
             kind = "close" if name in _BEGIN_OF_END else "open"
             found = (tag.attributes.get(x) for x in _SHARED)
             shared = next((value for value in found if value), None)
+        key, index = (_BEGIN_OF_END.get(name, name), shared), len(items)
         is_apart = name in _BETWEEN_WORDS or (name != "" and name not in INLINE)
         items.append(Code(written, kind, None, is_apart))
-        keys.append((_BEGIN_OF_END.get(name, name), shared))
-    return paired([*items, html.unescape(text[start:end])], keys)
+        if kind == "open":
+            waiting.append((index, key))
+            num_waiting[key] += 1
+        elif kind == "close" and num_waiting[key]:
+            other = None
+            while other != key:
+                opening, other = waiting.pop()
+                num_waiting[other] -= 1
+            for place in (opening, index):
+                items[place] = items[place]._replace(pair=opening)
+    return merged([*items, unescape(text[start:end])])
 
 
 def write_markup(fragment: Fragment, old: str = "") -> str:

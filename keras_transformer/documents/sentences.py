@@ -124,14 +124,14 @@ def _cut(
     pieces: list[Fragment] = [[]]
     last, num_open = 0, 0
     for start, item in items:
-        is_code = isinstance(item, Code)
-        is_closing = is_code and item.kind == "close"
-        if start in limits and start > last and not num_open and not is_closing:
+        code = item if isinstance(item, Code) else Code("")
+        is_due = start in limits and start > last and code.kind != "close"
+        if is_due and not num_open:
             pieces.append([])
             last = start
         pieces[-1].append(item)
-        if is_code and item.pair is not None and not within_pairs:
-            num_open += -1 if is_closing else 1
+        if code.pair is not None and not within_pairs:
+            num_open += {"open": 1, "close": -1}[code.kind]
     return pieces
 
 
@@ -142,8 +142,10 @@ def _without_ends(text: Fragment) -> tuple[Fragment, Fragment, Fragment]:
     """
     items: list[str | Code] = []
     for item in text:
-        is_text = isinstance(item, str) and item.strip()
-        items += item.partition(item.strip()) if is_text else [item]
+        if isinstance(item, str) and item.strip():
+            items += item.partition(item.strip())
+        else:
+            items.append(item)
     places = {(x.pair, x.kind): i for i, x in enumerate(items) if isinstance(x, Code)}
     first, last = 0, len(items)
 

@@ -14,11 +14,11 @@ from keras_transformer.documents.document import (
     decoded,
 )
 from keras_transformer.markup import (
-    Code,
     Fragment,
+    Tag,
+    fragment_of_tags,
     html_tags,
     is_empty,
-    paired,
     shown,
     write_markup,
 )
@@ -41,7 +41,7 @@ def read_srt(data: bytes, **settings) -> Document:
     """Reads SRT: a text extends to the next time, whatever lines are blank."""
 
     def read(text):
-        return _fragment(text, _SRT_TAGS, _SRT_CODE)
+        return _fragment(text, _SRT_TAGS, _SRT_CODE, str)
 
     return _read(data, read, lambda text, old: shown(text))
 
@@ -50,8 +50,7 @@ def read_vtt(data: bytes, **settings) -> Document:
     """Reads WebVTT: a text ends with a blank line, and may have entities."""
 
     def read(text):
-        found = _fragment(text, _VTT_TAGS, _VTT_CODE)
-        return [html.unescape(x) if isinstance(x, str) else x for x in found]
+        return _fragment(text, _VTT_TAGS, _VTT_CODE, html.unescape)
 
     return _read(data, read, write_markup, _BLANK_LINE)
 
@@ -71,20 +70,15 @@ def _read(data, read, write, end_of_text=None):
     return changed_in_place(source, spans, texts, write, width=ALWAYS_WRAPPED)
 
 
-def _fragment(text, names, code) -> Fragment:
+def _fragment(text, names, code, unescape) -> Fragment:
     """Returns a text with tags of some names, and what else is a code."""
-    found = [
-        (tag.start, tag.end, tag.kind, tag.name.partition(".")[0])
-        for tag in html_tags(text)
-        if tag.name.partition(".")[0] in names and text[tag.end - 1] == ">"
-    ]
-    found += [(*one.span(), "alone", "") for one in code.finditer(text)]
-    items: list[str | Code] = []
-    keys, position = [], 0
-    for start, end, kind, name in sorted(found):
-        if start >= position:
-            is_apart = text[start] == "\\"
-            items += [text[position:start], Code(text[start:end], kind, None, is_apart)]
-            keys.append(name)
-            position = end
-    return paired([*items, text[position:]], keys)
+    tags = [tag._replace(name=tag.name.partition(".")[0]) for tag in html_tags(text)]
+    tags = [tag for tag in tags if tag.name in names and text[tag.end - 1] == ">"]
+    for found in code.finditer(text):
+        name = "br" if found[0].startswith("\\") else ""
+        tags.append(Tag(*found.span(), name=name))
+    apart: list[Tag] = []
+    for tag in sorted(tags):
+        if not apart or tag.start >= apart[-1].end:
+            apart.append(tag)
+    return fragment_of_tags(text, apart, 0, len(text), unescape)

@@ -369,7 +369,7 @@ def translate_sentences(
     for index, one in enumerate(sentences):
         is_kept = keeps and re.search(PLACEHOLDER, plain_text(one)) is not None
         groups.setdefault((has_codes(one), is_kept), []).append(index)
-    found = {}
+    found: dict[int, list] = {}
     for (is_coded, is_kept), indices in groups.items():
         how = {**settings, "terms": terms} if terms else settings
         if is_kept:

@@ -132,9 +132,11 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
             )
             form = await parser.parse()
             for name, value in form.multi_items():
-                if not isinstance(value, str):
-                    value = File(value.filename or "", await value.read())
-                pairs.append((name, value))
+                if isinstance(value, str):
+                    pairs.append((name, value))
+                else:
+                    file = File(value.filename or "", await value.read())
+                    pairs.append((name, file))
             await form.close()
         # `curl -d` calls JSON a form, too.
         elif kind == "application/x-www-form-urlencoded" and body[:1] != b"{":
