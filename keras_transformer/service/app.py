@@ -212,7 +212,7 @@ async def _answer_nobody(request, error):
 async def _answer_fault(request, error):
     """Answers after a fault of this program; the server logs its traceback."""
     reason = "The translation failed; the log of the service says why."
-    return json_response({"error": reason}, 500)
+    return json_response({"error": reason}, 500, {"X-Request-ID": request.state.id})
 
 
 class _Observed:
@@ -235,6 +235,7 @@ class _Observed:
         status, begin = 500, time.perf_counter()
         asked = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
         name = asked if _REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
+        scope.setdefault("state", {})["id"] = name
 
         async def send_named(message):
             nonlocal status
@@ -254,7 +255,7 @@ class _Observed:
         finally:
             # The router has named the function; paths that nothing serves are one.
             route = getattr(scope.get("endpoint"), "__name__", "none")
-            model = scope.get("state", {}).get("model", "none")
+            model = scope["state"].get("model", "none")
             seconds = time.perf_counter() - begin
             self._seconds.labels(route, model, status).observe(seconds)
             client, *_ = scope.get("client") or ("-",)

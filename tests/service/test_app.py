@@ -152,7 +152,7 @@ def test_hostile_texts_are_translated(engine):
     )
 
 
-def test_a_fault_is_answered_without_its_traceback(engine):
+def test_a_fault_is_answered_without_its_traceback(engine, caplog):
     class Broken(Gated):
         def translate_n_best(self, texts):
             raise RuntimeError("secret")
@@ -161,6 +161,7 @@ def test_a_fault_is_answered_without_its_traceback(engine):
     assert response.status_code == 500
     assert_error(response, "the log of the service says why")
     assert "secret" not in response.text
+    assert response.headers["x-request-id"] in caplog.text
 
 
 def test_metrics_count_requests_texts_and_batches(engine):
