@@ -210,11 +210,8 @@ def split_long(translator, texts: list[list[Fragment]]) -> list[list[Fragment]]:
     """Returns the parts of texts, with sentences that a translator can read.
 
     Those that it would cut are halved: at the punctuation nearest to the middle, else
-    between two words, else within a word. For a translator without `align`, strings
-    between codes are sentences.
+    between two words, else within a word.
     """
-    if not callable(getattr(translator, "align", None)):
-        texts = list(map(_without_codes, texts))
     read = [plain_text(unwrapped(one)) for text in texts for one in text[1::2]]
     is_long = iter(translator.are_cut(read) if read else ())
     found = []
@@ -224,20 +221,6 @@ def split_long(translator, texts: list[list[Fragment]]) -> list[list[Fragment]]:
             found[-1] += [*(_halves(sentence) if next(is_long) else [sentence]), gap]
     is_done = list(map(len, found)) == list(map(len, texts))
     return found if is_done else split_long(translator, found)
-
-
-def _without_codes(text):
-    found = [list(text[0])]
-    for sentence, gap in zip(text[1::2], text[2::2], strict=True):
-        for item in sentence:
-            before, body, after = _without_ends([item])
-            if any(map(str.isalpha, plain_text(body))):
-                found[-1] += before
-                found += [body, after]
-            else:
-                found[-1].append(item)
-        found[-1] += gap
-    return found
 
 
 def _halves(sentence: Fragment) -> list[Fragment]:

@@ -28,6 +28,7 @@ from keras_transformer.markup import (
     shown,
     write_markup,
 )
+from keras_transformer.placement import CodedText, guessed_pairs
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import Paths, as_paths, chunks_of, read_lines
 from keras_transformer.translation import PLACEHOLDER, Translation
@@ -353,15 +354,16 @@ def translate_sentences(
 
     Args:
         translator: A `Translator`, or what has its `translate_n_best`.
-        sentences: The sentences. If the translator has no `align`, none has codes.
+        sentences: The sentences. Without `align`, codes are placed by guess.
         keeps: Whether translations must have the same placeholders, such as `%s`.
         terms: As in `Translator.translate`.
         **settings: More arguments of `Translator.translate`.
 
     Returns:
         For each sentence, its translations, best first, each as a fragment and as the
-        `Translation` of its plain text. With codes there is one.
+        `Translation` of its plain text. Where codes are aligned, there is one.
     """
+    aligns = callable(getattr(translator, "align", None))
     tokenizers = [getattr(translator, f"{x}_tokenizer", None) for x in _SIDES]
     # `Terms` keeps them, which needs places in texts.
     keeps &= all(getattr(each, "has_offsets", False) for each in tokenizers)
@@ -378,15 +380,27 @@ def translate_sentences(
             keep = [*(terms.keep if terms else ()), "placeholder"]
             how = {**settings, "terms": Terms(terms and terms.glossary, keep)}
         texts = [sentences[index] for index in indices]
-        if is_coded:
+        if is_coded and aligns:
             from keras_transformer.translator import translate_fragments
 
             rows = [[one] for one in translate_fragments(translator, texts, **how)]
         else:
-            plain = translator.translate_n_best(list(map(plain_text, texts)), **how)
-            rows = [[([one.text], one) for one in row] for row in plain]
+            plain = [CodedText(text).plain for text in texts]
+            n_best = translator.translate_n_best(plain, **how)
+            rows = [
+                [(_guessed(text, one.text), one) for one in row]
+                for text, row in zip(texts, n_best, strict=True)
+            ]
         found.update(zip(indices, rows, strict=True))
     return [found[index] for index in range(len(sentences))]
+
+
+def _guessed(text, translation) -> Fragment:
+    """Returns a translation with the codes of its text, placed by guess."""
+    if not has_codes(text):
+        return [translation]
+    source = CodedText(text)
+    return source.write(translation, guessed_pairs(source.plain, translation))
 
 
 @contextlib.contextmanager

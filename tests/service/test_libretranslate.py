@@ -83,7 +83,7 @@ def test_lines_are_translated_one_by_one_and_what_is_between_them_stays(
     ("q", "expected"),
     [
         (f"<p>{TEXT}</p>", "<p>{0}</p>"),
-        (f'<a href="x>y"> {TEXT}\n</a>a<br/>', '<a href="x>y"> {0}\n</a>{1}<br/>'),
+        (f'<a id="x>y"> {TEXT}\n</a><p>a<br/>', '<a id="x>y"> {0}\n</a><p>{1}<br/>'),
         (
             f"<!-- {TEXT} --><script>a < b</script>a",
             "<!-- two dog plays --><script>a < b</script>{1}",
@@ -168,15 +168,14 @@ def test_texts_are_split_into_sentences_that_the_model_can_read(engine, aligns):
     )
 
 
-def test_without_alignments_strings_between_tags_are_translated_alone():
+def test_without_alignments_tags_are_placed_by_guess():
     Shouting.read.clear()
     q = "A <b>dog</b> <i>5</i>. <br>Two"
     found = translate(client_of(Shouting()), q=q, format="html")["translatedText"]
     assert found == "A <b>DOG</b> <i>5</i>. <br>TWO"
     assert sorted(one for texts in Shouting.read for one in texts) == [
-        "A",
+        "A dog 5.",
         "Two",
-        "dog",
     ]
 
 

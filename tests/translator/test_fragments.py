@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt
-from keras_transformer.markup import Code, read_markup, write_markup
+from keras_transformer.markup import Code, plain_text, read_markup, write_markup
+from keras_transformer.placement import CodedText, guessed_pairs
 from keras_transformer.translator import (
     AlignedPair,
     translate_fragments,
     translate_markup,
 )
-from keras_transformer.translator.fragments import _Source
 
 PHRASES = kt.datasets.locale_phrases("en", "de", train=41, validation=1, test=1).train
 SOURCE, TRANSLATION = "Friday, March 5 at noon", "Freitag, 5. März, mittags"
@@ -35,7 +35,7 @@ def pairs_of(source, translation, words=WORDS):
 
 
 def source_of(text):
-    return _Source(read_markup(text))
+    return CodedText(read_markup(text))
 
 
 def written(text, translation=TRANSLATION, words=WORDS):
@@ -93,6 +93,18 @@ def written(text, translation=TRANSLATION, words=WORDS):
 )
 def test_tags_stand_around_what_renders_their_content(text, expected):
     assert written(text) == expected
+
+
+def test_words_are_aligned_by_their_place_where_nothing_is_known():
+    text = "A <b>man</b> in <i>Ulm</i> rides <a>a bike</a>."
+    source = source_of(text)
+    translation = "In Ulm fährt ein Mann Fahrrad."
+    found = source.write(translation, guessed_pairs(source.plain, translation))
+    assert "<i>Ulm</i>" in write_markup(found)
+    assert plain_text(found) == translation
+    same = source.write(source.plain, guessed_pairs(source.plain, source.plain))
+    assert write_markup(same) == text
+    assert guessed_pairs("", "a") == guessed_pairs("a", "") == []
 
 
 def test_a_tag_at_the_end_of_a_pair_stays_within_it():
