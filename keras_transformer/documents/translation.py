@@ -1,6 +1,7 @@
 """Translates files, each in its format, and goes on where a killed process stopped."""
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import itertools
@@ -373,12 +374,8 @@ def translate_sentences(
         groups.setdefault((has_codes(one), is_kept), []).append(index)
     found: dict[int, list] = {}
     for (is_coded, is_kept), indices in groups.items():
-        how = {**settings, "terms": terms} if terms else settings
-        if is_kept:
-            from keras_transformer.translator import Terms
-
-            keep = [*(terms.keep if terms else ()), "placeholder"]
-            how = {**settings, "terms": Terms(terms and terms.glossary, keep)}
+        its_terms = _keeping_placeholders(terms) if is_kept else terms
+        how = {**settings, "terms": its_terms} if its_terms else settings
         texts = [sentences[index] for index in indices]
         if is_coded and aligns:
             from keras_transformer.translator import translate_fragments
@@ -393,6 +390,14 @@ def translate_sentences(
             ]
         found.update(zip(indices, rows, strict=True))
     return [found[index] for index in range(len(sentences))]
+
+
+@functools.lru_cache(4)  # for which TensorFlow may trace
+def _keeping_placeholders(terms):
+    from keras_transformer.translator import Terms
+
+    keep = [*(terms.keep if terms else ()), "placeholder"]
+    return Terms(terms and terms.glossary, keep)
 
 
 def _guessed(text, translation) -> Fragment:
