@@ -171,7 +171,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2:]))
     assert "`instances` must be a list of one or more rows. Received: 5" in error
 
 
-HEAD = "POST /translate HTTP/1.1\r\nHost: a\r\n"
+HEAD = "POST /translate HTTP/1.1\r\nHost: localhost\r\n"
 HOSTILE = {
     "no HTTP": "\0\xff" * 999,
     "a long header": HEAD + "a: " + "b" * 100_000,
