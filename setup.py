@@ -18,7 +18,15 @@ CTRANSLATE2 = ["ctranslate2>=4.6"]
 # Parquet, and files packed by zstd.
 CORPORA = ["pyarrow>=20", "backports.zstd>=1.0"]
 RAY = ["ray[data]>=2.60"]  # whose checkpoints were tried
-SERVE = ["prometheus-client>=0.22", "starlette>=0.46", "uvicorn>=0.35"]
+DOCUMENTS = ["sentencex>=1.0.32"]
+SERVE = [
+    *DOCUMENTS,
+    "prometheus-client>=0.22",
+    "py3langid>=0.4",
+    "python-multipart>=0.0.20",
+    "starlette>=0.46",
+    "uvicorn>=0.35",
+]
 # What builds the site, and makes notebooks of the tutorials and runs them.
 DOCS = [
     "ipykernel>=6.29",
@@ -26,11 +34,6 @@ DOCS = [
     "mkdocstrings-python>=2.0",
     "nbclient>=0.10",
     "zensical~=0.0.73",
-]
-# What splits sentences, and reads PO, XLIFF and TMX.
-DOCUMENTS = [
-    "sentencex>=1.0.32",
-    'translate-toolkit>=3.20; python_version >= "3.11"',
 ]
 # What Keras exports with, and what then runs the models.
 EXPORT = [

@@ -12,6 +12,12 @@ MAX_REPEATED = 1  # sequences of three words that have stood before, and
 WORDS_PER_REPEATED = 20  # one more for so many words
 MAX_DROPPED_RATIO = 0.9  # of the lengths, if the translation has fewer sentences
 
+# What a program fills in, in the syntax of Python's expressions and of RE2.
+PLACEHOLDER = (
+    r"\$?\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|%%(?:[sd]\b)?|%(?:\d+\$)?@"
+    r"|%(?:\(\w+\)|\d+\$)?[#0+'-]*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
+    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcrs]\b"
+)
 _SENTENCE_END = re.compile(  # A full stop after a digit may be of an ordinal number.
     "(?:[!?\u2026]|(?<!\\d)\\.)+[\"'\u201c\u201d\u2019\u00bb)\\]]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+"  # Chinese and Japanese

@@ -50,12 +50,6 @@ def split_sentences(folder):
     kt.documents.translate(make_translator(), folder / "book", folder / "out", "text")
 
 
-def read_catalogue(folder):
-    sys.modules.pop("keras_transformer.documents.stores", None)
-    (folder / "a.po").write_text('msgid "A dog"\nmsgstr ""\n')
-    kt.documents.translate(make_translator(), folder / "a.po", folder / "out")
-
-
 def import_service(folder):
     for name in [name for name in sys.modules if name.startswith(SERVICE)]:
         del sys.modules[name]
@@ -80,7 +74,6 @@ USES = [
     ("backports", "corpora", read_zstd),
     ("pyarrow", "corpora", read_parquet),
     ("sentencex", "documents", split_sentences),
-    ("translate", "documents", read_catalogue),
     ("huggingface_hub", "hub", download),
     ("keras_hub", "keras-hub", import_of("interop.keras_hub")),
     ("ray", "ray", import_of("serving.ray_lines")),
@@ -90,6 +83,7 @@ USES = [
     ("ctranslate2", "ctranslate2", translator_as("ctranslate2")),
     ("starlette", "serve", import_service),
     ("prometheus_client", "serve", import_service),
+    ("py3langid", "serve", import_service),
     ("uvicorn", "serve", start_service),
     ("tf2onnx", "export", model_as("onnx")),
     ("openvino", "export", model_as("openvino")),
@@ -105,7 +99,6 @@ USES = [
     "safetensors-hub-read_weights",
     "safetensors-hub-<lambda>",
     "sentencex-documents-split_sentences",
-    "translate-documents-read_catalogue",
     "starlette-serve-import_service",
     "prometheus_client-serve-import_service",
     "uvicorn-serve-start_service",

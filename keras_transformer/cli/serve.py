@@ -1,5 +1,6 @@
 """`keras-transformer serve`."""
 
+import logging
 import re
 import signal
 import socket
@@ -16,15 +17,19 @@ from keras_transformer.cli.loading import (
 from keras_transformer.cli.options import (
     BeamWidth,
     Engine,
+    Glossary,
+    Keep,
     LengthPenalty,
     MaxLengthRatio,
     MinLength,
     NoRepeatNgramSize,
     RepetitionPenalty,
     changed_search,
+    given_terms,
 )
 
 _NAMED = re.compile(r"([\w-]+):([\w-]+)=(.+)")
+_LOCAL = ("127.0.0.1", "::1", "[::1]", "localhost")
 
 
 def serve(
@@ -39,8 +44,7 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen at; 0.0.0.0 lets other machines in. There are no "
-            "passwords."
+            help="Address to listen at; 0.0.0.0 lets other machines in. See --api-key."
         ),
     ] = "127.0.0.1",
     port: Annotated[
@@ -49,7 +53,7 @@ def serve(
     ] = 8501,
     engine: Engine = "tensorflow",
     max_texts: Annotated[
-        int, typer.Option(help="Most texts, or lines, of a request.", min=1)
+        int, typer.Option(help="Most texts of a request.", min=1)
     ] = 256,
     max_characters: Annotated[
         int, typer.Option(help="Most characters of a text.", min=1)
@@ -57,7 +61,7 @@ def serve(
     max_waiting: Annotated[
         int,
         typer.Option(
-            help="Most texts that wait for a model; further requests are refused.",
+            help="Most sentences that wait for a model; further requests are refused.",
             min=1,
         ),
     ] = 1024,
@@ -72,6 +76,26 @@ def serve(
             min=0,
         ),
     ] = 0,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Key that each request needs, or another one if this is repeated.",
+            envvar="KERAS_TRANSFORMER_API_KEY",
+            metavar="KEY",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Site whose pages may ask, such as https://example.com, or *.",
+            metavar="ORIGIN",
+        ),
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Write a line for each request.")
+    ] = False,
+    glossary: Glossary = None,
+    keep: Keep = None,
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
     min_length: MinLength = None,
@@ -88,6 +112,11 @@ def serve(
     Examples: `keras-transformer serve runs/en-de runs/de-en`,
     `keras-transformer serve en:de=opus-mt-en-de --engine ctranslate2`
     """
+    if engine == "ctranslate2" and (glossary or keep):
+        raise typer.BadParameter(
+            f"needs TensorFlow. Leave out --engine {engine}.",
+            param_hint="--glossary" if glossary else "--keep",
+        )
     paths: dict[tuple[str, str], str] = {}
     for model in models:
         named = _NAMED.fullmatch(model)
@@ -124,13 +153,19 @@ def serve(
         "repetition_penalty": repetition_penalty,
         "all_hypotheses": True,
     }
+    terms = given_terms(glossary, keep)
     translators = {}
     for languages, path in paths.items():
         if engine == "ctranslate2":
             translators[languages] = load_ctranslate2(path, None, **search_options)
         else:
             translators[languages] = _ready_translator(path, search_options)
-    app = make_app(translators, limits)
+    # A page of another site could name an address of this machine.
+    hosts = _LOCAL if host in _LOCAL else ("*",)
+    app = make_app(translators, limits, terms, api_key or (), allow_origin or (), hosts)
+    if access_log:
+        logging.basicConfig(format="%(asctime)s %(message)s")
+        logging.getLogger("keras_transformer.service").setLevel(logging.INFO)
     server = DrainingServer(app, drain_seconds, round(max_seconds) + 1)
     # Once it has stopped gracefully, uvicorn raises these signals again.
     for number in (signal.SIGINT, signal.SIGTERM):

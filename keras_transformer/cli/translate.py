@@ -146,7 +146,15 @@ def translate(
         typer.Option(
             "--markup",
             help="Keep tags, such as <b> and <x/>, around what they enclose. Entities, "
-            "such as &amp;, are translated as their characters.",
+            "such as &amp;, are translated as their characters. HTML, XLIFF, TMX and "
+            "subtitles have tags without it.",
+        ),
+    ] = False,
+    mark_fuzzy: Annotated[
+        bool,
+        typer.Option(
+            "--mark-fuzzy",
+            help="Mark translations in PO files as fuzzy, for a person to look at.",
         ),
     ] = False,
     engine: Engine = "tensorflow",
@@ -225,7 +233,7 @@ def translate(
     given = [name for name, value in options.items() if value]
     if markup and given:
         raise ValueError(f"--{given[0]} is not possible for text with --markup.")
-    given += ["markup"] * markup
+    given += ["markup"] * (markup and "lines" in formats)
     if not is_one_text and (given or not files):
         raise typer.BadParameter(
             "needs one text with a sentence per line." if given else "needs a file.",
@@ -237,7 +245,7 @@ def translate(
     if not is_one_text or (files and output and not given):
         source, target = languages_of_run(model) or ("en", None)
         languages = source_language or source, target_language or target
-        jobs = plan(files, output, format, *languages, column or ())
+        jobs = plan(files, output, format, *languages, column or (), markup, mark_fuzzy)
     elif files:
         # Counting the lines finds a faulty one before anything is loaded or written.
         total = sum(1 for _ in read_lines(files[0]))
@@ -251,7 +259,7 @@ def translate(
         "num_hypotheses": n_best,
     }
     if engine == "ctranslate2":
-        if tagged := [job.path for job in jobs or () if job.has_markup()]:
+        if tagged := [job.path for job in jobs or () if job.has_codes()]:
             raise ValueError(
                 f"--engine ctranslate2 must be left out for {tagged[0]}, whose tags "
                 "only TensorFlow's attention can place."

@@ -1,32 +1,38 @@
-"""Documents as texts, and texts as sentences to translate.
+"""Texts as sentences to translate.
 
-A text is a list of parts. Those with odd indices are sentences; those with even indices
-are kept as they are: white space, and what has no letters. Joined, they are the text.
+A text is a list of parts, each a fragment. Those with odd indices are sentences; those
+with even indices are kept as they are: white space, codes around sentences, and what
+has no letters. Joined, they are the text.
 """
 
-import html
+import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Callable
-from typing import NamedTuple
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 from keras_transformer.checks import optional
+from keras_transformer.documents.document import (
+    NEVER_WRAPPED,
+    Document,
+    changed_in_place,
+    decoded,
+)
+from keras_transformer.markup import Code, Fragment, merged, plain_text
 
-ALWAYS_WRAPPED, NEVER_WRAPPED = 0.0, math.inf
 # Text with shorter or longer lines has a paragraph in each of them.
 MIN_WRAPPED_WIDTH, MAX_WRAPPED_WIDTH = 40, 120
 FULL = 0.85  # the share of the width that a line has to reach, since some are ragged
-TAG = re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]*>", re.DOTALL)
-MARKUP = re.compile(rf"{TAG.pattern}|&(?:#\w+|[A-Za-z]\w*);", re.DOTALL)
-_EMPTY_ELEMENT = re.compile(r"<(?:br|hr|img|input|wbr)\b|<[^>]*/>|<!", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
-_BREAK = re.compile(  # A space is tried once, however many there are.
-    r"(?<![^\S\r\n])[^\S\r\n]*(?:\r\n|\n|\r)[^\S\r\n]*"
-)
+# A space is tried once, however many there are.
+_BREAK = re.compile(r"(?<![ \t])[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _BULLET = re.compile(  # of lists, dialogues and songs
-    "\\s*(?:[-\u2013\u2014](?=\\s*(?:<|[^\\W\\d]))|[*\u2022\u266a](?=\\s))\\s*"
+    "\\s*(?:[-\u2013\u2014](?=\\s*[^\\W\\d])|[*\u2022\u266a](?=\\s))\\s*"
 )
+# A space of several bytes before a full stop makes sentencex panic.
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
+_SENTENCE_END = re.compile("[.!?:;\u2026][\"'\u201d\u2019\u00bb)\\]]*\\s*$")
 # Where a sentence is cut that is too long; in either half there is something left.
 _CLAUSES = re.compile(
     "(?<=[,;:\u2026\u2013\u2014])\\s+(?=\\S)"  # ellipsis, dashes
@@ -35,53 +41,133 @@ _CLAUSES = re.compile(
 _WORDS = re.compile(r"(?<=\S)\s+(?=\S)")
 
 
-class Document(NamedTuple):
-    """What reading a document gives: its texts, and how to write their translations.
-
-    Attributes:
-        texts: What to translate.
-        assemble: Function from their translations to the bytes of a document.
-        width: The width that lines are wrapped to; see `wrapped_width`.
-        has_tags: Whether the texts may hold inline tags, such as `<b>`.
-    """
-
-    texts: list[str]
-    assemble: Callable[[list[str]], bytes]
-    width: float = NEVER_WRAPPED
-    has_tags: bool = True
+def read_text(data: bytes, **settings) -> Document:
+    """Reads paragraphs of plain text."""
+    source = decoded(data)
+    span, text = (0, len(source.text)), merged([source.text])
+    return changed_in_place(source, [span], [text], width=wrapped_width(source.text))
 
 
-def split_sentences(
-    text: str, language: str, width: float, has_tags: bool = False
-) -> list[str]:
-    """Returns the parts of a text.
+def split_sentences(text: Fragment, language: str, width: float) -> list[Fragment]:
+    """Returns the parts of a text. A sentence holds both codes of a pair.
 
     Args:
         text: The text.
         language: ISO 639 code of its language, which decides about abbreviations.
         width: The width that its lines are wrapped to; see `wrapped_width`.
-        has_tags: Whether `<...>` is a tag. A sentence then holds both tags of a pair.
     """
+    language = re.split("[-_]", language)[0]
+    lengths = [
+        length
+        for paragraph in _paragraphs(plain_text(text), width)
+        for length in _sentence_lengths(language, paragraph)
+    ]
+    ends = {*itertools.accumulate(lengths), *_ends_at_codes(text)}
+    parts: list[Fragment] = [[]]
+    for sentence in _cut(text, sorted(ends), within_pairs=False):
+        if bullet := _BULLET.match(plain_text(sentence)):
+            first, *others = _cut(sentence, [bullet.end()])
+            parts[-1] += first
+            sentence = others[0] if others else []
+        before, body, after = _without_ends(sentence)
+        if not any(map(str.isalpha, plain_text(body))):
+            parts[-1] += sentence
+            continue
+        parts[-1] += before
+        parts += [body, after]
+    return list(map(merged, parts))
+
+
+def _sentence_lengths(language, paragraph) -> list[int]:
     with optional("sentencex", extra="documents", purpose="Splitting sentences"):
         from sentencex import segment
-    language = re.split("[-_]", language)[0]
-    parts = [""]
-    for paragraph in _paragraphs(text, width):
-        read = TAG.sub("", paragraph) if has_tags else paragraph
-        sentences = segment(language, read)
-        if read != paragraph:
-            sentences = _with_tags(sentences, paragraph)
-        for sentence in sentences:
-            bullet = _BULLET.match(sentence)
-            body = sentence[bullet.end() if bullet else 0 :].strip()
-            shown = html.unescape(TAG.sub("", body)) if has_tags else body
-            if not any(map(str.isalpha, shown)):
-                parts[-1] += sentence
-                continue
-            before, _, after = sentence.partition(body)
-            parts[-1] += before
-            parts += [body, after]
-    return parts
+    # A lone surrogate, which UTF-8 cannot encode, becomes a question mark.
+    read = _WIDE_SPACE.sub(" ", paragraph).encode("utf-8", "replace").decode()
+    try:
+        return list(map(len, segment(language, read)))
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, and no `Exception`
+            raise
+        return [len(paragraph)]
+
+
+def _ends_at_codes(text):
+    """Yields where codes that separate words end a sentence, as `<br>` does."""
+    position, line = 0, ""
+    for item in text:
+        if isinstance(item, str):
+            position += len(item)
+            line = item
+        elif item.is_apart and _SENTENCE_END.search(line[-20:]):
+            yield position
+
+
+def _cut(
+    text: Fragment, ends: Sequence[int], within_pairs: bool = True
+) -> list[Fragment]:
+    """Cuts a fragment at places of its plain text, in order.
+
+    Between two pieces, closing codes belong to the first. Unless `within_pairs`, a
+    piece goes on until it has both codes of each pair.
+    """
+    items: list[tuple[int, str | Code]] = []
+    position = 0
+    for item in text:
+        if isinstance(item, str):
+            first, position = position, position + len(item)
+            inner = ends[bisect_right(ends, first) : bisect_left(ends, position)]
+            for start, end in itertools.pairwise([first, *inner, position]):
+                items.append((start, item[start - first : end - first]))
+        else:
+            items.append((position, item))
+    limits = set(ends)
+    pieces: list[Fragment] = [[]]
+    last, num_open = 0, 0
+    for start, item in items:
+        code = item if isinstance(item, Code) else Code("")
+        is_due = start in limits and start > last and code.kind != "close"
+        if is_due and not num_open:
+            pieces.append([])
+            last = start
+        pieces[-1].append(item)
+        if code.pair is not None and not within_pairs:
+            num_open += {"open": 1, "close": -1}[code.kind]
+    return pieces
+
+
+def _without_ends(text: Fragment) -> tuple[Fragment, Fragment, Fragment]:
+    """Splits off white space, codes before and after all words, and pairs around them.
+
+    Codes whose partner is between the words stay with them.
+    """
+    items: list[str | Code] = []
+    for item in text:
+        if isinstance(item, str) and item.strip():
+            items += item.partition(item.strip())
+        else:
+            items.append(item)
+    places = {(x.pair, x.kind): i for i, x in enumerate(items) if isinstance(x, Code)}
+    first, last = 0, len(items)
+
+    def partner(code):
+        other = {"open": "close", "close": "open"}.get(code.kind)
+        return -1 if code.pair is None else places.get((code.pair, other), -1)
+
+    def is_outside(item):
+        if isinstance(item, str):
+            return not item.strip()
+        return not first <= partner(item) < last
+
+    while first < last:
+        if is_outside(items[first]):
+            first += 1
+        elif is_outside(items[last - 1]):
+            last -= 1
+        elif isinstance(items[first], Code) and partner(items[first]) == last - 1:
+            first, last = first + 1, last - 1
+        else:
+            break
+    return items[:first], items[first:last], items[last:]
 
 
 def wrapped_width(text: str) -> float:
@@ -102,7 +188,8 @@ def _paragraphs(text, width):
     A line end is of the wrapping if the line is full: the first word of the next line
     would not have fitted on it.
     """
-    paragraph, line = "", ""
+    paragraph: list[str] = []
+    line = ""
     for following in _LINE.findall(text):
         words = following.split(maxsplit=1)
         is_wrapped = (
@@ -112,112 +199,93 @@ def _paragraphs(text, width):
             and not _BULLET.match(following)
         )
         if not is_wrapped:
-            yield paragraph
-            paragraph = ""
-        paragraph += following
+            yield "".join(paragraph)
+            paragraph = []
+        paragraph.append(following)
         line = following
-    yield paragraph
+    yield "".join(paragraph)
 
 
-def _with_tags(sentences, text):
-    """Returns the sentences of a text without tags as they are with its tags."""
-    found, start, sentence = [], 0, ""
-    for length in map(len, sentences):
-        end = start
-        while length:
-            tag = TAG.match(text, end)
-            end = tag.end() if tag else end + 1
-            length -= not tag
-        while (tag := TAG.match(text, end)) and tag[0].startswith("</"):
-            end = tag.end()
-        sentence += text[start:end]
-        start = end
-        if _is_balanced(sentence):
-            found.append(sentence)
-            sentence = ""
-    if rest := sentence + text[start:]:
-        found.append(rest)
-    return found
+def split_long(translator, texts: list[list[Fragment]]) -> list[list[Fragment]]:
+    """Returns the parts of texts, with sentences that a translator can read.
 
-
-def _is_balanced(text):
-    """Returns whether a text has as many closing tags as it has opening ones."""
-    tags = [tag for tag in TAG.findall(text) if not _EMPTY_ELEMENT.match(tag)]
-    return 2 * sum(tag.startswith("</") for tag in tags) == len(tags)
-
-
-def split_long(translator, sentences: list[str], has_tags: bool) -> list[list[str]]:
-    """Halves sentences that a translator would cut, until it reads all of them.
-
-    They are cut at the punctuation nearest to the middle, else between two words, else
-    within a word. Returns the pieces of each sentence, with what stands between them at
-    odd indices.
+    Those that it would cut are halved: at the punctuation nearest to the middle, else
+    between two words, else within a word.
     """
-    if not sentences:
-        return []
-    read = [unwrapped(TAG.sub("", one) if has_tags else one) for one in sentences]
+    read = [plain_text(unwrapped(one)) for text in texts for one in text[1::2]]
+    is_long = iter(translator.are_cut(read) if read else ())
     found = []
-    for sentence, is_long in zip(sentences, translator.are_cut(read), strict=True):
-        pieces = _halves(sentence, has_tags) if is_long else [sentence]
-        if len(pieces) > 1:
-            first, gap, last = pieces
-            one, other = split_long(translator, [first, last], has_tags)
-            pieces = [*one, gap, *other]
-        found.append(pieces)
-    return found
+    for text in texts:
+        found.append(text[:1])
+        for sentence, gap in zip(text[1::2], text[2::2], strict=True):
+            found[-1] += [*(_halves(sentence) if next(is_long) else [sentence]), gap]
+    is_done = list(map(len, found)) == list(map(len, texts))
+    return found if is_done else split_long(translator, found)
 
 
-def _halves(text, has_tags):
-    """Cuts a text in two, with what stands between; returns one part if that fails."""
-    # Tags become something else, of the same length, in which nothing is cut.
-    masked = TAG.sub(lambda tag: "\0" * len(tag[0]), text) if has_tags else text
+def _halves(sentence: Fragment) -> list[Fragment]:
+    """Cuts a sentence in two, with what stands between; one character stays whole."""
+    text = plain_text(sentence)
     middle = len(text) / 2
     for pattern in (_CLAUSES, _WORDS):
-        gaps = [gap.span() for gap in pattern.finditer(masked)]
+        gaps = [gap.span() for gap in pattern.finditer(text)]
         if pattern is _CLAUSES:
             gaps = [gap for gap in gaps if abs(gap[0] - middle) <= middle / 2]
         if gaps:
             start, end = min(gaps, key=lambda gap: abs(gap[0] - middle))
-            return [text[:start], text[start:end], text[end:]]
-    inside = (i for i in range(1, len(text)) if "\0" not in masked[i - 1 : i + 1])
-    at = min(inside, key=lambda i: abs(i - middle), default=0)
-    return [text[:at], "", text[at:]] if at else [text]
+            first, *gap, last = _cut(sentence, sorted({start, end}))
+            return [first, gap[0] if gap else [], last]
+    if len(text) < 2:
+        return [sentence]
+    first, last = _cut(sentence, [len(text) // 2])
+    return [first, [], last]
 
 
-def unwrapped(sentence: str) -> str:
+def unwrapped(sentence: Fragment) -> Fragment:
     """Returns a sentence in one line."""
-    return _BREAK.sub(" ", sentence)
+    return [_BREAK.sub(" ", x) if isinstance(x, str) else x for x in sentence]
 
 
-def wrapped_like(sentence: str, translation: str) -> str:
+def wrapped_like(sentence: Fragment, translation: Fragment) -> Fragment:
     """Breaks the lines of a translation about where those of its sentence break."""
-    breaks = list(_BREAK.finditer(sentence))
-    cuts, spaces = [], [space.start() for space in re.finditer(" ", translation)]
+    source, text = plain_text(sentence), plain_text(translation)
+    breaks = list(_BREAK.finditer(source))
+    spaces = [space.start() for space in re.finditer(" ", text)] if breaks else []
+    ends = {}
     for one in breaks:
-        wanted = one.start() / len(sentence) * len(translation)
-        if spaces:
-            cuts.append(min(spaces, key=lambda space: abs(space - wanted)))
-            spaces = [space for space in spaces if space > cuts[-1]]
-    for cut, one in reversed(list(zip(cuts, breaks, strict=False))):
-        translation = translation[:cut] + one[0] + translation[cut + 1 :]
-    return translation
+        wanted = one.start() / len(source) * len(text)
+        if not spaces:
+            break
+        cut = min(spaces, key=lambda space: abs(space - wanted))
+        spaces = [space for space in spaces if space > cut]
+        ends[cut] = one[0]
+    wrapped: list[str | Code] = []
+    position = 0
+    for item in translation:
+        if isinstance(item, str):
+            wrapped += [ends.get(i, x) for i, x in enumerate(item, start=position)]
+            position += len(item)
+        else:
+            wrapped.append(item)
+    return merged(wrapped)
 
 
-def joined(parts: list[str], translations: list[str]) -> str:
-    """Returns a text's parts with a translation in place of each sentence.
+def joined(parts: Sequence[Fragment], translations: Iterable[Fragment]) -> Fragment:
+    """Returns a text's parts with translations, the next ones, in place of sentences.
 
     Where sentences follow each other without a space, as in Chinese, their
     translations get one unless their script has none either.
     """
-    text = parts[0]
-    pairs = zip(parts[1::2], translations, parts[2::2], strict=True)
-    for number, (sentence, translation, gap) in enumerate(pairs, start=1):
+    text = list(parts[0])
+    pairs = zip(parts[1::2], parts[2::2], translations, strict=False)
+    for number, (sentence, gap, translation) in enumerate(pairs, start=1):
         text += wrapped_like(sentence, translation)
         is_last = 2 * number + 1 == len(parts)
-        if not gap and not is_last and text and not _is_wide(text[-1]):
-            gap = " "
+        if not is_last and not any(isinstance(x, str) or x.is_apart for x in gap):
+            last, new = plain_text(sentence)[-1:], plain_text(translation)[-1:]
+            text += [" "] if new and _is_wide(last) and not _is_wide(new) else []
         text += gap
-    return text
+    return merged(text)
 
 
 def _is_wide(character):

@@ -1,28 +1,38 @@
 """Translates files, each in its format, and goes on where a killed process stopped."""
 
 import contextlib
+import functools
 import hashlib
-import html
 import importlib
 import itertools
+import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from keras_transformer.documents.document import Document
 from keras_transformer.documents.sentences import (
-    MARKUP,
-    Document,
     joined,
     split_long,
     split_sentences,
     unwrapped,
 )
 from keras_transformer.documents.unfinished import journal
+from keras_transformer.markup import (
+    Fragment,
+    has_codes,
+    merged,
+    plain_text,
+    read_markup,
+    shown,
+    write_markup,
+)
+from keras_transformer.placement import CodedText, guessed_pairs
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import Paths, as_paths, chunks_of, read_lines
-from keras_transformer.translation import Translation
+from keras_transformer.translation import PLACEHOLDER, Translation
 
 if TYPE_CHECKING:  # the shell reads documents before it loads TensorFlow
     from keras_transformer.translator import Translator
@@ -31,17 +41,26 @@ SENTENCES_PER_CHUNK = 8192
 # Each format: its reader, and the endings of its files' names.
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "lines": ("", ()),
-    "text": ("in_place.read_text", ()),
-    "srt": ("in_place.read_subtitles", (".srt",)),
-    "vtt": ("in_place.read_subtitles", (".vtt",)),
-    "html": ("in_place.read_html", (".html", ".htm", ".xhtml")),
-    "json": ("in_place.read_json", (".json",)),
-    "csv": ("in_place.read_csv", (".csv",)),
-    "tsv": ("in_place.read_tsv", (".tsv",)),
-    "po": ("stores.read_po", (".po", ".pot")),
-    "xliff": ("stores.read_xliff", (".xlf", ".xliff")),
-    "tmx": ("stores.read_tmx", (".tmx",)),
+    "text": ("sentences.read_text", ()),
+    "srt": ("subtitles.read_srt", (".srt",)),
+    "vtt": ("subtitles.read_vtt", (".vtt",)),
+    "html": ("html.read_html", (".html", ".htm", ".xhtml")),
+    "json": ("tables.read_json", (".json",)),
+    "csv": ("tables.read_csv", (".csv",)),
+    "tsv": ("tables.read_tsv", (".tsv",)),
+    "po": ("po.read_po", (".po", ".pot")),
+    "xliff": ("xliff.read_xliff", (".xlf", ".xliff")),
+    "tmx": ("xliff.read_tmx", (".tmx",)),
 }
+_SIDES = "source", "target"
+# Formats whose texts are plain, unless they are said to have tags.
+PLAIN_FORMATS = {"text", "json", "csv", "tsv", "po"}
+# Endings of files with a syntax that is not read.
+_UNREAD = re.compile(
+    r"\.(adoc|arb|ass|css|docx?|epub|ini|ipynb|js|jsonl|md|mo|ndjson|od[pst]|parquet|pdf|"
+    r"php|pptx?|properties|py|resx|rst|rtf|sbv|sql|ssa|strings|sub|svg|tex|toml|ts|ttml|"
+    r"wiki|xlsx?|xml|ya?ml|zip)"
+)
 
 
 def translate(
@@ -52,6 +71,8 @@ def translate(
     source_language: str = "en",
     target_language: str | None = None,
     columns: Iterable[str] = (),
+    markup: bool = False,
+    mark_fuzzy: bool = False,
     **settings,
 ) -> list[Path]:
     """Translates files, and writes each translation in the format of its file.
@@ -67,13 +88,17 @@ def translate(
             that the folder holds already are not translated again.
         format: `"lines"`, `"text"`, `"srt"`, `"vtt"`, `"html"`, `"json"`, `"csv"`,
             `"tsv"`, `"po"`, `"xliff"` or `"tmx"`; by default what the name of each file
-            tells. Without a known ending, such as `.txt`, a file has one sentence a
+            tells. A file whose ending tells none, such as `.txt`, has one sentence a
             line; `"text"` has paragraphs.
         source_language: ISO 639 code, such as `"de"`; abbreviations that do not end a
             sentence depend on it.
         target_language: Code that TMX and XLIFF name the translations by.
         columns: Names of columns of a table: that to translate, or that of the texts
             and that of the translations. Default: `source` and `target`.
+        markup: Whether the texts of JSON, tables, catalogues and `"text"` have tags and
+            entities, as those of HTML do.
+        mark_fuzzy: Whether translations in catalogues are marked as fuzzy, for a person
+            to look at.
         **settings: Arguments of `Translator.translate`, such as `search`.
 
     Returns:
@@ -90,7 +115,8 @@ def translate(
     output, whose name ends in `.unfinished`. If the process is killed, the same call
     goes on after them.
     """
-    jobs = plan(files, output, format, source_language, target_language, columns)
+    languages = source_language, target_language
+    jobs = plan(files, output, format, *languages, columns, markup, mark_fuzzy)
     for job in jobs:
         flagged = [
             (sentence, one)
@@ -122,18 +148,12 @@ class Job(NamedTuple):
     path: Path
     output: Path | None
     document: Document | None
-    parts: list[list[str]]
+    parts: list[list[Fragment]]
     num_sentences: int
 
-    @property
-    def has_tags(self) -> bool:
-        """Whether sentences may have inline tags."""
-        return self.document is not None and self.document.has_tags
-
-    def has_markup(self) -> bool:
-        """Returns whether sentences have tags, which only attention can place."""
-        sentences = itertools.chain.from_iterable(text[1::2] for text in self.parts)
-        return self.has_tags and any(map(MARKUP.search, sentences))
+    def has_codes(self) -> bool:
+        """Returns whether sentences have codes, which only attention can place."""
+        return any(has_codes(one) for text in self.parts for one in text[1::2])
 
 
 def plan(
@@ -143,15 +163,19 @@ def plan(
     source_language: str,
     target_language: str | None,
     columns: Iterable[str],
+    markup: bool = False,
+    mark_fuzzy: bool = False,
 ) -> list[Job]:
     """Reads the files that are to be translated; see `translate`.
 
     Without an `output`, the one file is written to standard output.
     """
-    if format is not None and format not in FORMATS:
-        raise ValueError(
-            f"`format` must be one of {', '.join(FORMATS)}. Received: format={format}."
-        )
+    settings = {
+        "source_language": source_language,
+        "target_language": target_language,
+        "columns": tuple(columns),
+        "mark_fuzzy": mark_fuzzy,
+    }
     jobs = []
     for path, written in _pairs(as_paths(files), output):
         if written and written.exists() and Path(output or "").is_dir():
@@ -161,14 +185,11 @@ def plan(
         if one_format == "lines":
             count = sum(1 for _ in read_lines(path))
         else:
-            settings = {"target_language": target_language, "columns": tuple(columns)}
-            document = _read(path, one_format, settings)
-            parts = [
-                split_sentences(
-                    text, source_language, document.width, document.has_tags
-                )
-                for text in document.texts
-            ]
+            if not path.exists():
+                raise FileNotFoundError(f"{path} does not exist. Check the path.")
+            data = path.read_bytes()
+            document = read_document(data, one_format, str(path), markup, **settings)
+            parts = split(document, source_language)
             count = sum(len(one) // 2 for one in parts)
             if not count:
                 raise ValueError(f"{path} has no text to translate.")
@@ -177,9 +198,62 @@ def plan(
 
 
 def format_of(path: Path) -> str:
-    """Returns the format that a file's name tells, or `"lines"`."""
+    """Returns the format that a file's name tells, or `"lines"`.
+
+    Raises:
+        ValueError: If it tells one that is not read.
+    """
     ending = path.suffix.lower()
+    if _UNREAD.fullmatch(ending):
+        raise ValueError(
+            f"{path} cannot be translated: the format {ending} is not read. Convert it "
+            "to HTML or text; --format lines translates it line by line as it is."
+        )
     return next((x for x, (_, known) in FORMATS.items() if ending in known), "lines")
+
+
+def read_document(
+    data: bytes, format: str, name: str, markup: bool = False, **settings
+) -> Document:
+    """Reads a file of any format but `"lines"`.
+
+    Args:
+        data: The file.
+        format: Its format.
+        name: Its name, for errors.
+        markup: As in `translate`.
+        **settings: More arguments of `translate`, by their names.
+
+    Raises:
+        ImportError: If a format needs the extra `documents`, which is not installed.
+        ValueError: If it cannot be read.
+    """
+    if format not in FORMATS:
+        raise ValueError(
+            f"`format` must be one of {', '.join(FORMATS)}. Received: format={format}."
+        )
+    module_name, reader = FORMATS[format][0].split(".")
+    module = importlib.import_module(f"keras_transformer.documents.{module_name}")
+    try:
+        document = getattr(module, reader)(data, **settings)
+    except (RecursionError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{name} cannot be read as {format}: {reason}.") from None
+    return _with_tags(document) if markup and format in PLAIN_FORMATS else document
+
+
+def _with_tags(document: Document) -> Document:
+    """Returns a document whose texts are read as HTML is."""
+    old = list(map(plain_text, document.texts))
+    texts = list(map(read_markup, old))
+
+    def assemble(translations):
+        found = zip(old, texts, translations, strict=True)
+        return document.assemble(
+            [[x if new == read else write_markup(new, x)] for x, read, new in found]
+        )
+
+    return document._replace(texts=texts, assemble=assemble)
 
 
 def _pairs(paths, output):
@@ -209,17 +283,22 @@ def _pairs(paths, output):
     return pairs
 
 
-def _read(path, format, settings) -> Document:
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist. Check the path.")
-    module_name, name = FORMATS[format][0].split(".")
-    module = importlib.import_module(f"keras_transformer.documents.{module_name}")
-    data = path.read_bytes()
-    try:
-        return getattr(module, name)(data, **settings)
-    except Exception as error:  # What a parser raises depends on the damage.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path} cannot be read as {format}: {reason}.") from None
+def split(document: Document, language: str) -> list[list[Fragment]]:
+    """Returns the parts of each text; see `sentences`."""
+    return [split_sentences(text, language, document.width) for text in document.texts]
+
+
+def sentences_of(parts: list[list[Fragment]]) -> Iterator[Fragment]:
+    """Yields the sentences of all texts, each in one line."""
+    return (unwrapped(one) for text in parts for one in text[1::2])
+
+
+def assembled(
+    document: Document, parts: list[list[Fragment]], translations: Iterable[Fragment]
+) -> bytes:
+    """Returns a document with the translations of its sentences."""
+    remaining = iter(translations)
+    return document.assemble([joined(text, remaining) for text in parts])
 
 
 def run(
@@ -234,12 +313,13 @@ def run(
     """
     known = hashlib.blake2b(repr((translator.checksum(), settings)).encode())
     for job in jobs:
-        parts = _short_parts(translator, job)
+        parts = split_long(translator, job.parts)
+        keeps = job.document is not None and job.document.keeps_placeholders
 
-        def sentences(job=job, parts=parts):
+        def sentences(job=job, parts=parts) -> Iterator[Fragment]:
             if job.document is None:
-                return read_lines(job.path)
-            return (unwrapped(one) for text in parts for one in text[1::2])
+                return ([line] for line in read_lines(job.path))
+            return sentences_of(parts)
 
         question = known.copy()
         for sentence in sentences():
@@ -248,55 +328,84 @@ def run(
             remaining = itertools.islice(sentences(), done.count, None)
             for chunk in chunks_of(remaining, SENTENCES_PER_CHUNK):
                 first = done.count + 1
-                found = _translated(translator, chunk, job.has_tags, **settings)
-                done.append([one.text for one in found])
-                yield job, first, list(zip(chunk, found, strict=True))
+                rows = translate_sentences(translator, chunk, keeps, **settings)
+                found = [(one, *row[0]) for one, row in zip(chunk, rows, strict=True)]
+                done.append(
+                    [
+                        [x if isinstance(x, str) else one.index(x) for x in text]
+                        for one, text, _ in found
+                    ]
+                )
+                yield job, first, [(shown(one), best) for one, _, best in found]
+            translations = (
+                merged(x if isinstance(x, str) else one[x] for x in items)
+                for one, items in zip(sentences(), done, strict=True)
+            )
             with opened_output(job.output) as file:
                 if job.document is None:
-                    file.writelines(f"{line}\n".encode() for line in done)
+                    file.writelines(f"{shown(x)}\n".encode() for x in translations)
                 else:
-                    file.write(_assembled(job.document, parts, iter(done)))
+                    file.write(assembled(job.document, parts, translations))
 
 
-def _short_parts(translator, job):
-    """Returns the parts of each text, with sentences that the model can read."""
-    sentences = [one for text in job.parts for one in text[1::2]]
-    pieces = iter(split_long(translator, sentences, job.has_tags))
-    found = []
-    for text in job.parts:
-        found.append(text[:1])
-        for gap in text[2::2]:
-            found[-1] += [*next(pieces), gap]
-    return found
+def translate_sentences(
+    translator, sentences: Sequence[Fragment], keeps: bool, terms=None, **settings
+) -> list[list[tuple[Fragment, Translation]]]:
+    """Translates sentences, whether they have codes or not.
 
+    Args:
+        translator: A `Translator`, or what has its `translate_n_best`.
+        sentences: The sentences. Without `align`, codes are placed by guess.
+        keeps: Whether translations must have the same placeholders, such as `%s`.
+        terms: As in `Translator.translate`.
+        **settings: More arguments of `Translator.translate`.
 
-def _translated(translator, sentences, has_tags, **settings):
-    """Returns the `Translation` of each sentence; those with tags keep them."""
-    is_tagged = [has_tags and bool(MARKUP.search(one)) for one in sentences]
-    others = [x for x, has_tag in zip(sentences, is_tagged, strict=True) if not has_tag]
-    plain = iter(translator.translate_n_best(others, **settings))
-    if not any(is_tagged):
-        return [best for best, *_ in plain]
-    from keras_transformer.translator import translate_markup
+    Returns:
+        For each sentence, its translations, best first, each as a fragment and as the
+        `Translation` of its plain text. Where codes are aligned, there is one.
+    """
+    aligns = callable(getattr(translator, "align", None))
+    tokenizers = [getattr(translator, f"{x}_tokenizer", None) for x in _SIDES]
+    # `Terms` keeps them, which needs places in texts.
+    keeps &= all(getattr(each, "has_offsets", False) for each in tokenizers)
+    groups: dict[tuple[bool, bool], list[int]] = {}
+    for index, one in enumerate(sentences):
+        is_kept = keeps and re.search(PLACEHOLDER, plain_text(one)) is not None
+        groups.setdefault((has_codes(one), is_kept), []).append(index)
+    found: dict[int, list] = {}
+    for (is_coded, is_kept), indices in groups.items():
+        its_terms = _keeping_placeholders(terms) if is_kept else terms
+        how = {**settings, "terms": its_terms} if its_terms else settings
+        texts = [sentences[index] for index in indices]
+        if is_coded and aligns:
+            from keras_transformer.translator import translate_fragments
 
-    tagged = list(itertools.compress(sentences, is_tagged))
-    marked = iter(translate_markup(translator, tagged, **settings))
-    return [next(marked) if has_tag else next(plain)[0] for has_tag in is_tagged]
-
-
-def _assembled(document, parts, translations) -> bytes:
-    """Returns a document with the translations of its sentences."""
-    texts = []
-    for text, its_parts in zip(document.texts, parts, strict=True):
-        found = [next(translations) for _ in its_parts[1::2]]
-        if document.has_tags and MARKUP.search(text):
-            # A sentence without tags may stand beside one with tags.
-            found = [
-                one if MARKUP.search(sentence) else html.escape(one, quote=False)
-                for sentence, one in zip(its_parts[1::2], found, strict=True)
+            rows = [[one] for one in translate_fragments(translator, texts, **how)]
+        else:
+            plain = [CodedText(text).plain for text in texts]
+            n_best = translator.translate_n_best(plain, **how)
+            rows = [
+                [(_guessed(text, one.text), one) for one in row]
+                for text, row in zip(texts, n_best, strict=True)
             ]
-        texts.append(joined(its_parts, found))
-    return document.assemble(texts)
+        found.update(zip(indices, rows, strict=True))
+    return [found[index] for index in range(len(sentences))]
+
+
+@functools.lru_cache(4)  # for which TensorFlow may trace
+def _keeping_placeholders(terms):
+    from keras_transformer.translator import Terms
+
+    keep = [*(terms.keep if terms else ()), "placeholder"]
+    return Terms(terms and terms.glossary, keep)
+
+
+def _guessed(text, translation) -> Fragment:
+    """Returns a translation with the codes of its text, placed by guess."""
+    if not has_codes(text):
+        return [translation]
+    source = CodedText(text)
+    return source.write(translation, guessed_pairs(source.plain, translation))
 
 
 @contextlib.contextmanager

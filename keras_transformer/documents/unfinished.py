@@ -1,6 +1,7 @@
 """Translations that are kept beside an output until it is complete."""
 
 import contextlib
+import fcntl
 import json
 import os
 import tempfile
@@ -34,14 +35,14 @@ class Journal:
         if self.count < 0:
             self.append([question])
 
-    def append(self, lines: list[str]) -> None:
-        """Writes whole lines, and counts them."""
+    def append(self, lines: list) -> None:
+        """Writes translations, each a line of JSON, and counts them."""
         self._file.seek(0, os.SEEK_END)
         self._file.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
         self._file.flush()
         self.count += len(lines)
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator:
         """Yields the translations."""
         self._file.seek(0)
         next(self._file)
@@ -54,6 +55,9 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
 
     If the block raises an error, the journal stays if it holds translations. Without an
     output, or for one that is no file, such as a pipe, it is a temporary file.
+
+    Raises:
+        ValueError: If another process writes this output.
     """
     if output is None or (output.exists() and not output.is_file()):
         with tempfile.TemporaryFile() as file:
@@ -61,13 +65,22 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
         return
     path = output.with_name(f"{output.name}{_SUFFIX}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = None
-    try:
-        with open(path, "a+b") as file:
+    with open(path, "a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"{output} is being written by another process. Wait for its end, or "
+                "name another output."
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        kept = None
+        try:
             kept = Journal(file, question)
             yield kept
-    except BaseException:
-        if kept is None or kept.count == 0:
-            path.unlink(missing_ok=True)
-        raise
-    path.unlink()
+        except BaseException:
+            if kept is None or kept.count == 0:
+                path.unlink(missing_ok=True)
+            raise
+        path.unlink()

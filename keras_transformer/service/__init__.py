@@ -4,6 +4,7 @@ from keras_transformer.checks import optional
 
 with (
     optional("prometheus_client", "serve", "The service"),
+    optional("py3langid", "serve", "The service"),
     optional("starlette", "serve", "The service"),
 ):
     from keras_transformer.service.app import make_app

@@ -2,14 +2,20 @@
 
 import contextlib
 import json
+import logging
+import re
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import prometheus_client
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,32 +29,52 @@ from keras_transformer.service.libretranslate import libretranslate_routes
 from keras_transformer.service.predict import predict_routes
 from keras_transformer.service.requests import Limits, json_response, quoted
 
+if TYPE_CHECKING:
+    from keras_transformer.translator import Terms
+
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+_REQUEST_ID = re.compile(r"[\w.:-]{1,99}", re.ASCII)
+_log = logging.getLogger(__name__)
 
 
 def make_app(
     translators: Mapping[tuple[str, str], ServableTranslator],
     limits: Limits | None = None,
+    terms: "Terms | None" = None,
+    api_keys: Collection[str] = (),
+    allowed_origins: Sequence[str] = (),
+    allowed_hosts: Sequence[str] = ("*",),
 ) -> Starlette:
     """Makes a translation service, to be run by a server such as uvicorn.
 
     It speaks the REST dialect of TensorFlow Serving and KServe (V1) under `/v1/models`,
     where the model from `en` to `de` is `en-de`, and that of LibreTranslate
-    (`/translate`, `/languages`, `/frontend/settings`). `/` is a page to translate on,
-    `/healthz` says that the service is up, `/readyz` that it is to be sent requests,
-    and `/metrics` has counts for Prometheus.
+    (`/translate`, `/translate_file`, `/detect`, `/languages`). `/` is a page to
+    translate on, `/healthz` says that the service is up, `/readyz` that it is to be
+    sent requests, and `/metrics` has counts for Prometheus.
 
     A server that is about to end sets `app.state.is_draining`. Requests are still
     answered, but `/readyz` refuses, and each answer closes its connection.
 
-    Each translator runs in a thread of its own, in which the texts of many requests are
-    translated together. An answer has as many hypotheses as the translator's search
-    has, `num_hypotheses`.
+    Texts are split into sentences. Each translator runs in a thread of its own, in
+    which the sentences of many requests are translated together. An answer has as many
+    hypotheses as the translator's search has, `num_hypotheses`.
+
+    Each answer has the header `X-Request-ID`, that of the request if it has one. The
+    logger `keras_transformer.service.app` has a line for each request at level `INFO`.
 
     Args:
         translators: A translator for each pair of the languages that it translates from
             and to, such as `("en", "de")`.
         limits: What a request may ask for. Default: `Limits()`.
+        terms: What all translations must contain. CTranslate2 knows no terms.
+        api_keys: Keys, one of which each translation needs. Default: none is needed.
+        allowed_origins: Other sites whose pages may ask in a browser, such as
+            `"https://example.com"`, or `"*"`.
+        allowed_hosts: Names that the service is asked by; with others, requests are
+            refused. A service for this machine alone allows `"localhost"` and its
+            addresses, so that no other site gives itself such an address.
 
     Returns:
         An application of Starlette.
@@ -80,10 +106,17 @@ def make_app(
         ["model"],
         registry=registry,
     )
+    characters = prometheus_client.Counter(
+        "keras_transformer_characters",
+        "Characters that were to be translated",
+        ["model"],
+        registry=registry,
+    )
     directions = {}
     for (source, target), translator in translators.items():
-        observe = batches.labels(f"{source}-{target}").observe
-        direction = Direction(source, target, translator, limits, observe)
+        name = f"{source}-{target}"
+        observe = batches.labels(name).observe, characters.labels(name).inc
+        direction = Direction(source, target, translator, limits, terms, *observe)
         directions[direction.name] = direction
         waiting.labels(direction.name).set_function(direction.thread.num_waiting)
 
@@ -94,7 +127,7 @@ def make_app(
             direction.thread.stop()
 
     async def page(request):
-        return Response(_page(directions), media_type="text/html")
+        return Response(_page(directions, bool(api_keys)), media_type="text/html")
 
     async def health(request):
         return json_response({"status": "ok"})
@@ -102,6 +135,10 @@ def make_app(
     async def ready(request):
         if request.app.state.is_draining:
             return json_response({"error": "The service is about to end."}, 503)
+        dead = [x.name for x in directions.values() if x.thread.has_died()]
+        if dead:
+            reason = f"What translates {', '.join(dead)} has died, and starts again."
+            return json_response({"error": reason}, 503)
         return json_response({"status": "ok"})
 
     async def metrics(request):
@@ -114,12 +151,18 @@ def make_app(
             Route("/healthz", health),
             Route("/readyz", ready),
             Route("/metrics", metrics),
-            *predict_routes(directions, limits),
-            *libretranslate_routes(directions, limits),
+            *predict_routes(directions, limits, api_keys),
+            *libretranslate_routes(directions, limits, api_keys),
         ],
         middleware=[
-            Middleware(_Measured, registry=registry),
-            Middleware(_ClosesWhileDraining),
+            Middleware(_Observed, registry=registry, longest=limits.seconds),
+            Middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts),
+            Middleware(
+                CORSMiddleware,
+                allow_origins=allowed_origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+            ),
         ],
         exception_handlers={
             HTTPException: _answer_error,
@@ -132,7 +175,7 @@ def make_app(
     return app
 
 
-def _page(directions):
+def _page(directions, needs_key):
     """Returns the page, which translates through the routes of `predict`."""
     data = [
         {
@@ -140,7 +183,8 @@ def _page(directions):
             "source": x.source,
             "target": x.target,
             "names": [language_name(x.source), language_name(x.target)],
-            "aligns": x.aligns,
+            "aligns": x.can("align"),
+            "needsKey": needs_key,
         }
         for x in directions.values()
     ]
@@ -168,18 +212,19 @@ async def _answer_nobody(request, error):
 async def _answer_fault(request, error):
     """Answers after a fault of this program; the server logs its traceback."""
     reason = "The translation failed; the log of the service says why."
-    return json_response({"error": reason}, 500)
+    return json_response({"error": reason}, 500, {"X-Request-ID": request.state.id})
 
 
-class _Measured:
-    """Counts the requests of an application, and how long they take."""
+class _Observed:
+    """Counts, times and names requests; closes connections once it drains."""
 
-    def __init__(self, app, registry):
+    def __init__(self, app, registry, longest):
         self._app = app
         self._seconds = prometheus_client.Histogram(
             "keras_transformer_request_seconds",
             "Time from a request to its answer",
-            ["route", "status"],
+            ["route", "model", "status"],
+            buckets=[*(x for x in SECONDS if x < longest), longest],
             registry=registry,
         )
 
@@ -188,33 +233,31 @@ class _Measured:
             await self._app(scope, receive, send)
             return
         status, begin = 500, time.perf_counter()
+        asked = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        name = asked if _REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
+        scope.setdefault("state", {})["id"] = name
 
-        async def note_status(message):
+        async def send_named(message):
             nonlocal status
-            status = message.get("status", status)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                added = [(b"x-request-id", name.encode())]
+                if scope["app"].state.is_draining:
+                    added.append((b"connection", b"close"))
+                message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         try:
-            await self._app(scope, receive, note_status)
+            await self._app(scope, receive, send_named)
+        except Exception:
+            _log.error("Request %s failed, as the traceback shows.", name)
+            raise
         finally:
             # The router has named the function; paths that nothing serves are one.
             route = getattr(scope.get("endpoint"), "__name__", "none")
+            model = scope["state"].get("model", "none")
             seconds = time.perf_counter() - begin
-            self._seconds.labels(route, status).observe(seconds)
-
-
-class _ClosesWhileDraining:
-    """Closes connections after their answers, once the application drains."""
-
-    def __init__(self, app):
-        self._app = app
-
-    async def __call__(self, scope, receive, send):
-        async def send_and_close(message):
-            is_start = message["type"] == "http.response.start"
-            if is_start and scope["app"].state.is_draining:
-                headers = [*message["headers"], (b"connection", b"close")]
-                message = {**message, "headers": headers}
-            await send(message)
-
-        await self._app(scope, receive, send_and_close)
+            self._seconds.labels(route, model, status).observe(seconds)
+            client, *_ = scope.get("client") or ("-",)
+            line = client, scope["method"], scope["path"], status, seconds, name
+            _log.info("%s %s %r %s %.3f s %s", *line)

@@ -45,6 +45,13 @@ class BatchingThread:
         self._requests: list[_Request] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._has_died = False
+
+    def has_died(self) -> bool:
+        """Returns whether the thread has died since this was asked; another begins."""
+        with self._changed:
+            has_died, self._has_died = self._has_died, False
+            return has_died
 
     def num_waiting(self) -> int:
         """Returns how many items wait."""
@@ -81,21 +88,34 @@ class BatchingThread:
             thread.join()
 
     def _work(self):
-        while (taken := self._take_batch()) is not None:
-            function, batch = taken
-            # False if the request was cancelled.
-            batch = [x for x in batch if x[1].set_running_or_notify_cancel()]
-            if not batch:
-                continue
+        try:
+            while (taken := self._take_batch()) is not None:
+                self._compute(*taken)
+        except BaseException:
+            with self._changed:
+                waiting, self._requests = self._requests, []
+                self._thread, self._has_died = None, True
+            for request in waiting:
+                for _, future in request.items:
+                    if future.set_running_or_notify_cancel():
+                        future.set_exception(RuntimeError("The thread has died."))
+            raise
+
+    def _compute(self, function, batch):
+        # False if the request was cancelled.
+        batch = [x for x in batch if x[1].set_running_or_notify_cancel()]
+        if not batch:
+            return
+        try:
             self._observe(len(batch))
-            try:
-                results = function([item for item, _ in batch])
-            except Exception as error:
-                for _, future in batch:
-                    future.set_exception(error)
-            else:
-                for (_, future), result in zip(batch, results, strict=True):
-                    future.set_result(result)
+            results = function([item for item, _ in batch])
+            for (_, future), result in list(zip(batch, results, strict=True)):
+                future.set_result(result)
+        except BaseException as error:  # a panic of Rust is no `Exception`
+            fault = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(fault)
 
     def _take_batch(self):
         """Waits for items, and returns those of the next call and its function."""

@@ -2,28 +2,42 @@
 
 import asyncio
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import babel
 from starlette.exceptions import HTTPException
 
+from keras_transformer.documents.document import Document
+from keras_transformer.documents.sentences import joined, split_long
+from keras_transformer.documents.translation import (
+    sentences_of,
+    split,
+    translate_sentences,
+)
+from keras_transformer.markup import Fragment, merged, plain_text
 from keras_transformer.service.batching import BatchingThread, QueueFull
 from keras_transformer.service.requests import Limits
 from keras_transformer.translation import Translation
+
+if TYPE_CHECKING:
+    from keras_transformer.translator import Terms
 
 
 class ServableTranslator(Protocol):
     """What the service needs of a translator, whatever computes its translations.
 
-    Where there is `align` too, as `Translator` has it, the service offers alignments.
+    Where there are `align` and `score` too, as `Translator` has them, the service
+    offers them.
     """
-
-    max_source_length: int
 
     def translate_n_best(self, texts: Sequence[str]) -> list[list[Translation]]:
         """Returns the translations of each text, best first."""
+
+    def are_cut(self, texts: Sequence[str]) -> list[bool]:
+        """Tells which texts are longer than what is read of them."""
 
 
 class Direction:
@@ -34,7 +48,9 @@ class Direction:
         target: Code of the language that it translates to.
         translator: The translator.
         limits: The limits of requests.
-        observe: As in `BatchingThread`.
+        terms: What all translations must contain.
+        observe_batch: Called with the number of sentences of each batch.
+        observe_characters: Called with the number of characters of each request.
     """
 
     def __init__(
@@ -43,61 +59,82 @@ class Direction:
         target: str,
         translator: ServableTranslator,
         limits: Limits,
-        observe: Callable[[int], None],
+        terms: "Terms | None",
+        observe_batch: Callable[[int], None],
+        observe_characters: Callable[[int], None],
     ):
         self.source, self.target = source, target
         self.name = f"{source}-{target}"
         self.translator = translator
         self.limits = limits
-        self.thread = BatchingThread(limits.batch, limits.waiting, observe)
-        self.aligns = callable(getattr(translator, "align", None))
+        self.thread = BatchingThread(limits.batch, limits.waiting, observe_batch)
+        self._terms = terms
+        self._observe_characters = observe_characters
+
+    def can(self, name: str) -> bool:
+        """Returns whether the translator has a method, such as `align`."""
+        return callable(getattr(self.translator, name, None))
 
     async def translate(
-        self,
-        texts: Sequence[str],
-        name: str,
-        status: int = 413,
-        has_tags: bool = False,
-    ) -> list[list[Translation]]:
-        """Returns the translations of each text, best first.
+        self, documents: Sequence[Document], status: int = 413, size: int | None = None
+    ) -> list[list[tuple[list[Fragment], float]]]:
+        """Returns the translations of the texts of each document, best first.
+
+        The score of each is the sum of those of its sentences.
 
         Args:
-            texts: What to translate.
-            name: What the request calls the texts, for errors.
-            status: Status of the error of a text that is too long.
-            has_tags: Whether the texts hold inline tags, which are placed by
-                alignments. There is one translation of each then.
+            documents: What to translate, sentence by sentence.
+            status: Status of the error of too many sentences.
+            size: How many sentences to translate before the next ones. Default: all.
         """
-        self.limits.check_texts(texts, name, status)
-        plain = self.translator.translate_n_best
-        found = await self._compute(
-            self._translate_markup if has_tags else plain, texts
-        )
-        for index, translations in enumerate(found):
-            if "cut source" in translations[0].flags:
-                raise HTTPException(
-                    status,
-                    f"`{name}[{index}]` is longer than the "
-                    f"{self.translator.max_source_length} subwords that the model "
-                    "reads. Split it.",
-                )
+        parts, sentences = await asyncio.to_thread(self._split, documents)
+        if min(size or len(sentences), len(sentences)) > self.limits.waiting:
+            raise HTTPException(
+                status,
+                f"A request must have at most {self.limits.waiting} sentences. "
+                f"Received: {len(sentences)}.",
+            )
+        self._observe_characters(sum(len(plain_text(one)) for one in sentences))
+        keeps = any(document.keeps_placeholders for document in documents)
+        function = self._translate_messages if keeps else self._translate
+        found = []
+        step = size or max(1, len(sentences))
+        for first in range(0, len(sentences), step):
+            found += await self._compute(function, sentences[first : first + step])
         # Minus infinity: the search found fewer.
-        return [[x for x in row if x is row[0] or x.score > -math.inf] for row in found]
+        rows = (
+            [x for x in row if x is row[0] or x[1].score > -math.inf] for row in found
+        )
+        return [_ranked(texts, rows) for texts in parts]
 
-    async def align(self, texts: Sequence[str], translations: Sequence[str]) -> list:
-        """Returns the aligned pairs of each translation and what it translates."""
+    def _split(self, documents):
+        """Returns the parts of the texts of each document, and all sentences."""
+        texts = [text for one in documents for text in split(one, self.source)]
+        texts = split_long(self.translator, texts)
+        remaining = iter(texts)
+        parts = [list(itertools.islice(remaining, len(x.texts))) for x in documents]
+        return parts, list(sentences_of(texts))
+
+    def _translate(self, sentences):
+        return translate_sentences(self.translator, sentences, False, self._terms)
+
+    def _translate_messages(self, sentences):
+        return translate_sentences(self.translator, sentences, True, self._terms)
+
+    async def of_pairs(
+        self, name: str, texts: Sequence[str], translations: Sequence[str]
+    ) -> list:
+        """Returns what a method of the translator says of texts and translations."""
         self.limits.check_texts(texts, "text")
         self.limits.check_texts(translations, "target")
         pairs = list(zip(texts, translations, strict=True))
-        return await self._compute(self._align, pairs)
+        return await self._compute(getattr(self, f"_{name}"), pairs)
 
     def _align(self, pairs):
         return self.translator.align(*map(list, zip(*pairs, strict=True)))
 
-    def _translate_markup(self, texts):
-        from keras_transformer.translator import translate_markup
-
-        return [[best] for best in translate_markup(self.translator, texts)]
+    def _score(self, pairs):
+        return self.translator.score(*map(list, zip(*pairs, strict=True)))
 
     async def _compute(self, function, items):
         try:
@@ -115,6 +152,27 @@ class Direction:
                 f"{len(items)} texts were not translated in {self.limits.seconds:g} "
                 "seconds. Send fewer at a time, or try again later.",
             ) from None
+
+
+def plain_document(text: str) -> Document:
+    """Returns a text, each line of which is a paragraph, as a document."""
+    return Document([merged([text])], lambda texts: plain_text(texts[0]).encode())
+
+
+def _ranked(parts, rows) -> list[tuple[list[Fragment], float]]:
+    """Returns the translations of a document, of whose sentences there are several."""
+    found = [[next(rows) for _ in text[1::2]] for text in parts]
+    count = max((len(row) for text in found for row in text), default=1)
+    ranked = []
+    for rank in range(count):
+        chosen = [[row[min(rank, len(row) - 1)] for row in text] for text in found]
+        texts = [
+            joined(text, [fragment for fragment, _ in row])
+            for text, row in zip(parts, chosen, strict=True)
+        ]
+        score = sum(one.score for row in chosen for _, one in row)
+        ranked.append((texts, score))
+    return ranked
 
 
 @functools.cache

@@ -1,37 +1,55 @@
 """LibreTranslate's API, which Weblate and editors of subtitles call.
 
-It has no `/detect`, no files, no suggestions and no keys.
+It has no suggestions.
 
 Reference:
     https://docs.libretranslate.com
 """
 
-import html
-import re
-from collections.abc import Mapping
-from urllib.parse import parse_qsl
+import asyncio
+import functools
+import uuid
+from collections.abc import Collection, Mapping
+from pathlib import Path
 
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.documents.in_place import html_spans
-from keras_transformer.service.directions import Direction, language_name
+from keras_transformer.documents.document import (
+    ALWAYS_WRAPPED,
+    Source,
+    changed_in_place,
+)
+from keras_transformer.documents.html import html_texts
+from keras_transformer.documents.translation import FORMATS, format_of, read_document
+from keras_transformer.markup import write_markup
+from keras_transformer.service.directions import (
+    Direction,
+    language_name,
+    plain_document,
+)
 from keras_transformer.service.requests import (
+    File,
     Limits,
+    check_key,
     json_response,
     quoted,
-    read_body,
-    read_json,
+    read_fields,
 )
 
-# Odd parts of what they split are to be translated.
-_LINE = re.compile(r"(\S(?:.*\S)?)")
+MAX_KEPT_FILES = 32  # translations of files that wait to be fetched
+DETECTED_CHARACTERS = 2000
 
 
-def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
+def libretranslate_routes(
+    directions: Mapping[str, Direction], limits: Limits, api_keys: Collection[str]
+) -> list:
     """Returns the routes of the dialect."""
     pairs = {(x.source, x.target): x for x in directions.values()}
     codes = dict.fromkeys(code for pair in pairs for code in pair)
+    files: dict[str, bytes] = {}  # translations, by their names
 
     async def languages(request):
         return json_response(
@@ -47,64 +65,96 @@ def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -
 
     async def settings(request):
         sides = zip(("source", "target"), next(iter(pairs)), strict=True)
+        endings = [ending for _, known in FORMATS.values() for ending in known]
         return json_response(
             {
-                "apiKeys": False,
+                "apiKeys": bool(api_keys),
                 "charLimit": limits.characters,
-                "filesTranslation": False,
+                "filesTranslation": True,
                 "frontendTimeout": 500,  # milliseconds from a key to a request
-                "keyRequired": False,
+                "keyRequired": bool(api_keys),
                 "language": {
                     side: {"code": code, "name": language_name(code)}
                     for side, code in sides
                 },
                 "suggestions": False,
-                "supportedFilesFormat": [],
+                "supportedFilesFormat": [".txt", *endings],
             }
         )
 
+    async def detect(request):
+        asked = await _fields(request, "q")
+        texts = _texts(asked["q"])
+        limits.check_texts(texts, "q", 400)
+        found = [_detected(text, (*codes,)) for text in texts]
+        return json_response(found if len(found) > 1 else found[0])
+
     async def translate(request):
-        body = await read_body(request, limits)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        # `curl -d` calls JSON a form, too.
-        is_form = kind == "application/x-www-form-urlencoded" and body[:1] != b"{"
-        asked = _read_form(body) if is_form else read_json(body)
-        for name in ("q", "source", "target"):
-            if not asked.get(name):
-                raise _invalid(f"missing {name} parameter")
-        q = asked["q"]
-        texts = q if isinstance(q, list) else [q]
-        if not all(isinstance(text, str) for text in texts):
-            raise _invalid("q parameter is neither a text nor a list of texts")
-        direction = _direction(asked["source"], asked["target"])
+        asked = await _fields(request, "q", "source", "target")
+        texts = _texts(asked["q"])
+        limits.check_texts(texts, "q", 400)
+        detected = None
+        if asked["source"] == "auto":
+            detected = _detected("\n".join(texts), _sources(asked["target"]))[0]
+            asked["source"] = detected["language"]
+        direction = _direction(request, asked)
         count = _number_of_alternatives(asked.get("alternatives", 0))
         format = asked.get("format") or "text"
         if format not in ("text", "html"):
             raise HTTPException(400, f"{quoted(format)} format is not supported.")
-        is_html = format == "html"
-        limits.check_texts(texts, "q", 400)
-        has_tags = is_html and direction.aligns
-        if is_html:
-            parts = [_split_html(text, has_tags) for text in texts]
-        else:
-            parts = [_LINE.split(text) for text in texts]
-        lines = [line for each in parts for line in each[1::2]]
-        if is_html and not has_tags:
-            lines = list(map(html.unescape, lines))
-        found = iter(await direction.translate(lines, "lines", 400, has_tags))
-        results = []
-        for each in parts:
-            rows = [[x.text for x in next(found)] for _ in each[1::2]]
-            if is_html and not has_tags:
-                rows = [[html.escape(x, quote=False) for x in row] for row in rows]
-            results.append(_assembled(each, rows, count))
-        best, others = ([x[0] for x in results], [x[1:] for x in results])
-        answer = {"translatedText": best if isinstance(q, list) else best[0]}
+        read = _html_document if format == "html" else plain_document
+        documents = await asyncio.to_thread(lambda: list(map(read, texts)))
+        found = await direction.translate(documents, 400)
+        results = [
+            list(dict.fromkeys(document.assemble(x).decode() for x, _ in ranked))
+            for document, ranked in zip(documents, found, strict=True)
+        ]
+        answer = {"translatedText": [result[0] for result in results]}
         if count:
-            answer["alternatives"] = others if isinstance(q, list) else others[0]
+            answer["alternatives"] = [result[1 : count + 1] for result in results]
+        if detected:
+            answer["detectedLanguage"] = [detected] * len(texts)
+        if not isinstance(asked["q"], list):
+            answer = {name: values[0] for name, values in answer.items()}
         return json_response(answer)
 
-    def _direction(source, target):
+    async def translate_file(request):
+        asked = await _fields(request, "file", "source", "target")
+        file = asked["file"]
+        if not isinstance(file, File):
+            raise _invalid("file parameter is not a file")
+        direction = _direction(request, asked)
+        name = Path(file.name).name
+        document = await asyncio.to_thread(_read_file, file.data, name, direction)
+        size = min(limits.batch, limits.waiting)
+        ((best, *_),) = await direction.translate([document], 400, size)
+        key = f"{uuid.uuid4().hex}{Path(name).suffix}"
+        files[key] = document.assemble(best[0])
+        while len(files) > MAX_KEPT_FILES:
+            del files[next(iter(files))]
+        url = request.url_for("download_file", name=key)
+        return json_response({"translatedFileUrl": str(url)})
+
+    async def download_file(request):
+        data = files.get(request.path_params["name"])
+        if data is None:
+            raise HTTPException(404)
+        return Response(data, media_type="application/octet-stream")
+
+    async def _fields(request, *names):
+        asked = await read_fields(request, limits)
+        check_key(request, api_keys, asked.get("api_key"))
+        for name in names:
+            if not asked.get(name):
+                raise _invalid(f"missing {name} parameter")
+        return asked
+
+    def _sources(target):
+        """Returns the languages that there are translators from to a language."""
+        return tuple(source for source, other in pairs if other == target) or (*codes,)
+
+    def _direction(request, asked):
+        source, target = asked["source"], asked["target"]
         for code in (source, target):
             if not isinstance(code, str) or code not in codes:
                 raise HTTPException(
@@ -118,12 +168,16 @@ def libretranslate_routes(directions: Mapping[str, Direction], limits: Limits) -
                 f"{language_name(target)} ({target}) is not available as a target "
                 f"language from {language_name(source)} ({source}).",
             )
+        request.state.model = pairs[source, target].name
         return pairs[source, target]
 
     return [
         Route("/languages", languages),
         Route("/frontend/settings", settings),
+        Route("/detect", detect, methods=["POST"]),
         Route("/translate", translate, methods=["POST"]),
+        Route("/translate_file", translate_file, methods=["POST"]),
+        Route("/download_file/{name}", download_file, name="download_file"),
     ]
 
 
@@ -131,13 +185,12 @@ def _invalid(reason):
     return HTTPException(400, f"Invalid request: {reason}.")
 
 
-def _read_form(body):
-    """Returns the fields of a form."""
-    try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100)
-    except ValueError as error:
-        raise HTTPException(400, f"The form cannot be read: {error}.") from None
-    return dict(pairs)
+def _texts(q) -> list[str]:
+    texts = q if isinstance(q, list) else [q]
+    if not all(isinstance(text, str) for text in texts):
+        raise _invalid("q parameter is neither a text nor a list of texts")
+    # A lone surrogate becomes a question mark.
+    return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
 def _number_of_alternatives(value):
@@ -149,24 +202,39 @@ def _number_of_alternatives(value):
     raise _invalid("alternatives parameter is not a number")
 
 
-def _split_html(text, has_tags):
-    """Splits HTML into what is kept, and text, which has odd indices.
-
-    With `has_tags`, text includes the tags that may stand within a sentence.
-    """
-    parts, end = [], 0
-    for start, stop in html_spans(text, has_tags):
-        parts += [text[end:start], text[start:stop]]
-        end = stop
-    return [*parts, text[end:]]
+def _html_document(text):
+    spans, texts = html_texts(text)
+    source = Source(text, "utf-8")
+    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)
 
 
-def _assembled(parts, rows, count):
-    """Returns different translations of a text, at most `count` and one, best first."""
-    found = {}
-    for rank in range(min(count + 1, max(map(len, rows), default=1))):
-        lines = [row[min(rank, len(row) - 1)] for row in rows]
-        whole = list(parts)
-        whole[1::2] = lines
-        found["".join(whole)] = None
-    return list(found)
+def _read_file(data, name, direction):
+    """Returns a file as a document."""
+    try:
+        format = format_of(Path(name))
+        format = "text" if format == "lines" else format
+        languages = {"source_language": direction.source}
+        languages["target_language"] = direction.target
+        return read_document(data, format, name, **languages)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+
+
+@functools.cache
+def _identifier(languages: tuple[str, ...]) -> LanguageIdentifier:
+    """Returns what tells languages apart, of those that it knows."""
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    known = {code.partition("-")[0] for code in languages} & {*identifier.labels}
+    identifier.set_languages(known or None)
+    return identifier
+
+
+def _detected(text, languages) -> list[dict]:
+    """Returns how likely a text is in each of some languages, best first."""
+    codes = {code.partition("-")[0]: code for code in languages}
+    ranked = _identifier(languages).rank(text[:DETECTED_CHARACTERS])
+    return [
+        {"confidence": round(100 * float(share), 1), "language": codes.get(code, code)}
+        for code, share in ranked
+        if code in codes
+    ] or [{"confidence": 0.0, "language": languages[0]}]

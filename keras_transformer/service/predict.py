@@ -9,30 +9,39 @@ Reference:
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from keras_transformer.service.directions import Direction
+from keras_transformer.markup import plain_text
+from keras_transformer.service.directions import Direction, plain_document
 from keras_transformer.service.requests import (
     Limits,
+    check_key,
     json_response,
     quoted,
     read_body,
     read_json,
 )
 
-# The inputs of each signature.
+# The inputs of each signature, and the method that the translator must have.
 _SIGNATURES = {
-    "serving_default": ["text"],
-    "translate_n_best": ["text"],
-    "align": ["text", "target"],
+    "serving_default": (["text"], "translate_n_best"),
+    "translate_n_best": (["text"], "translate_n_best"),
+    "score": (["text", "target"], "score"),
+    "align": (["text", "target"], "align"),
 }
+VERSION, LABEL = "1", "stable"
 
 
-def predict_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
-    """Returns the routes of the dialect; the names of directions are its models."""
+def predict_routes(
+    directions: Mapping[str, Direction], limits: Limits, api_keys: Collection[str]
+) -> list:
+    """Returns the routes of the dialect; the names of directions are its models.
+
+    Each has one version, which has one label.
+    """
 
     def direction_of(request):
         name = request.path_params["name"]
@@ -41,6 +50,13 @@ def predict_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
                 404,
                 f"The model must be {_one_of(directions)}. Received: {quoted(name)}.",
             )
+        for kind, only in (("version", VERSION), ("label", LABEL)):
+            asked = request.path_params.get(kind, only)
+            if asked != only:
+                raise HTTPException(
+                    404, f"The {kind} must be {only}. Received: {quoted(asked)}."
+                )
+        request.state.model = name
         return directions[name]
 
     async def models(request):
@@ -49,17 +65,18 @@ def predict_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
     async def model(request):
         # What TensorFlow Serving answers, and what KServe does.
         status = {"error_code": "OK", "error_message": ""}
-        version = {"version": "1", "state": "AVAILABLE", "status": status}
+        version = {"version": VERSION, "state": "AVAILABLE", "status": status}
         name = direction_of(request).name
         return json_response(
             {"model_version_status": [version], "name": name, "ready": True}
         )
 
     async def predict(request):
+        check_key(request, api_keys)
         direction = direction_of(request)
         body = read_json(await read_body(request, limits))
         signature = body.get("signature_name", "serving_default")
-        served = [x for x in _SIGNATURES if x != "align" or direction.aligns]
+        served = [x for x, (_, name) in _SIGNATURES.items() if direction.can(name)]
         if signature not in served:
             raise HTTPException(
                 400,
@@ -72,7 +89,7 @@ def predict_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
                 "The request must have either `instances`, a list of rows, or "
                 "`inputs`, an object of columns.",
             )
-        names = _SIGNATURES[signature]
+        names, _ = _SIGNATURES[signature]
         if "instances" in body:
             columns = _columns_of_rows(body["instances"], names)
         else:
@@ -90,13 +107,15 @@ def predict_routes(directions: Mapping[str, Direction], limits: Limits) -> list:
             raise HTTPException(405, headers={"Allow": "POST"})
         raise HTTPException(404, f"Models do not {quoted(verb)}: ask for :predict.")
 
-    verbs = ["GET", "POST"]
-    return [
-        Route("/v1/models", models),
-        Route("/v1/models/{name}:predict", predict, methods=["POST"]),
-        Route("/v1/models/{name}:{verb}", other, methods=verbs),
-        Route("/v1/models/{name}", model),
-    ]
+    routes = [Route("/v1/models", models)]
+    for rest in ("", "/versions/{version}", "/labels/{label}"):
+        path = "/v1/models/{name}" + rest
+        routes += [
+            Route(f"{path}:predict", predict, methods=["POST"]),
+            Route(f"{path}:{{verb}}", other, methods=["GET", "POST"]),
+            Route(path, model),
+        ]
+    return routes
 
 
 def _columns(inputs, names):
@@ -156,17 +175,26 @@ async def _predictions(direction, signature, columns):
                 "spans": [[*pair.source, *pair.target] for pair in pairs],
                 "weights": [pair.weight for pair in pairs],
             }
-            for pairs in await direction.align(*columns)
+            for pairs in await direction.of_pairs("align", *columns)
         ]
-    found = await direction.translate(*columns, "text")
+    if signature == "score":
+        found = await direction.of_pairs("score", *columns)
+        return [
+            {"log_probability": _finite(x.log_probability), "tokens": x.tokens}
+            for x in found
+        ]
+    (texts,) = columns
+    direction.limits.check_texts(texts, "text")
+    found = await direction.translate(list(map(plain_document, texts)))
+    rows = [[(plain_text(x), _finite(score)) for (x,), score in row] for row in found]
     if signature == "serving_default":
-        return [{"translation": x.text, "score": _finite(x.score)} for x, *_ in found]
+        return [{"translation": text, "score": score} for (text, score), *_ in rows]
     return [
         {
-            "translations": [x.text for x in row],
-            "scores": [_finite(x.score) for x in row],
+            "translations": [text for text, _ in row],
+            "scores": [score for _, score in row],
         }
-        for row in found
+        for row in rows
     ]
 
 

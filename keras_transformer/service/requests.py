@@ -2,11 +2,14 @@
 
 import asyncio
 import dataclasses
+import hmac
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,13 +23,13 @@ class Limits:
     """What one request may ask for, and how much may wait.
 
     Attributes:
-        texts: Most texts of a request; for LibreTranslate's, lines.
+        texts: Most texts of a request.
         characters: Most characters of a text.
         body_bytes: Most bytes of a request.
         seconds: How long a request may take, the time that it waits included.
-        batch: Most texts that are translated together.
-        waiting: Most texts that wait for each direction, at least `texts`. While they
-            do, further requests are refused.
+        batch: Most sentences that are translated together.
+        waiting: Most sentences that wait for each direction, at least `texts`. While
+            they do, further requests are refused.
     """
 
     texts: int = 256
@@ -106,9 +109,79 @@ def read_json(body: bytes) -> dict[str, Any]:
     return found
 
 
+class File(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    data: bytes
+
+
+async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
+    """Returns the fields of a request: of its address, and JSON or a form.
+
+    A field that is there several times is a list, and a file a `File`.
+    """
+    body = await read_body(request, limits)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    pairs: list[tuple[str, Any]] = [*request.query_params.multi_items()]
+    fields: dict[str, Any] = {}
+    try:
+        if kind == "multipart/form-data":
+            parser = MultiPartParser(
+                request.headers, _parts(body), max_part_size=limits.body_bytes
+            )
+            form = await parser.parse()
+            for name, value in form.multi_items():
+                if isinstance(value, str):
+                    pairs.append((name, value))
+                else:
+                    file = File(value.filename or "", await value.read())
+                    pairs.append((name, file))
+            await form.close()
+        # `curl -d` calls JSON a form, too.
+        elif kind == "application/x-www-form-urlencoded" and body[:1] != b"{":
+            text = body.decode()
+            pairs += parse_qsl(text, keep_blank_values=True, max_num_fields=1000)
+        elif body or not pairs:
+            fields = read_json(body)
+    except (KeyError, MultiPartException, ValueError) as error:
+        raise HTTPException(400, f"The form cannot be read: {error}.") from None
+    for name in dict.fromkeys(name for name, _ in pairs):
+        values = [value for other, value in pairs if other == name]
+        fields[name] = values if len(values) > 1 else values[0]
+    return fields
+
+
+async def _parts(body):
+    yield body
+
+
+def check_key(request: Request, keys: Collection[str], given: object = None) -> None:
+    """Refuses a request without one of the keys, if there are any.
+
+    Args:
+        request: The request, which may have a key in its header `Authorization`.
+        keys: The keys.
+        given: A key in the request itself.
+    """
+    header = request.headers.get("authorization", "")
+    scheme, _, key = header.partition(" ")
+    tried = [key] if scheme.lower() == "bearer" else []
+    tried += [given] if isinstance(given, str) else []
+    if keys and not any(
+        hmac.compare_digest(one.encode("utf-8", "replace"), known.encode())
+        for one in tried
+        for known in keys
+    ):
+        raise HTTPException(
+            403,
+            "A key is needed: `api_key`, or the header `Authorization: Bearer KEY`.",
+        )
+
+
 def quoted(value: object) -> str:
     """Returns what an error of one line quotes of a request."""
-    if isinstance(value, (list, dict)):
+    if isinstance(value, (dict, list, tuple)):
         return "an object" if isinstance(value, dict) else "a list"
     text = json.dumps(value)
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}..."

@@ -6,7 +6,7 @@ from keras_transformer.translator.alignment import (
     pharaoh,
     word_links,
 )
-from keras_transformer.translator.markup import translate_markup
+from keras_transformer.translator.fragments import translate_fragments, translate_markup
 from keras_transformer.translator.scoring import TargetScore
 from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import (
@@ -29,6 +29,7 @@ __all__ = [
     "ensemble",
     "flags",
     "pharaoh",
+    "translate_fragments",
     "translate_markup",
     "word_links",
 ]

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.models import Ensemble
+from keras_transformer.placement import words_in
 
 # What a source subword receives in total if next to nothing in the target renders it.
 _LITTLE_ATTENTION = 0.01
@@ -142,11 +142,6 @@ def word_links(
             )
         )
     return sorted(links)
-
-
-def words_in(span, ends):
-    """Returns which words a span touches, by the ends of all words."""
-    return range(bisect_right(ends, span[0]), bisect_right(ends, span[1] - 1) + 1)
 
 
 def pharaoh(links: Sequence[tuple[int, int]]) -> str:

@@ -16,15 +16,14 @@ from keras_transformer.decoding import (
     Search,
 )
 from keras_transformer.text_files import read_lines
-from keras_transformer.translation import UNSPACED_LETTER
+from keras_transformer.translation import PLACEHOLDER, UNSPACED_LETTER
 from keras_transformer.translator.alignment import alignment_weights
 
 PATTERNS = {
     "url": r"(?i:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'\x{2019}\x{201D}\x{BB}]",
     "email": r"[\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+",
     "number": r"\b\d+(?:[.,:/'\x{2019}]\d+)*\b",
-    "placeholder": r"\$?\{\{?[^{}\s]*\}\}?"
-    r"|%(?:\(\w+\))?[#0+-]*\d*(?:\.\d+)?[sdiufFeEgGxXcr]\b",
+    "placeholder": PLACEHOLDER,
     "emoji": r"[\p{So}\x{1F3FB}-\x{1F3FF}]"
     r"[\p{So}\x{1F3FB}-\x{1F3FF}\x{FE0F}\x{200D}\x{20E3}]*",
 }

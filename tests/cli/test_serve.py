@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import threading
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -50,6 +52,14 @@ def test_what_cannot_be_served_is_refused_before_anything_is_loaded(run, tmp_pat
     assert "no-such does not exist" in one_line("en:de=no-such")
     assert "both translate from en to de" in one_line(run, f"en:de={saved}")
     assert "`waiting` must be at least" in one_line(run, "--max-waiting", 5)
+
+
+def test_terms_need_tensorflow(run):
+    for option in ("--keep", "--glossary"):
+        arguments = ["serve", str(run), option, "url", "--engine", "ctranslate2"]
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert f"{option}: needs TensorFlow" in " ".join(result.stderr.split())
 
 
 def test_an_address_that_is_taken_is_refused(run):
@@ -99,6 +109,27 @@ def test_libretranslates_client_translates(service, alone):
 
 
 @pytest.mark.slow
+def test_keys_hosts_and_the_access_log_are_as_asked_for(saved, alone, monkeypatch):
+    monkeypatch.setenv("KERAS_TRANSFORMER_API_KEY", "one two")
+    service = Service(f"en:de={saved}", "--engine", "ctranslate2", "--access-log")
+    body = {"q": TEXTS[0], "source": "en", "target": "de"}
+    found = service.post("translate?api_key=two", body)
+    assert found["translatedText"] == alone[TEXTS[0]]
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        service.post("translate", body)
+    request = urllib.request.Request(service.address, headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(request)
+    status, log = service.stop()
+    assert status == 0
+    assert re.findall(r"POST '/translate' (\d+) 0\.\d+ s \w{32}\n", log) == [
+        "200",
+        "403",
+    ]
+    assert "two" not in log
+
+
+@pytest.mark.slow
 def test_64_clients_at_once_get_what_they_get_alone(service, alone):
     texts = TEXTS * 8
     begin = threading.Barrier(64)
@@ -140,7 +171,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2:]))
     assert "`instances` must be a list of one or more rows. Received: 5" in error
 
 
-HEAD = "POST /translate HTTP/1.1\r\nHost: a\r\n"
+HEAD = "POST /translate HTTP/1.1\r\nHost: localhost\r\n"
 HOSTILE = {
     "no HTTP": "\0\xff" * 999,
     "a long header": HEAD + "a: " + "b" * 100_000,

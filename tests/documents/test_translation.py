@@ -9,7 +9,7 @@ from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt
 from keras_transformer.documents import translate, translation
-from keras_transformer.documents.in_place import html_spans
+from keras_transformer.documents.html import html_texts
 from keras_transformer.documents.unfinished import journal
 
 # The translator has learnt nothing.
@@ -28,8 +28,13 @@ msgid "@0@"
 msgstr "=0="
 
 #, fuzzy
+#| msgid "a word"
 msgid "@1@"
 msgstr "=1="
+
+#, fuzzy
+msgid "two trees"
+msgstr "was war"
 
 msgid "two trees"
 msgstr "was war"
@@ -67,7 +72,7 @@ XLIFF_2 = """<?xml version="1.0" encoding="UTF-8"?>
 <xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en">
   <file id="f">
     <unit id="1">
-      <segment>
+      <segment id="s" state="translated">
         <source>@0@</source>
         <target>=0=</target>
       </segment>
@@ -318,9 +323,9 @@ def test_translations_of_another_question_are_not_taken(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.po", 'msgid "a', {}, "a.po cannot be read as po: end-of-line within str"),
-        ("a.xlf", "<xliff", {}, "a.xlf cannot be read as xliff: Couldn't find end of"),
-        ("a.xlf", "<a/>", {}, "a.xlf cannot be read as xliff: "),
+        ("a.po", 'msgid "a', {}, "a.po cannot be read as po: line 1 is no field"),
+        ("a.xlf", "<xliff", {}, "xliff: unclosed token: line 1, column 0"),
+        ("a.xlf", "<a/>", {}, "xliff: its outermost element is <a>, not <xliff>"),
         ("a.tmx", TMX, {}, "the language that it is to be translated to"),
         ("a.json", "{", {}, "a.json cannot be read as json: Expecting property name"),
         ("a.csv", "a,b\n1,2\n", {}, "must name the columns source and target. It has"),
@@ -332,7 +337,12 @@ def test_translations_of_another_question_are_not_taken(tmp_path):
         ),
         ("a.json", "[1, {}]", {}, "a.json has no text to translate."),
         ("a.srt", "a dog\n", {}, "a.srt has no text to translate."),
-        ("a.html", b"\xff", {}, "a.html cannot be read as html: 'utf-8' codec"),
+        ("a.srt", b"1\n0:1 --> 0:2\n\xff", {}, "srt: line 3 is not UTF-8"),
+        ("a.xlf", '<!DOCTYPE a [<!ENTITY b "c">]><a/>', {}, "it defines entities"),
+        ("a.md", "# A", {}, "a.md cannot be translated: the format .md is not read"),
+        ("a.docx", "", {}, "the format .docx is not read. .* --format lines"),
+        ("a.html", b"<meta charset=x>", {}, "its encoding x is not known"),
+        ("a.html", b"\xff", {}, "a.html cannot be read as html: line 1 is not UTF-8"),
         ("a", "", {"format": "doc"}, "must be one of lines, text, srt, .*format=doc"),
         ("a.txt", b"a\n\xff", {}, "a.txt:2 is not UTF-8"),
     ],
@@ -365,6 +375,43 @@ def test_outputs_that_would_replace_something_are_refused(translator, tmp_path):
         translate(translator, tmp_path / "none.json", tmp_path / "out")
 
 
+def test_texts_of_data_have_tags_if_it_is_asked_for(translator, tmp_path):
+    path, output = tmp_path / "a.json", tmp_path / "out"
+    path.write_text('["<b>a</b> dog", "&lt;", "AT&T"]')
+    translate(translator, path, output, markup=True, **HOW)
+    found = json.loads(output.read_text())
+    assert re.search("<b>.*</b>", found[0])
+    assert found[1] == "&lt;"
+    translate(translator, path, output, **HOW)
+    (plain, _, _) = json.loads(output.read_text())
+    assert plain == translator.translate(["<b>a</b> dog"], **HOW)[0]
+
+
+def test_messages_keep_their_placeholders_without_being_told(tmp_path):
+    translator = make_translator(60)
+    text = 'msgid "a dog %s"\nmsgstr ""\n'
+    (tmp_path / "a.po").write_text(f"#, c-format\n{text}")
+    translate(translator, tmp_path / "a.po", tmp_path / "b.po")
+    (found,) = re.findall('msgstr "(.*)"', (tmp_path / "b.po").read_text())
+    assert found.count("%s") == 1
+    assert found != "%s"
+    assert "fuzzy" not in (tmp_path / "b.po").read_text()
+    assert "%s" not in translator.translate(["a dog %s"])[0]
+
+
+def test_two_calls_do_not_write_one_output(translator, tmp_path):
+    path, output = tmp_path / "a.txt", tmp_path / "out"
+    path.write_text("a dog\na man\n")
+    (job,) = translation.plan(path, output, None, "en", None, ())
+    running = translation.run(translator, [job], **HOW)
+    next(running)
+    with pytest.raises(ValueError, match="out is being written by another process"):
+        translate(translator, path, output, **HOW)
+    assert not list(running)
+    translate(translator, path, output, **HOW)
+    assert sorted(tmp_path.iterdir()) == [path, output]
+
+
 def test_translations_that_look_wrong_are_told(translator, tmp_path):
     (tmp_path / "a.txt").write_text("a dog\na dog Ж\n")
     with pytest.warns(UserWarning, match="2 translations of sentences in .*no end"):
@@ -376,4 +423,4 @@ def test_translations_that_look_wrong_are_told(translator, tmp_path):
 )
 def test_tags_that_nothing_ends_are_read_in_linear_time(piece):
     # In quadratic time, a megabyte takes minutes.
-    assert len(html_spans(piece * (2**20 // len(piece)))) <= 1
+    assert len(html_texts(piece * (2**20 // len(piece)))[0]) <= 1

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import threading
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import httpx2
 from starlette.testclient import TestClient
@@ -46,7 +46,7 @@ class Gated:
     """A translator that begins to translate when its gate opens."""
 
     def __init__(self, engine):
-        self.engine, self.max_source_length = engine, engine.max_source_length
+        self.engine, self.are_cut = engine, engine.are_cut
         self.gate, self.has_begun = threading.Event(), threading.Event()
         self.batches = []
 
@@ -57,13 +57,17 @@ class Gated:
         return self.engine.translate_n_best(texts)
 
 
-class Echo:
-    """A translator that says what it has read."""
+class Shouting:
+    """A translator that says what it has read, in capitals."""
 
-    max_source_length = 100
+    read: ClassVar[list] = []
+
+    def are_cut(self, texts):
+        return [False] * len(texts)
 
     def translate_n_best(self, texts):
-        return [[Translation(text, 0.0)] for text in texts]
+        self.read.append(texts)
+        return [[Translation(text.upper(), 0.0)] for text in texts]
 
 
 class Pair(NamedTuple):
@@ -76,7 +80,7 @@ class Aligning:
     """A translator that aligns words by their places."""
 
     def __init__(self, engine):
-        self.max_source_length = engine.max_source_length
+        self.are_cut = engine.are_cut
         self.translate_n_best = engine.translate_n_best
 
     def align(self, texts, translations):

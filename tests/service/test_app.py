@@ -1,11 +1,18 @@
 import asyncio
+import json
 import re
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from service.served import Gated, ask_together, assert_error, client_of
+from serving.tiny_translator import make_translator
+from starlette.testclient import TestClient
 
 from keras_transformer.service import Limits, make_app
+from keras_transformer.service.batching import BatchingThread
+from keras_transformer.translator import Terms
 
 TEXTS = [f"{number} {noun}" for number in ("two", "five") for noun in ("dog", "bike")]
 PREDICT = "/v1/models/en-de:predict"
@@ -145,7 +152,7 @@ def test_hostile_texts_are_translated(engine):
     )
 
 
-def test_a_fault_is_answered_without_its_traceback(engine):
+def test_a_fault_is_answered_without_its_traceback(engine, caplog):
     class Broken(Gated):
         def translate_n_best(self, texts):
             raise RuntimeError("secret")
@@ -154,6 +161,7 @@ def test_a_fault_is_answered_without_its_traceback(engine):
     assert response.status_code == 500
     assert_error(response, "the log of the service says why")
     assert "secret" not in response.text
+    assert response.headers["x-request-id"] in caplog.text
 
 
 def test_metrics_count_requests_texts_and_batches(engine):
@@ -166,13 +174,16 @@ def test_metrics_count_requests_texts_and_batches(engine):
     assert found['batch_texts_sum{model="en-de"}'] == "4.0"
     assert found['batch_texts_count{model="en-de"}'] == "1.0"
     assert found['waiting_texts{model="en-de"}'] == "0.0"
+    assert float(found['characters_total{model="en-de"}']) == sum(map(len, TEXTS))
+    buckets = re.findall(r'seconds_bucket{le="([^"]+)",model="en-de"', text)
+    assert buckets[-2:] == ["60.0", "+Inf"]
     counts = {
-        ("predict", 200): "1.0",
-        ("translate", 400): "1.0",
-        ("none", 404): "1.0",
+        ("en-de", "predict", 200): "1.0",
+        ("none", "translate", 400): "1.0",
+        ("none", "none", 404): "1.0",
     }
-    for (route, status), count in counts.items():
-        labels = f'{{route="{route}",status="{status}"}}'
+    for (model, route, status), count in counts.items():
+        labels = f'{{model="{model}",route="{route}",status="{status}"}}'
         assert found[f"request_seconds_count{labels}"] == count
 
 
@@ -194,10 +205,94 @@ def test_a_service_that_drains_answers_and_closes_connections(engine):
     assert client.post(PREDICT, json={"instances": ["a"]}).status_code == 200
 
 
+def test_a_request_keeps_its_name_and_the_log_tells_of_it(engine, caplog):
+    caplog.set_level("INFO", "keras_transformer.service.app")
+    client = client_of(engine)
+    named = client.get("/healthz?q=secret", headers={"X-Request-ID": "a-1"})
+    assert named.headers["x-request-id"] == "a-1"
+    others = [
+        client.get("/no", headers={"X-Request-ID": x}) for x in ("", "a b", b"\xff")
+    ]
+    names = [one.headers["x-request-id"] for one in others]
+    assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names)
+    assert len({*names}) == 3
+    first, *rest = caplog.messages
+    assert re.fullmatch(r"testclient GET '/healthz' 200 0\.\d+ s a-1", first)
+    assert [line.split()[-1] for line in rest] == names
+    assert "secret" not in caplog.text
+
+
+def test_a_thread_that_died_is_told_and_starts_again(engine, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda *_: None)
+    client = client_of(engine)
+    body = {"instances": ["a"]}
+    with monkeypatch.context() as broken:
+        broken.setattr(BatchingThread, "_compute", lambda *_: sys.exit())
+        with client_of(engine, Limits(seconds=0.1)) as dying:
+            assert dying.post(PREDICT, json=body).status_code == 504
+            assert dying.post(PREDICT, json=body).status_code == 504
+            refused = dying.get("/readyz")
+    assert refused.status_code == 503
+    assert_error(refused, "What translates en-de has died, and starts again")
+    assert dying.get("/readyz").status_code == 200
+    assert dying.post(PREDICT, json=body).status_code == 200
+    assert client.get("/readyz").status_code == 200
+
+
+def test_a_key_is_needed_if_there_are_keys(engine):
+    app = make_app({("en", "de"): engine}, api_keys=["one", "two"])
+    client = TestClient(app)
+    body = {"q": "a", "source": "en", "target": "de"}
+    wrong = [{}, {"api_key": "three"}, {"api_key": ["one"]}, {"api_key": "\ud800"}]
+    for given in wrong:
+        content = json.dumps({**body, **given})
+        refused = client.post("/translate", content=content)
+        assert refused.status_code == 403
+        assert_error(refused, "A key is needed: `api_key`, or the header")
+    assert client.post("/translate", json={**body, "api_key": "two"}).status_code == 200
+    assert client.get("/languages").status_code == 200
+    assert client.get("/readyz").status_code == 200
+    assert client.post(PREDICT, json={"instances": ["a"]}).status_code == 403
+    header = {"Authorization": "bearer one"}
+    found = client.post(PREDICT, json={"instances": ["a"]}, headers=header)
+    assert found.status_code == 200
+
+
+def test_other_sites_and_other_hosts_are_refused_unless_they_are_allowed(engine):
+    hosts, origins = ["localhost", "127.0.0.1", "[::1]"], ["https://a.example"]
+    app = make_app({("en", "de"): engine}, None, None, (), origins, hosts)
+    for host, status in (
+        ("localhost:8501", 200),
+        ("127.0.0.1", 200),
+        ("b.example", 400),
+    ):
+        client = TestClient(app, base_url=f"http://{host}")
+        assert client.get("/readyz").status_code == status
+    client = TestClient(app, base_url="http://localhost")
+    for origin, is_allowed in (
+        ("https://a.example", True),
+        ("https://b.example", False),
+    ):
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        asked["Access-Control-Request-Headers"] = "content-type"
+        found = client.options("/translate", headers=asked)
+        assert ("access-control-allow-origin" in found.headers) == is_allowed
+
+
+def test_terms_are_in_every_translation():
+    terms = Terms({"dog": "Köter"}, keep=["number"])
+    translator = make_translator()
+    app = make_app({("en", "de"): translator}, terms=terms)
+    with TestClient(app) as client:
+        found = client.post(PREDICT, json={"instances": ["a dog 12", "a man"]})
+    one, other = (row["translation"] for row in found.json()["predictions"])
+    assert "Köter" in one
+    assert "12" in one
+    assert "Köter" not in other
+
+
 def test_no_language_can_break_the_page(engine):
     app = make_app({("en", "</script><b>"): engine})
-    from starlette.testclient import TestClient
-
     page = TestClient(app).get("/").text
     assert page.count("</script>") == 2
     assert "\\u003c/script>" in page

@@ -2,6 +2,7 @@
 
 import pytest
 from service.served import Aligning, assert_error, client_of
+from serving.tiny_translator import make_translator
 
 TEXTS = ["two dog plays", "a", "", "five tree rides"]
 
@@ -74,6 +75,28 @@ def test_alignments_are_offsets_into_both_texts(client):
     assert found["outputs"]["weights"] == [[0.5, 0.5], []]
 
 
+def test_versions_and_labels_are_those_of_tensorflow_serving(client, best):
+    for path in ("versions/1", "labels/stable"):
+        found = client.post(
+            f"/v1/models/en-de/{path}:predict", json={"instances": ["a"]}
+        )
+        assert found.json() == {"predictions": nearly(best[1:2])}
+        status = client.get(f"/v1/models/en-de/{path}").json()
+        assert status["model_version_status"][0]["state"] == "AVAILABLE"
+
+
+def test_given_translations_are_scored():
+    translator = make_translator()
+    rows = [{"text": "a dog", "target": "ein Hund"}, {"text": "a", "target": "ein"}]
+    with client_of(translator) as client:
+        found = predict(client, instances=rows, signature_name="score")["predictions"]
+    scores = translator.score(["a dog", "a"], ["ein Hund", "ein"])
+    assert [row["tokens"] for row in found] == [score.tokens for score in scores]
+    expected = [score.log_probability for score in scores]
+    found = [row["log_probability"] for row in found]
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
 def test_models_say_that_they_are_ready_in_both_protocols(client):
     assert client.get("/v1/models").json() == {"models": ["en-de", "de-en"]}
     found = client.get("/v1/models/de-en").json()
@@ -132,7 +155,9 @@ def test_what_cannot_be_predicted_is_refused_in_a_line(client, body, message):
         ("DELETE", "/v1/models/en-de:predict", 405, "takes POST, not DELETE"),
         ("POST", "/v1/models/en-de", 405, "takes GET or HEAD, not POST"),
         ("POST", "/v1/models/en-de:classify", 404, '"classify".*:predict'),
-        ("GET", "/v1/models/en-de/versions/2", 404, "There is no"),
+        ("GET", "/v1/models/en-de/versions/2", 404, 'The version must be 1.*: "2"'),
+        ("POST", "/v1/models/en-de/labels/x:predict", 404, "The label must be stable"),
+        ("GET", "/v1/models/en-de/versions/1/x", 404, "There is no"),
     ],
 )
 def test_other_models_methods_and_verbs_are_refused(

@@ -1,0 +1,227 @@
+"""XLIFF and TMX: units that have no translation, with their inline elements.
+
+Reference:
+    https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html,
+    https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html,
+    https://www.gala-global.org/tmx-14b
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from xml.sax.saxutils import quoteattr
+
+from keras_transformer.documents.document import Document, Source, edited
+from keras_transformer.documents.xml import Element, opening_tag, read_xml
+from keras_transformer.markup import (
+    Fragment,
+    Tag,
+    fragment_of_tags,
+    is_empty,
+    write_markup,
+)
+
+# Elements around translated text; all others hold native code.
+_AROUND_TEXT = {"g", "hi", "mrk", "pc"}
+# States of targets that are no translation yet.
+_UNTRANSLATED = {"initial", "needs-translation", "new"}
+
+
+class _Unit(NamedTuple):
+    """What is translated together.
+
+    Attributes:
+        segments: The elements whose contents are the texts.
+        copied: The element whose content is written, with translations in it.
+        place: What that replaces: a span of the file.
+        before: What is written before it.
+        after: What is written after it.
+        edits: Other changes of the file.
+    """
+
+    segments: list[Element]
+    copied: Element
+    place: tuple[int, int]
+    before: str
+    after: str
+    edits: list[tuple[int, int, str]]
+
+
+def read_xliff(data: bytes, target_language: str | None = None, **settings) -> Document:
+    """Reads XLIFF 1.2 or 2, with its inline tags.
+
+    A target that has any content stays, unless its state says that it is no
+    translation. What is written gets the state `translated`.
+    """
+    source, root = read_xml(data, "xliff")
+    text, is_first = source.text, root.attributes.get("version", "1").startswith("1")
+    language = "target-language" if is_first else "trgLang"
+    edits = [
+        _set(text, element, language, target_language)
+        for element in (root.elements("file") if is_first else [root])
+        if target_language and language not in element.attributes
+    ]
+    units = []
+    for unit in _translated(root, "trans-unit" if is_first else "unit"):
+        for part in [unit] if is_first else unit.elements("segment"):
+            sources = part.elements("source") + part.elements("seg-source")
+            target = next(iter(part.elements("target")), None)
+            attributes = dict(target.attributes) if target else {}
+            state = (attributes if is_first else part.attributes).get("state")
+            is_done = (
+                target and _has_content(text, target) and state not in _UNTRANSLATED
+            )
+            if is_done or not sources or unit.attributes.get("approved") == "yes":
+                continue
+            base, edit = sources[-1], []
+            place = (max(x.end for x in sources),) * 2
+            before = _space_before(text, base)
+            tag = base.tag.removesuffix(base.name) + "target"
+            if target:
+                place, before = (target.start, target.end), ""
+            if is_first:
+                attributes["state"] = "translated"
+            else:
+                edit.append(_set(text, part, "state", "translated"))
+            before += opening_tag(tag, attributes)
+            units.append(_Unit(_segments(base), base, place, before, f"</{tag}>", edit))
+    return _document(source, units, edits)
+
+
+def read_tmx(
+    data: bytes,
+    source_language: str = "en",
+    target_language: str | None = None,
+    **settings,
+) -> Document:
+    """Reads a translation memory, with its inline tags."""
+    if target_language is None:
+        raise ValueError(
+            "the language that it is to be translated to is not known. Name it "
+            "(--target-language)"
+        )
+    source, root = read_xml(data, "tmx")
+    known = [x.attributes.get("srclang", "*all*") for x in root.elements("header")]
+    units = []
+    for tu in _translated(root, "tu"):
+        language = tu.attributes.get("srclang", *known[:1])
+        spoken = source_language if language in (None, "*all*") else language
+        old, new = _variant(tu, spoken), _variant(tu, target_language)
+        if old is None or (new is not None and _has_content(source.text, new)):
+            continue
+        before, after = "<seg>", "</seg>"
+        if new is not None:
+            place = (new.start, new.end)
+        else:
+            last = tu.elements("tuv")[-1]
+            place = (last.end, last.end)
+            opening = opening_tag("tuv", {"xml:lang": target_language})
+            before = f"{_space_before(source.text, last)}{opening}{before}"
+            after += "</tuv>"
+        units.append(_Unit([old], old, place, before, after, []))
+    return _document(source, units, [])
+
+
+def _variant(tu, language) -> Element | None:
+    """Returns the segment of a language, or of one of its regions."""
+    for variant in tu.elements("tuv"):
+        code = variant.attributes.get("xml:lang", variant.attributes.get("lang", ""))
+        if f"{code}-".lower().startswith(f"{language}-".lower()):
+            return next(iter(variant.elements("seg")), None)
+    return None
+
+
+def _translated(root, name) -> Iterator[Element]:
+    """Yields elements of a name, but those that are not to be translated."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if element.attributes.get("translate") == "no":
+            continue
+        if element.name == name:
+            yield element
+        waiting += [x for x in element.children[::-1] if isinstance(x, Element)]
+
+
+def _has_content(text, element) -> bool:
+    """Returns whether there is anything in an element but empty segments."""
+    is_more = any(tag.name != "mrk" for tag in _tags(element) if tag.name)
+    return is_more or not is_empty(_fragment(text, element))
+
+
+def _segments(element) -> list[Element]:
+    """Returns the segments in an element, if there are any, else the element."""
+    found, waiting = [], [element]
+    while waiting:
+        one = waiting.pop()
+        found += [one] if one.attributes.get("mtype") == "seg" else []
+        waiting += [x for x in one.children[::-1] if isinstance(x, Element)]
+    return found or [element]
+
+
+def _set(text, element, name, value):
+    """Returns the edit that gives an element an attribute."""
+    place = element.start + 1 + len(element.tag)
+    if name not in element.attributes:
+        return place, place, f" {name}={quoteattr(value)}"
+    tag = opening_tag(element.tag, {**element.attributes, name: value})
+    return element.start, element.content_start, tag
+
+
+def _space_before(text, element):
+    start = element.start
+    while start and text[start - 1].isspace():
+        start -= 1
+    return text[start : element.start]
+
+
+def _document(source: Source, units: Iterable[_Unit], edits) -> Document:
+    """Returns a document of the units that have a text."""
+    found = []
+    for unit in units:
+        texts = [_fragment(source.text, segment) for segment in unit.segments]
+        if not all(map(is_empty, texts)):
+            found.append((unit, texts))
+
+    def assemble(translations):
+        remaining = iter(translations)
+        changes = list(edits)
+        for unit, _ in found:
+            start, end = unit.copied.content_start, unit.copied.content_end
+            old = source.text[start:end]
+            inner = [
+                (x.content_start - start, x.content_end - start, write_markup(new, old))
+                for x, new in zip(unit.segments, remaining, strict=False)
+            ]
+            new = edited(old, inner)
+            changes += [(*unit.place, unit.before + new + unit.after), *unit.edits]
+        return source.changed(changes)
+
+    return Document([text for _, texts in found for text in texts], assemble)
+
+
+def _fragment(text, element) -> Fragment:
+    """Returns the content of an element."""
+    tags = _tags(element)
+    return fragment_of_tags(text, tags, element.content_start, element.content_end)
+
+
+def _tags(element) -> list[Tag]:
+    """Returns the tags in an element; native code is one, with its content."""
+    tags: list[Tag] = []
+    waiting = element.children[::-1]
+    while waiting:
+        child = waiting.pop()
+        if isinstance(child, Tag):
+            tags.append(child)
+            continue
+        attributes = child.attributes
+        is_kept = attributes.get("translate") == "no"
+        is_kept |= attributes.get("mtype") == "protected"
+        is_kept |= child.name not in _AROUND_TEXT
+        if is_kept or child.content_start == child.end:
+            tags.append(Tag(child.start, child.end, "alone", child.name, attributes))
+            continue
+        tags.append(Tag(child.start, child.content_start, "open", child.name))
+        waiting.append(Tag(child.content_end, child.end, "close", child.name))
+        waiting += child.children[::-1]
+    return tags

@@ -1,0 +1,115 @@
+"""Translates text with codes, such as tags, which stay around what they enclosed."""
+
+from collections.abc import Sequence
+
+from keras_transformer.decoding import Search
+from keras_transformer.markup import Fragment, is_empty, read_markup, write_markup
+from keras_transformer.placement import CodedText
+from keras_transformer.translation import Translation, as_bytes
+from keras_transformer.translator.terms import Terms
+from keras_transformer.translator.translator import Translator
+
+
+def translate_markup(
+    translator: Translator,
+    texts: Sequence[str],
+    search: Search | None = None,
+    batch_size: int | None = None,
+    max_length: int | None = None,
+    terms: Terms | None = None,
+) -> list[Translation]:
+    """Translates texts with tags, such as HTML's `<b>` and XLIFF's `<g>` and `<x/>`.
+
+    The text without its tags is translated as `Translator.translate` does, so that no
+    tag changes a translation. Then the tags are put back by `Translator.align`:
+
+    - **Every tag of the source stands once in the result**, and tags that were nested
+      properly still are. Comments and processing instructions count as tags.
+    - **A pair of tags** encloses the part of the translation that renders what it
+      enclosed in the source. It begins and ends between words. If that part is not in
+      one piece, it encloses the piece with most of it; if nothing renders what
+      it enclosed, it encloses nothing. A pair around the whole text, or around all that
+      another pair encloses, stays around it.
+    - **A tag without content**, such as `<br>`, `<x/>` or `<b></b>`, stands before the
+      word that renders the one that it stood before, or at the end.
+    - **An unbalanced tag** is placed alone: an opening one as `<br>` is, and a closing
+      one after the word that it stood after.
+    - **Native code in XLIFF**, such as `<ph>%s</ph>`, is one tag with its content, and
+      so are scripts and styles. `<bpt>` and `<ept>`, `<bx/>` and `<ex/>`, `<sc/>` and
+      `<ec/>` are pairs.
+    - **Entities**, such as `&amp;`, are translated as the characters that they stand
+      for. In the result `&`, `<`, and what the text has as entities, are entities
+      wherever they are no part of a tag.
+
+    A text of tags and white space alone stays as it is. The values of attributes are
+    not translated. `<br>`, and other tags that do not stand within words, separate the
+    words around them.
+
+    Args:
+        translator: A `Translator`.
+        texts: What to translate, a list of str.
+        search: As in `Translator.translate`.
+        batch_size: As in `Translator.translate`.
+        max_length: As in `Translator.translate`.
+        terms: As in `Translator.translate`.
+
+    Returns:
+        The best `Translation` of each text; its flags tell of a source that was cut.
+
+    Raises:
+        ValueError: As in `Translator.translate`.
+
+    Example:
+        >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+        >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+        >>> model = kt.models.Transformer(
+        ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
+        ... )
+        >>> translator = kt.Translator(model, tokenizer)
+        >>> (best,) = kt.translator.translate_markup(translator, ["<i>a man</i>"])
+        >>> best.text.startswith("<i>"), best.text.endswith("</i>")
+        (True, True)
+    """
+    as_bytes(texts)  # checks that they are texts
+    settings = search, batch_size, max_length, terms
+    fragments = list(map(read_markup, texts))
+    found = translate_fragments(translator, fragments, *settings)
+    return [
+        best._replace(
+            text=text
+            if is_empty(source) and text.strip()
+            else write_markup(fragment, text)
+        )
+        for text, source, (fragment, best) in zip(texts, fragments, found, strict=True)
+    ]
+
+
+def translate_fragments(
+    translator: Translator,
+    fragments: Sequence[Fragment],
+    search: Search | None = None,
+    batch_size: int | None = None,
+    max_length: int | None = None,
+    terms: Terms | None = None,
+) -> list[tuple[Fragment, Translation]]:
+    """Translates fragments; `translate_markup` tells where their codes then stand.
+
+    The arguments are as in `translate_markup`, with fragments, lists of strings and
+    `keras_transformer.markup.Code`s, in place of texts.
+
+    Returns:
+        For each, what it becomes, and the best `Translation` of its plain text.
+    """
+    sources = [CodedText(fragment) for fragment in fragments]
+    plain = [source.plain for source in sources]
+    settings = search, batch_size, max_length, terms
+    found = [best for best, *_ in translator.translate_n_best(plain, *settings)]
+    coded = [index for index, source in enumerate(sources) if source.codes]
+    pairs = translator.align(
+        [plain[index] for index in coded], [found[index].text for index in coded]
+    )
+    pairs_of = dict(zip(coded, pairs, strict=True))
+    return [
+        (source.write(best.text, pairs_of.get(index, [])), best)
+        for index, (source, best) in enumerate(zip(sources, found, strict=True))
+    ]
