@@ -208,8 +208,6 @@ class TransformerBlock(BlockSettings):
 
     def _given_positions(self, inputs, positions):
         """Returns positions as integers; refuses them if the block uses none."""
-        if positions is None:
-            return None
         if self.positions is None:
             raise ValueError(
                 "`positions` must be given only to a layer that uses them: build "
@@ -236,10 +234,6 @@ class CachedBlock(TransformerBlock):
             prompts; its `KeyValues`, the memory of `step`; and an empty cache.
         """
         raise NotImplementedError
-
-    def _empty_cache(self, like, num_hypotheses, max_length):
-        has_positions = self.positions is not None
-        return empty_cache(like, num_hypotheses, max_length, has_positions)
 
     def step(self, inputs, memory, cache, index, visible, positions):
         """Decodes one position of every hypothesis; equals `call` there.
@@ -349,6 +343,8 @@ class EncoderBlock(TransformerBlock):
         check_masks(inputs.shape[1], inputs.shape[1], attention_mask, mask=mask)
         if use_causal_mask is None:
             use_causal_mask = self.is_causal
+        if positions is not None:
+            positions = self._given_positions(inputs, positions)
         states, _, weights = self._compute(
             inputs,
             mask=mask,
@@ -356,7 +352,7 @@ class EncoderBlock(TransformerBlock):
             use_causal_mask=use_causal_mask,
             return_attention_scores=return_attention_scores,
             training=training,
-            positions=self._given_positions(inputs, positions),
+            positions=positions,
         )
         return (states, *weights) if return_attention_scores else states
 
@@ -387,7 +383,9 @@ class CausalBlock(CachedBlock, EncoderBlock):
         states, prompt, _ = self._compute(
             inputs, mask=mask, use_causal_mask=True, positions=positions
         )
-        return states, prompt, self._empty_cache(prompt, num_hypotheses, max_length)
+        has_positions = self.positions is not None
+        cache = empty_cache(prompt, num_hypotheses, max_length, has_positions)
+        return states, prompt, cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -436,6 +434,8 @@ class DecoderBlock(CachedBlock):
     ):
         check_masks(None, inputs.shape[1], inputs_mask=inputs_mask)
         check_masks(None, memory.shape[1], memory_mask=memory_mask)
+        if positions is not None:
+            positions = self._given_positions(inputs, positions)
         states, _, weights = self._compute(
             inputs,
             self._cross_attention.project(memory, mask=memory_mask),
@@ -443,13 +443,15 @@ class DecoderBlock(CachedBlock):
             use_causal_mask=True,
             return_attention_scores=return_attention_scores,
             training=training,
-            positions=self._given_positions(inputs, positions),
+            positions=positions,
         )
         return (states, *weights) if return_attention_scores else states
 
     def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
         memory = self._cross_attention.project(inputs, mask=mask)
-        return inputs, memory, self._empty_cache(memory, num_hypotheses, max_length)
+        has_positions = self.positions is not None
+        cache = empty_cache(memory, num_hypotheses, max_length, has_positions)
+        return inputs, memory, cache
 
 
 def check_states(shape) -> None:
