@@ -4,11 +4,16 @@ import contextlib
 import os
 import re
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 import keras
 
 from keras_transformer.checks import check_ids
-from keras_transformer.keras_private import after_the_batch, asks_for_shapes
+from keras_transformer.keras_private import (
+    after_the_batch,
+    asks_for_shapes,
+    set_loss_tracker,
+)
 from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.saving import modify
@@ -16,6 +21,18 @@ from keras_transformer.layers.weights import WeightOptions
 from keras_transformer.models import adaptation
 from keras_transformer.models.exports import export
 from keras_transformer.models.weight_files import first_difference
+
+# The weight of the batch of the step that is traced, in the thread of its replica.
+_batch_weight: ContextVar = ContextVar("batch_weight", default=None)
+
+
+class _LossTracker(keras.metrics.Mean):
+    """Mean of the losses of batches, each with the weight that its loss gives it."""
+
+    def update_state(self, values, sample_weight=None):
+        weight = _batch_weight.get()
+        # Keras passes the number of rows, which are texts of any length, or padding.
+        super().update_state(values, sample_weight if weight is None else weight)
 
 
 class SettingsModel(RematerializedMixin, keras.Model):
@@ -106,6 +123,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
             **kwargs: Arguments of `keras.Model.compile`.
         """
         super().compile(*args, jit_compile=jit_compile, **kwargs)
+        set_loss_tracker(self, _LossTracker(name="loss"))
         self.asked_jit_compile = jit_compile
 
     def get_compile_config(self):
@@ -148,12 +166,25 @@ class SettingsModel(RematerializedMixin, keras.Model):
             )
 
     def train_step(self, *state_and_data):
-        with after_the_batch(state_and_data[-1]):
+        with self._weighed_batch(state_and_data[-1]):
             return super().train_step(*state_and_data)
 
     def test_step(self, *state_and_data):
-        with after_the_batch(state_and_data[-1]):
+        with self._weighed_batch(state_and_data[-1]):
             return super().test_step(*state_and_data)
+
+    @contextlib.contextmanager
+    def _weighed_batch(self, data):
+        """A scope in which the loss of a batch is logged by its weight."""
+        with after_the_batch(data):
+            # A loss of Keras has none: it is a mean over rows.
+            weigh = getattr(self.loss, "batch_weight", None)
+            _, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+            token = _batch_weight.set(weigh and weigh(labels, weights))
+            try:
+                yield
+            finally:
+                _batch_weight.reset(token)
 
     def make_train_function(self, force=False):
         if any("dtype" in change for _, change in adaptation.changed_layers(self)):
