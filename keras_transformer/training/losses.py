@@ -67,8 +67,8 @@ class TokenCrossentropy(keras.losses.Loss):
     def batch_weight(self, y_true, sample_weight=None):
         """The sum of the weights of a batch's tokens, of which its loss is the mean.
 
-        `fit` and `evaluate` of this package's models weigh batches by it, so that `loss`
-        and `val_loss` are means over all real tokens. Other models of Keras log
+        `fit` and `evaluate` of this package's models weigh batches by it, so that
+        `loss` and `val_loss` are means over all real tokens. Other models of Keras log
         means over rows.
         """
         return ops.sum(token_weights(y_true, self.pad_id, sample_weight))
