@@ -103,6 +103,7 @@ setup(
         "babel>=2.16",
         "pydantic>=2.12",
         "ruamel.yaml>=0.18",
+        "filelock>=3.18",
         "typer>=0.19",
         "rich>=15",
     ],

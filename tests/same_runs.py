@@ -2,16 +2,6 @@
 
 import numpy as np
 
-from keras_transformer.runs import Run, fit, plan
-
-
-def train(recipe, folder):
-    """Trains in the process that calls it.
-
-    Other processes find this module, but none whose tests pytest imported.
-    """
-    fit(plan(recipe, Run(folder)))
-
 
 def assert_same_end(killed, whole, epochs):
     """Compares the logs and checkpoints, last and best, of two `Run`s of `epochs`."""

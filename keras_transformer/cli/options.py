@@ -179,7 +179,7 @@ def changed_search(
                 "needs a beam. Add --beam-width, such as 5.",
                 param_hint="--length-penalty",
             )
-        from keras_transformer.runs.folder import with_beam
+        from keras_transformer.runs.run import with_beam
 
         search = with_beam(search, beam_width, length_penalty)
     if all_hypotheses and isinstance(search, decoding.BeamSearch):

@@ -65,7 +65,7 @@ def prepare(
 
     verbose = int(sys.stdout.isatty())
     limits = num_shards, max_length_ratio, keep_duplicates
-    manifest = runs.prepare(loaded, output, *limits, verbose)
+    manifest = runs.prepare_recipe(loaded, output, *limits, verbose)
     shards = manifest["shards"]
     pairs = sum(sum(shard["pairs"]) for shard in shards)
     left_out = ", ".join(

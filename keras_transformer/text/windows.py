@@ -12,7 +12,6 @@ from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
 from keras_transformer.text_files import (
     Files,
     as_files,
-    check_gzip,
     read_lines,
     text_lines,
 )
@@ -65,7 +64,6 @@ def language_dataset(
     paths = as_files(files)
     if not paths:
         raise ValueError("`files` must name at least one text file. Received: none.")
-    check_gzip(paths)
     pad_id = tokenizer.pad_id
     num_labels = sum(_count_subwords(path, tokenizer) for path in paths) - 1
     num_batches = -(-num_labels // (length * batch_size))

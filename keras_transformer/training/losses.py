@@ -70,6 +70,10 @@ class TokenCrossentropy(keras.losses.Loss):
         `fit` and `evaluate` of this package's models weigh batches by it, so that
         `loss` and `val_loss` are means over all real tokens. Other models of Keras log
         means over rows.
+
+        Args:
+            y_true: The labels, a tensor of shape `(batch, length)`.
+            sample_weight: Weights of tokens or rows, a tensor; None for equal ones.
         """
         return ops.sum(token_weights(y_true, self.pad_id, sample_weight))
 
