@@ -112,6 +112,7 @@ setup(
         "hub": HUB,
         "keras-hub": KERAS_HUB,
         "ctranslate2": CTRANSLATE2,
+        "mecab": ["sacrebleu[ja,ko]>=2.5"],  # BLEU of Japanese and Korean
         "corpora": CORPORA,
         "ray": RAY,
         "serve": SERVE,

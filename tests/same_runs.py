@@ -18,4 +18,4 @@ def assert_same_end(killed, whole, epochs):
         variables = [[*model.variables, *model.optimizer.variables] for model in models]
         for mine, others in zip(*variables, strict=True):
             np.testing.assert_array_equal(mine.numpy(), others.numpy(), others.path)
-    assert not list(killed.folder.rglob(".*")), "unfinished files are left"
+    assert not list(killed.folder.rglob(".unfinished-*")), "unfinished files are left"

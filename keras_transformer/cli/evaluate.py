@@ -9,7 +9,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import check_models, load_translator, run_folder
+from keras_transformer.cli.loading import (
+    check_models,
+    languages_of_run,
+    load_translator,
+    run_folder,
+)
 from keras_transformer.cli.options import (
     BatchSize,
     BeamWidth,
@@ -121,8 +126,9 @@ def evaluate(
                 )
         targets = [[TextFile(path)] for path in reference]
         files: tuple = [TextFile(source_file)], targets, [], ""
+        _, written_in = languages_of_run(model) or (None, None)
     else:
-        files = files_of_recipe(model, recipe, split or "test", data)
+        *files, written_in = files_of_recipe(model, recipe, split or "test", data)
     second_file = None
     if against and run_folder(against).is_file():  # a checkpoint has a folder
         second_file = TextFile(Path(against))
@@ -162,16 +168,17 @@ def evaluate(
         search = changed_search(other.search, *controls)
         second = _translate(pairs, other, search, batch_size, max_length)
     if second is None:
-        _print_scores(first, references, tokenized, language)
+        _print_scores(first, references, tokenized, language, written_in)
     else:
-        _print_comparison(first, second, references, tokenized, language)
+        languages = language, written_in
+        _print_comparison(first, second, references, tokenized, *languages)
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
     if second is not None:
         _print_differences(first, second, pairs, references, examples)
 
 
 def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | None):
-    """Returns the arguments of `read_text` for a split of a recipe.
+    """Returns the arguments of `read_text` for a split of a recipe, and its language.
 
     By default that is the recipe of a run.
     """
@@ -188,11 +195,11 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
     text.check_files(split)
     sources, references = (text.paths(split, side) for side in ("source", "target"))
     if not getattr(text, split).tokenized:
-        return sources, [references], [], ""
+        return sources, [references], [], "", text.target
     tokenized = text.paths(split, "tokenized")
     if not all(file.path.exists() for file in tokenized):
         tokenized = []
-    return sources, [references], tokenized, text.target
+    return sources, [references], tokenized, text.target, text.target
 
 
 def read_text(sources, references, tokenized, language: str):
@@ -238,12 +245,12 @@ def _translate(pairs, translator, search, batch_size, max_length):
     return translations
 
 
-def _print_scores(translations, references, tokenized, language):
+def _print_scores(translations, references, tokenized, language, written_in):
     """Prints BLEU and chrF of translations, with their signatures."""
     from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
 
     results = {
-        "cased BLEU": cased_bleu(translations, *references),
+        "cased BLEU": cased_bleu(translations, *references, language=written_in),
         "chrF": chrf(translations, *references),
     }
     if language:
@@ -254,13 +261,14 @@ def _print_scores(translations, references, tokenized, language):
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
 
 
-def _print_comparison(first, second, references, tokenized, language):
+def _print_comparison(first, second, references, tokenized, language, written_in):
     """Prints the scores of two translators, and the p-values of their differences."""
     from keras_transformer.evaluation import paired_bootstrap
 
-    found = paired_bootstrap(first, second, *references)
+    found = paired_bootstrap(first, second, *references, language=written_in)
     if language:
-        found |= paired_bootstrap(first, second, tokenized, language=language)
+        papers = {"tokenized_language": language}
+        found |= paired_bootstrap(first, second, tokenized, **papers)
     typer.echo(f"{'':21}{'MODEL':22}--against")
     for name, scores in found.items():
         columns = [

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from keras_transformer.checks import needs_tensorflow
 from keras_transformer.cli.options import changed_search
+from keras_transformer.storage import locked
 from keras_transformer.text_files import checksum
 from keras_transformer.version import __version__
 
@@ -117,13 +118,17 @@ def load_ctranslate2(model: str, max_length: int | None, **search_options):
     name = f"{weights}-{sha256(options.encode()).hexdigest()[:8]}"
     path = kept / name
     if not path.is_dir():
-        typer.echo(f"{model} is exported for CTranslate2, once, to {path}.", err=True)
-        translator = load_translator(model)
-        search = changed_search(translator.search, **search_options)
-        translator.export(path, search, max_length, format="ctranslate2")
-        for other in kept.iterdir():  # of weights that were replaced
-            if not other.name.startswith(weights):
-                shutil.rmtree(other, ignore_errors=True)
+        with locked(kept, waits=True):
+            if not path.is_dir():  # another command may have written it meanwhile
+                typer.echo(
+                    f"{model} is exported for CTranslate2, once, to {path}.", err=True
+                )
+                translator = load_translator(model)
+                search = changed_search(translator.search, **search_options)
+                translator.export(path, search, max_length, format="ctranslate2")
+            for other in kept.iterdir():  # of weights that were replaced
+                if other.is_dir() and not other.name.startswith(weights):
+                    shutil.rmtree(other, ignore_errors=True)
     return CTranslate2Translator(path)
 
 

@@ -18,7 +18,7 @@ from keras_transformer.keras_private import all_layers
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
-from keras_transformer.runs.log import WriteLog
+from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
 from keras_transformer.runs.run import Finished, Run, State, checksum_of, with_beam
@@ -420,7 +420,7 @@ def _writers(run, model, validation_files):
             on_save=lambda epoch, batch: run.update(epoch=epoch, batch=batch),
         ),
         # Without a graph: Keras has none to write of such a model.
-        keras.callbacks.TensorBoard(board, write_graph=False),
+        WriteTensorBoard(board, write_graph=False),
     ]
     if settings.bleu_every is not None:
         translator = run.translator_of(model)
@@ -434,6 +434,7 @@ def _writers(run, model, validation_files):
             list(itertools.islice(sources, settings.bleu_sentences)),
             list(itertools.islice(references, settings.bleu_sentences)),
             every=settings.bleu_every,
+            language=run.settings.data.target,
         )
         writers.insert(0, bleu)  # The others write what it adds to the logs.
     return writers

@@ -20,6 +20,7 @@ import keras
 from keras_transformer import storage
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.rematerialization import seed_states
+from keras_transformer.models.base import SettingsModel
 
 _NAME = re.compile(r"epoch-(\d{4,})\.keras$")
 
@@ -286,7 +287,8 @@ def average_checkpoints(
             `Checkpoints.paths()[-5:]`, compiled in any way.
 
     Returns:
-        The model of the last path with the averaged weights, not compiled.
+        The model of the last path with the averaged weights, not compiled. The mean of
+        several low-rank adaptations is no such adaptation: it is merged into kernels.
 
     Raises:
         ValueError: If there is no path, or the models' configs differ.
@@ -322,6 +324,8 @@ def average_checkpoints(
                 "`paths` must be checkpoints of one model. "
                 f"{path} differs from {paths[0]} in: {', '.join(differing)}."
             )
+        if len(paths) > 1 and isinstance(model, SettingsModel):
+            model = model.merge_lora()
         for index, weight in enumerate(model.weights):
             sums[index] += keras.ops.convert_to_numpy(weight).astype("float64")
     for index, weight in enumerate(model.weights):
