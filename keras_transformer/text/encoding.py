@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformer.text.tokenizer import (
     LEFT_OUT,
-    SubwordTokenizer,
+    Tokenizer,
     batch_of_texts,
     plain,
 )
@@ -18,7 +18,7 @@ _BLANK = r"[\s\v\x1c-\x1f\x{85}\p{Z}]"  # as for `str.isspace`
 WHITE_SPACE = f"{_BLANK}*"
 
 
-def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
+def encode(texts, tokenizer: Tokenizer, max_length: int):
     """Returns texts as a model reads them: subwords, an end token, padding.
 
     Of a long text, the tokenizer gets only its beginning.
@@ -71,7 +71,7 @@ def beginning(texts, max_length: int):
     return texts, tf.scatter_nd(rows, goes_on, tf.shape(texts, rows.dtype))
 
 
-def encoded_spans(texts, tokenizer: SubwordTokenizer, max_length: int):
+def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     """Returns where the subwords that `encode` returns stand in their texts.
 
     Positions count the characters of a text as it is given, before it is normalised.

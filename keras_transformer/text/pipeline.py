@@ -18,7 +18,7 @@ from keras_transformer.text.buckets import (
 from keras_transformer.text.encoding import add_start_and_end, beginning
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.tokenizer import (
-    SubwordTokenizer,
+    Tokenizer,
     batch_of_texts,
     check_tokenizer,
 )
@@ -45,8 +45,8 @@ class Counted(NamedTuple):
 def parallel_dataset(
     source_files: Files,
     target_files: Files,
-    source_tokenizer: SubwordTokenizer,
-    target_tokenizer: SubwordTokenizer,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
     tokens_per_batch: int = 4096,
     max_length: int = 64,
     buckets: Sequence[int] | None = None,
@@ -180,8 +180,8 @@ def _read_mixed_lines(files, pairs_per_file, seed):
 def count_batches(
     source_files: Files,
     target_files: Files,
-    source_tokenizer: SubwordTokenizer,
-    target_tokenizer: SubwordTokenizer,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
     tokens_per_batch: int = 4096,
     max_length: int = 64,
     buckets: Sequence[int] | None = None,

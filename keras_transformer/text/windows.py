@@ -8,7 +8,7 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.text.buckets import pad_rows
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
+from keras_transformer.text.tokenizer import Tokenizer, check_tokenizer
 from keras_transformer.text_files import (
     Files,
     as_files,
@@ -22,7 +22,7 @@ _SHUFFLE_BUFFER_TOKENS = 1 << 22
 
 def language_dataset(
     files: Files,
-    tokenizer: SubwordTokenizer,
+    tokenizer: Tokenizer,
     length: int,
     batch_size: int = 32,
     shuffle: bool = True,
