@@ -16,23 +16,16 @@ from keras_transformer.cli.loading import (
     run_folder,
 )
 from keras_transformer.cli.options import (
+    UNCHANGED,
     BatchSize,
-    BeamWidth,
     Data,
-    LengthPenalty,
     MaxLength,
-    MaxLengthRatio,
-    MinLength,
     Model,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
+    SearchOptions,
     changed_search,
+    with_search_options,
 )
-from keras_transformer.cli.translate import (
-    progress_bar,
-    report_flags,
-    translated,
-)
+from keras_transformer.cli.translate import progress_bar, report_flags
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import (
     TextFile,
@@ -42,6 +35,7 @@ from keras_transformer.text_files import (
 )
 
 
+@with_search_options
 def evaluate(
     model: Model,
     source_file: Annotated[
@@ -87,13 +81,8 @@ def evaluate(
         ),
     ] = None,
     batch_size: BatchSize = None,
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
+    search_options: SearchOptions = UNCHANGED,
     max_length: MaxLength = None,
-    max_length_ratio: MaxLengthRatio = None,
-    no_repeat_ngram_size: NoRepeatNgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
@@ -148,15 +137,7 @@ def evaluate(
         )
     translator = load_translator(model)
     other = load_translator(against) if against and second is None else None
-    controls = (
-        beam_width,
-        length_penalty,
-        min_length,
-        max_length_ratio,
-        no_repeat_ngram_size,
-        repetition_penalty,
-    )
-    search = changed_search(translator.search, *controls)
+    search = changed_search(translator.search, search_options)
     start = time.monotonic()
     with replace_file(output or os.devnull) as unfinished:
         first = _translate(pairs, translator, search, batch_size, max_length)
@@ -165,7 +146,7 @@ def evaluate(
     if output:
         typer.echo(f"The translations are in {output}.", err=True)
     if other:
-        search = changed_search(other.search, *controls)
+        search = changed_search(other.search, search_options)
         second = _translate(pairs, other, search, batch_size, max_length)
     if second is None:
         _print_scores(first, references, tokenized, language, written_in)
@@ -236,9 +217,10 @@ def _translate(pairs, translator, search, batch_size, max_length):
     translations = []
     with progress_bar() as bar:
         sources = [pair.source for pair in pairs]
-        found = translated(translator, sources, search, batch_size, max_length)
+        settings = search, batch_size, max_length
+        found = translator.translate_iterable(sources, *settings)
         found = bar.track(found, len(pairs), description="Translating")
-        for pair, (_, (best, *_)) in zip(pairs, found, strict=True):
+        for pair, (best, *_) in zip(pairs, found, strict=True):
             if "cut source" in best.flags:
                 report_flags(pair.location, best, translator)
             translations.append(best.text)

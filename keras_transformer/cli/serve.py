@@ -3,7 +3,7 @@
 import re
 import signal
 import socket
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,19 +14,17 @@ from keras_transformer.cli.loading import (
     load_translator,
 )
 from keras_transformer.cli.options import (
-    BeamWidth,
+    UNCHANGED,
     Engine,
-    LengthPenalty,
-    MaxLengthRatio,
-    MinLength,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
+    SearchOptions,
     changed_search,
+    with_search_options,
 )
 
 _NAMED = re.compile(r"([\w-]+):([\w-]+)=(.+)")
 
 
+@with_search_options
 def serve(
     models: Annotated[
         list[str],
@@ -72,12 +70,7 @@ def serve(
             min=0,
         ),
     ] = 0,
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
-    max_length_ratio: MaxLengthRatio = None,
-    no_repeat_ngram_size: NoRepeatNgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
+    search_options: SearchOptions = UNCHANGED,
 ):
     """Translate over HTTP, and on a page to try a translator on.
 
@@ -115,19 +108,12 @@ def serve(
         waiting=max_waiting,
     )
     listening = _bound_socket(host, port)
-    search_options: dict[str, Any] = {
-        "beam_width": beam_width,
-        "length_penalty": length_penalty,
-        "min_length": min_length,
-        "max_length_ratio": max_length_ratio,
-        "no_repeat_ngram_size": no_repeat_ngram_size,
-        "repetition_penalty": repetition_penalty,
-        "all_hypotheses": True,
-    }
     translators = {}
     for languages, path in paths.items():
         if engine == "ctranslate2":
-            translators[languages] = load_ctranslate2(path, None, **search_options)
+            translators[languages] = load_ctranslate2(
+                path, None, search_options, all_hypotheses=True
+            )
         else:
             translators[languages] = _ready_translator(path, search_options)
     app = make_app(translators, limits)
@@ -170,7 +156,9 @@ def _ready_translator(model, search_options):
     if target.xla_would_compile_for_cpu():
         # Otherwise a request that is large enough would wait for XLA.
         translator.model.compile(jit_compile=False)
-    translator.search = changed_search(translator.search, **search_options)
+    translator.search = changed_search(
+        translator.search, search_options, all_hypotheses=True
+    )
     for num_texts in (1, 4, 16):  # the sizes of batches on a CPU
         translator.translate_n_best(["a"] * num_texts)
     return translator
