@@ -31,7 +31,7 @@ from keras_transformer.text.buckets import bucket_lengths, check_buckets
 from keras_transformer.text.encoding import add_start_and_end, beginning
 from keras_transformer.text.epochs import numbered_epochs, shuffled
 from keras_transformer.text.pipeline import in_order
-from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
+from keras_transformer.text.tokenizer import Tokenizer, check_tokenizer
 from keras_transformer.text_files import (
     Files,
     checksum,
@@ -54,8 +54,8 @@ _FEATURES = dict.fromkeys(
 def prepare(
     source_files: Files,
     target_files: Files,
-    source_tokenizer: SubwordTokenizer,
-    target_tokenizer: SubwordTokenizer,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
     folder: str | os.PathLike,
     max_length: int = 64,
     buckets: Sequence[int] | None = None,
@@ -192,7 +192,7 @@ def _write_shard(folder, names, settings, encoded, seen):
     """Writes a file for each bucket; counts the pairs in each, and those left out."""
     buckets, max_length_ratio = settings["buckets"], settings["max_length_ratio"]
     counts = np.zeros(len(buckets), np.int64)
-    left_out = {"duplicates": 0, "long": 0, "unbalanced": 0}
+    omitted = {"duplicates": 0, "long": 0, "unbalanced": 0}
     with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
@@ -206,9 +206,9 @@ def _write_shard(folder, names, settings, encoded, seen):
             is_balanced = np.ones(len(hashes), bool)
             if max_length_ratio is not None:  # without the end tokens
                 is_balanced = longest - 1 <= max_length_ratio * (shortest - 1)
-            left_out["duplicates"] += int((~is_new).sum())
-            left_out["long"] += int((is_new & ~fits).sum())
-            left_out["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
+            omitted["duplicates"] += int((~is_new).sum())
+            omitted["long"] += int((is_new & ~fits).sum())
+            omitted["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
             kept = (is_new & is_balanced)[fits]
             bucket_of_pair = np.searchsorted(buckets, longest[fits][kept])
             counts += np.bincount(bucket_of_pair, minlength=len(counts))
@@ -217,7 +217,7 @@ def _write_shard(folder, names, settings, encoded, seen):
         for writer in writers:
             writer.flush()
         sizes = [(unfinished / name).stat().st_size for name in names]
-    return {"pairs": counts.tolist(), "bytes": sizes, **left_out}
+    return {"pairs": counts.tolist(), "bytes": sizes, **omitted}
 
 
 def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:

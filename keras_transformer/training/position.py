@@ -9,7 +9,7 @@ from keras_transformer.keras_private import begin_at_epoch
 from keras_transformer.kernels.rematerialization import seed_states
 from keras_transformer.training.distribution import is_trained_by_workers
 
-_END_OF_EPOCH = "the end of an epoch that began in its middle"
+_END_OF_EPOCH = object()  # stops an epoch that began in its middle
 
 
 class KeepPosition(keras.callbacks.Callback):
