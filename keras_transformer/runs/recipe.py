@@ -209,6 +209,8 @@ class Recipe(Section):
 class Settings(Recipe):
     """What holds in a run: a recipe in which nothing is left to follow.
 
+    All arguments are as in `Recipe`.
+
     None means that there is none of it, never that it is to be found out: no limit, no
     translator to continue from, or, with one, whatever that translator has.
     """

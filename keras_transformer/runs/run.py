@@ -29,7 +29,7 @@ from keras_transformer.storage import (
     replace_file,
     write_text,
 )
-from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text import Tokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
 from keras_transformer.text_files import checksum
 from keras_transformer.training import Checkpoints
@@ -67,18 +67,18 @@ class Record:
     batches_per_epoch: int | None = None
     epoch: int = 0
     batch: int = 0
-    versions: dict[str, str] = dataclasses.field(
-        default_factory=lambda: {
-            "keras-transformer": __version__,
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in _LIBRARIES},
-        }
-    )
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = _FORMAT
 
 
 class New(NamedTuple):
-    """The state of a run that has no checkpoint."""
+    """The state of a run without checkpoints.
+
+    Attributes:
+        run: The run.
+        epoch: 0.
+        checkpoint: None.
+    """
 
     run: "Run"
     epoch: int = 0
@@ -86,7 +86,13 @@ class New(NamedTuple):
 
 
 class Resumable(NamedTuple):
-    """The state of a run that goes on after a checkpoint, with `epoch` whole epochs."""
+    """The state of a run that goes on after a checkpoint.
+
+    Attributes:
+        run: The run.
+        epoch: Number of complete epochs.
+        checkpoint: Path of the checkpoint.
+    """
 
     run: "Run"
     epoch: int
@@ -94,7 +100,12 @@ class Resumable(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The state of a run that has nothing left to train."""
+    """The state of a run that has nothing left to train.
+
+    Attributes:
+        run: The run.
+        epoch: Number of complete epochs.
+    """
 
     run: "Run"
     epoch: int
@@ -174,16 +185,11 @@ class Run:
         """Raises `ValueError` unless the settings and the text are those of the run."""
         before, record = self.settings, self.record
         differences = before.differences(settings)
-        for split, known in (
-            ("training", record.training_text),
-            ("validation", record.validation_text),
-        ):
-            if (
-                known
-                and not differences
-                and (now := checksum_of(settings, split)) != known
-            ):
-                differences = [f"its {split} text was {known} and is {now}"]
+        texts = {"training": record.training_text, "validation": record.validation_text}
+        for split, known in texts.items() if not differences else ():
+            now = checksum_of(settings, split)
+            if known not in (None, now):
+                differences.append(f"its {split} text was {known} and is {now}")
         if differences:
             raise ValueError(
                 f"{self.folder} holds another model: {'; '.join(differences)}. Name "
@@ -252,9 +258,12 @@ class Run:
         self._write_record(dataclasses.replace(self.record, **changes))
 
     def write(self, record: Record, settings: Settings) -> None:
-        """Writes what has happened, and the settings, which are then not read again."""
+        """Writes a record, with the versions of now, and the settings that hold."""
+        versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+        versions |= {"keras-transformer": __version__}
+        versions |= {"python": platform.python_version()}
         # First, so that a killed process leaves no settings of an unknown kind.
-        self._write_record(record)
+        self._write_record(dataclasses.replace(record, versions=versions))
         values = settings.model_dump(mode="json")
         values["data"]["folder"] = str(Path(settings.data.folder).resolve())
         yaml = YAML(typ="safe", pure=True)
@@ -301,7 +310,7 @@ class Run:
         settings = self.settings.training
         return Checkpoints(self.folder / "checkpoints", settings.keep, settings.best)
 
-    def tokenizers(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Returns the source and the target tokenizer, once they are trained."""
         shared = self.tokenizers_path / "shared.model"
         source, target = (self.tokenizers_path / f"{side}.model" for side in SIDES)

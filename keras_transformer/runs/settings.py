@@ -419,8 +419,8 @@ def _epochs(recipe, text):
 
 
 def _optimizer(recipe, text):
-    is_tiny, training = recipe.model.preset == "tiny", recipe.training
-    return "muon" if is_tiny and training.batches_per_update == 1 else "adam"
+    is_tiny = recipe.model.preset == "tiny" and not recipe.model.pretrained
+    return "muon" if is_tiny and recipe.training.batches_per_update == 1 else "adam"
 
 
 def _learning_rate(recipe, text):
@@ -433,10 +433,6 @@ def _learning_rate(recipe, text):
 def _warmup_steps(recipe, text):
     steps = recipe.training.epochs * _steps_per_epoch(recipe, text)
     return _rounded(min(max(steps / 8, 1), 4000))
-
-
-def _cooldown_epochs(recipe, text):
-    return recipe.training.epochs // 3
 
 
 class TrainingSettings(Section):
@@ -483,7 +479,8 @@ class TrainingSettings(Section):
     """Steps of linear warm-up; then the rate falls as 1 / sqrt(step). It follows from
     the length of the training: an eighth of its steps, at most 4,000."""
     cooldown_epochs: Annotated[
-        Changeable[Annotated[int, Field(ge=0)] | None], Follows(_cooldown_epochs)
+        Changeable[Annotated[int, Field(ge=0)] | None],
+        Follows(lambda recipe, text: recipe.training.epochs // 3),
     ] = None
     """Last epochs, over which the learning rate is scaled down to 0. It follows from
     `epochs`: a third of them."""

@@ -21,7 +21,14 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
-from keras_transformer.runs.run import Finished, Run, State, checksum_of, with_beam
+from keras_transformer.runs.run import (
+    Finished,
+    New,
+    Run,
+    State,
+    checksum_of,
+    with_beam,
+)
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.start import FREE_SETTINGS, begin
 from keras_transformer.runs.survey import Survey, survey
@@ -105,26 +112,29 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
         recipe, size = open_prepared(recipe)
         text = Survey(size, [], [])
     if run.has_trained():
-        settings, text = settings_of(recipe, begun=run.settings), None
+        settings = settings_of(recipe, begun=run.settings)
     else:
         text = text or survey(*recipe.data.check_files("train"))
         settings = settings_of(recipe, text.size)
     with Run.open(folder, settings) as state:
         run = state.run
-        if text is not None:
+        if isinstance(state, New):
+            text = text or survey(*recipe.data.check_files("train"))
             begin(run, settings, text, recipe.tokenizer.vocabulary_size is None)
             print(table_of(asked, run.settings, text.size))
         else:
             run.remove_unfinished()
             validation = checksum_of(settings, "validation")
-            run.write(
-                dataclasses.replace(run.record, validation_text=validation), settings
-            )
+            record = dataclasses.replace(run.record, validation_text=validation)
+            run.write(record, settings)
             run.log.truncate(state.epoch)
             run.checkpoints().keep_best()
-        if not settings.data.prepared and run.record.batches_per_epoch is None:
-            counted = count_batches(**_training_text(run))
-            run.update(pairs=counted.pairs, batches_per_epoch=counted.batches)
+        if not settings.data.prepared:
+            training_text = _training_text(run)
+            sides = training_text["source_files"], training_text["target_files"]
+            if len({*zip(*sides, strict=True)}) != len(run.record.pairs or ()):
+                counted = count_batches(**training_text)
+                run.update(pairs=counted.pairs, batches_per_epoch=counted.batches)
         yield state
 
 

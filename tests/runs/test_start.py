@@ -2,12 +2,13 @@
 
 import json
 import multiprocessing
+import shutil
 
 import pytest
 from small_corpus import write_corpus, write_lines
 
 import keras_transformer as kt
-from keras_transformer.runs import New, Run, prepare_recipe
+from keras_transformer.runs import Finished, New, Run, prepare_recipe, training
 from keras_transformer.runs.start import copy_pretrained
 from keras_transformer.runs.training import begun, join
 from keras_transformer.storage import locked
@@ -90,6 +91,24 @@ def test_a_run_that_is_being_trained_is_left_alone(load, tmp_path):
     mine.send("end")
     process.join()
     begin(load(), tmp_path / "run")
+
+
+def test_a_run_that_another_process_trained_meanwhile_is_not_begun_anew(
+    copy, load, tmp_path, monkeypatch
+):
+    """Reading the text of a new run may take hours, and its folder is locked then."""
+    read = training.survey
+
+    def survey(*files):
+        shutil.copytree(copy.folder, tmp_path / "run")
+        return read(*files)
+
+    monkeypatch.setattr(training, "survey", survey)
+    with begun(load(**{"training.epochs": 3}), tmp_path / "run") as state:
+        assert isinstance(state, Finished)
+    for name in ("tokenizers/shared.model", "log.csv", "checkpoints/best.keras"):
+        found = (tmp_path / "run" / name).read_bytes()
+        assert found == (copy.folder / name).read_bytes()
 
 
 def hold(folder, connection):

@@ -162,6 +162,13 @@ def test_the_weights_decay_of_muon_only_matrices(load, name):
         assert by_muon == {x.path for x in variables if x.path.endswith("/kernel")}
 
 
+@pytest.mark.parametrize("name", ["adam", "muon"])
+def test_gradients_are_clipped_where_the_recipe_says_so(load, name):
+    settings = {"training.optimizer": name, "training.global_clipnorm": 0.5}
+    assert optimizer(load(**settings).training, lambda: 0.1).global_clipnorm == 0.5
+    assert optimizer(load().training, lambda: 0.1).global_clipnorm is None
+
+
 def test_an_update_is_of_as_many_batches_as_the_recipe_says(load):
     settings = {"training.batches_per_update": 2, "training.optimizer": None}
     recipe = load(**settings)
