@@ -205,7 +205,9 @@ class Translator:
         is_cut = is_cut.numpy()
         is_unknown = source_ids.numpy() == self.source_tokenizer.unknown_id
         end_ids = search.end_ids or (self.model.end_id,)
-        found = [[Translation("", 0.0)] * search.num_hypotheses for _ in encoded]
+        # Of a text whose beginning is blank, too.
+        blanks = [Translation("", 0.0, ("cut source",) * bool(x)) for x in is_cut]
+        found = [[blank] * search.num_hypotheses for blank in blanks]
         policy = self.batching_policy(max_length)
         for rows, sources, target_length in policy.groups(source_ids):
             some_texts, asked = tf.gather(encoded, rows), search
