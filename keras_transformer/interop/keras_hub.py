@@ -153,14 +153,9 @@ class _Sampled(CachedModel):
 
 
 def after_prompts(ids, mask):
-    """Moves what was added to each prompt to the places after the prompt.
+    """Moves what a search found, `(batch, hypotheses, length)`, to after each prompt.
 
-    Args:
-        ids: What a search found, of shape `(batch, hypotheses, length)`.
-        mask: Where the prompts have tokens, of shape `(batch, length)`.
-
-    Returns:
-        `(ids, is_added)` of the shape of `ids`: the moved ids, and where they are.
+    `mask` says where the prompts have tokens. Returns the ids, and where they are.
     """
     mask = ops.cast(mask, "int32")[:, None]
     places = ops.arange(mask.shape[-1], dtype="int32") - ops.sum(
@@ -201,25 +196,20 @@ def generate(
             `stop_token_ids` names; if a model of speech gets no `audio`.
     """
     task = SearchedTask(lm, search, stop_token_ids, max_length)
-    if isinstance(inputs, dict):
-        inputs = {name: _as_batch(texts) for name, texts in inputs.items()}
-    ids = task.preprocess(_as_batch(inputs))
-    found, scores = task.run(ids)
+    found, scores = task.run(ids := task.preprocess(_as_batch(inputs)))
     token_ids, mask = task.complete(ids, found, strip_prompt)
     texts = [task.detokenize(*one) for one in zip(token_ids, mask, strict=True)]
     return texts, scores
 
 
-def _as_batch(texts):
-    return [texts] if isinstance(texts, str) else texts
+def _as_batch(inputs):
+    if isinstance(inputs, dict):
+        return {name: _as_batch(texts) for name, texts in inputs.items()}
+    return [inputs] if isinstance(inputs, str) else inputs
 
 
 class SearchedTask:
-    """A language model of KerasHub and a search of it.
-
-    Args:
-        lm, search, stop_token_ids, max_length: As in `generate`.
-    """
+    """A language model of KerasHub and a search of it; arguments as in `generate`."""
 
     def __init__(self, lm, search, stop_token_ids="auto", max_length=None):
         check_search(search)

@@ -133,9 +133,6 @@ def export_litert(
     The folder holds `model.tflite`, the tokenizers, `translator.json` with their ids,
     and a README.md with the program that uses them. Sources may be of any length, as
     in `Translator.translate`.
-
-    Raises:
-        ValueError: As `export_search`.
     """
     path = check_is_new(path)
     check_serves_any_text(search)

@@ -88,13 +88,7 @@ _RENAMES = (
 
 
 def read_transformer(folder: Path, **kwargs) -> Transformer:
-    """Reads the model of a folder of Marian's, with other arguments if any are given.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is damaged, or holds a weight or a setting that is not
-            understood.
-    """
+    """Reads the model of a folder of Marian's, with other arguments if given."""
     return _read(folder, kwargs)[0]
 
 
@@ -104,7 +98,7 @@ def read_translator(
     target_language: str | None = None,
     **kwargs,
 ) -> dict:
-    """Reads the arguments of a `Translator` by name; raises as `read_transformer`.
+    """Reads the arguments of a `Translator` by name.
 
     The languages are as in `language_prefix`. OPUS-MT's script normalises
     punctuation first; here texts are read as they are.
@@ -260,8 +254,7 @@ def _config_of(values, without_effect, path):
 def _set_weights(model, weights, sizes, path) -> None:
     """Sets all weights of a `Transformer`, whose padding is one more id.
 
-    `weights` are arrays by name: what is set is removed. `sizes` are the sizes of the
-    two vocabularies, `path` is for messages.
+    What is set is removed from `weights`. `sizes` are those of the two vocabularies.
     """
     suffix = "_pre" if model.settings["normalize_first"] else ""
     source, target = sizes
@@ -361,9 +354,6 @@ def language_prefix(
 
     A multilingual model reads the language of the target from the text, as in
     `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there.
-
-    Raises:
-        ValueError: If there is no such language, or a `source_language`.
     """
     if source_language is not None:
         raise ValueError(
