@@ -143,15 +143,11 @@ def _read(folder, kwargs):
         for vocabulary, size in zip(vocabularies, config["dim-vocabs"], strict=True)
     ]
     ends = {vocabulary.get(_END) for vocabulary in vocabularies}
-    if len(ends) > 1 or not all(x.keys() >= {_END, _UNKNOWN} for x in vocabularies):
+    special = [x.keys() & {_END, _UNKNOWN, _PAD} for x in vocabularies]
+    if len(ends) > 1 or special != [{_END, _UNKNOWN}] * 2:
         raise ValueError(
             f"The vocabularies that {path} names must have {_UNKNOWN!r}, and {_END!r} "
-            "with the same id in both."
-        )
-    if any(_PAD in vocabulary for vocabulary in vocabularies):
-        raise ValueError(
-            f"The vocabularies that {path} names must not have {_PAD!r}: Marian has no "
-            "padding."
+            f"with the same id in both; but not {_PAD!r}: Marian has no padding."
         )
     arguments["end_id"] = ends.pop()
     model = Transformer(**{**arguments, **kwargs})
@@ -273,22 +269,18 @@ def _set_weights(model, weights, sizes, path) -> None:
             name += suffix
         if name not in weights:
             raise ValueError(f"{path} has no weight {name!r}.")
-        array, shape = weights.pop(name), tuple(weight.shape)
-        if len(shape) == 1:
+        array, (rows, *columns) = weights.pop(name), weight.shape
+        if not columns:
             array = array.reshape(-1)  # Marian's have a first axis of 1.
-        of_vocabulary = sizes.get(name)
-        if of_vocabulary:
-            shape = (of_vocabulary, *shape[1:])
+        shape = (sizes.get(name, rows), *columns)
         if array.shape != shape:
             raise ValueError(
                 f"{path}: the weight {name!r} must have the shape {shape}, as its "
                 f"settings say. Received: {array.shape}."
             )
-        if of_vocabulary:
-            missing = [(0, model.pad_id + 1 - of_vocabulary), (0, 0)][: array.ndim]
-            value = 0 if array.ndim == 2 else NEVER
-            array = np.pad(array, missing, constant_values=value)
-        values.append(array)
+        missing = [(0, rows - len(array)), *((0, 0) for _ in columns)]
+        value = 0 if columns else NEVER
+        values.append(np.pad(array, missing, constant_values=value))
     if weights:
         raise ValueError(f"{path} has weights that are not understood: {[*weights]}.")
     for weight, array in zip(model.weights, values, strict=True):
