@@ -27,11 +27,6 @@ _DTYPES = {
     "BoolStorage": "bool",
 }
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # of files older than PyTorch 1.6
-_REMEDY = (
-    "Download it again, or convert it with PyTorch: `safetensors.torch.save_file("
-    "{name: x.contiguous().clone() for name, x in torch.load(path, weights_only=True)"
-    ".items()}, 'model.safetensors')`."
-)
 
 
 class _Tensor(NamedTuple):
@@ -54,7 +49,12 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
             tensors, storages = (_read_archive if is_archive else _read_older)(file)
         return {name: _array(x, storages[x.key]) for name, x in tensors.items()}
     except Exception as error:  # a damaged or foreign pickle may raise any
-        raise ValueError(f"{path} cannot be read: {error}. {_REMEDY}") from None
+        raise ValueError(
+            f"{path} cannot be read: {error}. Download it again, or convert it with "
+            "PyTorch: `safetensors.torch.save_file({name: x.contiguous().clone() for "
+            "name, x in torch.load(path, weights_only=True).items()}, "
+            "'model.safetensors')`."
+        ) from None
 
 
 def _read_archive(file):
