@@ -37,11 +37,7 @@ def optional(package: str, extra: str, purpose: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def needs_tensorflow(purpose: str) -> Iterator[None]:
-    """Says what to install if TensorFlow cannot be imported inside.
-
-    Args:
-        purpose: What needs it, as the subject of a sentence.
-    """
+    """Says what to install if TensorFlow cannot be imported inside."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -93,13 +89,7 @@ def check_positive_integers(**values) -> None:
 
 
 def check_fractions(**values) -> None:
-    """Raises `ValueError` unless every value is a number from 0 to 1.
-
-    Example:
-        >>> check_fractions(dropout=10)
-        Traceback (most recent call last):
-        ValueError: `dropout` must be a number from 0 to 1. Received: dropout=10.
-    """
+    """Raises `ValueError` unless every value is a number from 0 to 1."""
     for name, value in values.items():
         if not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
             raise ValueError(

@@ -5,7 +5,7 @@ import re
 from typing import Literal
 
 from babel import Locale, UnknownLocaleError
-from babel.dates import format_date, format_interval, format_skeleton, format_time
+from babel.dates import format_date, format_interval, format_time
 from babel.languages import get_official_languages
 from babel.lists import format_list
 from babel.numbers import format_currency, get_territory_currencies
@@ -73,12 +73,6 @@ def write_names(codes, style: Literal["standard", "or"], locale: Locale) -> str:
     """Writes a list of names; `style` is "standard" for "and", "or" for "or"."""
     names = [name_of(code, locale) or code for code in codes]
     return format_list(names, style, locale)
-
-
-def write_date(day, skeleton: str, locale: Locale) -> str:
-    """Writes the parts of a date that a CLDR skeleton names, such as "yMMMM"."""
-    midnight = datetime.datetime.combine(day, datetime.time())
-    return format_skeleton(skeleton, midnight, locale=locale)
 
 
 def write_date_and_time(day, time, length: str, locale: Locale) -> str:

@@ -91,7 +91,10 @@ def locale_phrases(
 
     check_positive_integers(train=train, validation=validation, test=test)
     phrase_kinds = PhraseKinds(source_locale, target_locale, kinds)
-    phrases = _distinct_phrases(phrase_kinds, random.Random(seed))
+    rng = random.Random(seed)
+    drawn = (phrase_kinds.draw(rng) for _ in itertools.count())
+    by_source: dict[str, tuple] = {}
+    phrases = _until_rare(drawn, lambda x: by_source.setdefault(x[0], x) is x)
     training = list(itertools.islice(phrases, train))
     vocabulary = {word for phrase in training for word in _words(phrase)}
     held_out = _until_rare(phrases, lambda phrase: _words(phrase) <= vocabulary)
@@ -111,18 +114,6 @@ def locale_phrases(
 def _words(phrase):
     """Returns the words, runs of letters, on both sides of a phrase."""
     return {word for text in phrase for word in re.findall(r"[^\W\d_]+", text)}
-
-
-def _distinct_phrases(kinds, rng):
-    """Returns an iterator of phrases, each a `(source, target)` with a new source."""
-    seen = set()
-
-    def is_new(phrase):
-        number = len(seen)
-        seen.add(phrase[0])
-        return len(seen) > number
-
-    return _until_rare((kinds.draw(rng) for _ in itertools.count()), is_new)
 
 
 def _until_rare(phrases, is_usable):

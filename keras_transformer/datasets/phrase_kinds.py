@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 
-from babel.dates import format_date, format_interval, format_time, format_timedelta
+from babel.dates import (
+    TIMEDELTA_UNITS,  # pairs of a unit and its seconds, from the year to the second
+    format_date,
+    format_interval,
+    format_skeleton,
+    format_time,
+    format_timedelta,
+)
 from babel.lists import format_list
 from babel.numbers import (
     format_currency,
@@ -21,15 +28,6 @@ from keras_transformer.datasets import cldr
 
 _FIRST_DAY = datetime.date(1990, 1, 1).toordinal()
 _LAST_DAY = datetime.date(2039, 12, 31).toordinal()
-_DURATION_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
-_SECONDS_OF_UNIT = {
-    "minute": 60,
-    "hour": 3600,
-    "day": 86_400,
-    "week": 7 * 86_400,
-    "month": 30 * 86_400,
-    "year": 365 * 86_400,
-}
 
 # For `str.translate`: deletes them, where SentencePiece would turn them into spaces.
 _DELETE_DIRECTION_MARKS = dict.fromkeys((0x061C, 0x200E, 0x200F))
@@ -137,12 +135,12 @@ class PhraseKinds:
         day = _day(rng)
         yield partial(format_date, day, "full")
         yield partial(format_date, day, "long")
-        yield partial(cldr.write_date, day, "yMMMEd")
+        yield partial(format_skeleton, "yMMMEd", day)
         yield partial(format_date, day, "medium")
 
     def _part_of_date(self, rng):
         day, skeleton = _day(rng), rng.choice(["yMMMM", "MMMMd", "yQQQQ"])
-        yield partial(cldr.write_date, day, skeleton)
+        yield partial(format_skeleton, skeleton, day)
 
     def _date_and_time(self, rng):
         day, time = _day(rng), _time(rng)
@@ -163,17 +161,17 @@ class PhraseKinds:
         yield partial(cldr.write_time_interval, start, end)
 
     def _relative_time(self, rng):
-        unit = rng.choice(list(_SECONDS_OF_UNIT))
+        unit, seconds = rng.choice(TIMEDELTA_UNITS[-2::-1])  # not the second
         count = rng.choice([-1, 1]) * rng.randint(1, 365)
-        delta = datetime.timedelta(seconds=count * _SECONDS_OF_UNIT[unit])
+        delta = datetime.timedelta(seconds=count * seconds)
         # A threshold above every count, so that Babel keeps the unit.
         yield partial(format_timedelta, delta, unit, threshold=1e9, add_direction=True)
 
     def _duration(self, rng):
-        first = rng.randrange(len(_DURATION_UNITS) - 1)
+        first = rng.randrange(len(TIMEDELTA_UNITS) - 1)
         quantities = [
             (Decimal(rng.randint(1, 30)), f"duration-{unit}")
-            for unit in _DURATION_UNITS[first : first + rng.randint(2, 3)]
+            for unit, _ in TIMEDELTA_UNITS[first : first + rng.randint(2, 3)]
         ]
         yield lambda locale: format_list(
             [cldr.write_quantity(number, unit, locale) for number, unit in quantities],
@@ -201,7 +199,8 @@ class PhraseKinds:
 
 
 def _day(rng):
-    return datetime.date.fromordinal(rng.randint(_FIRST_DAY, _LAST_DAY))
+    # At midnight: a skeleton of CLDR needs a time.
+    return datetime.datetime.fromordinal(rng.randint(_FIRST_DAY, _LAST_DAY))
 
 
 def _time(rng):

@@ -14,17 +14,10 @@ _FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 def read_weights(folder: Path) -> dict[str, np.ndarray]:
-    """Reads all weights of a checkpoint in Hugging Face's layout.
+    """Reads all weights of a checkpoint in Hugging Face's layout, by name.
 
     Reads `model.safetensors` or `pytorch_model.bin`, in one file or in the shards that
-    their index lists; safetensors if there are both.
-
-    Returns:
-        Arrays by name: floats as float32, other dtypes as they are.
-
-    Raises:
-        FileNotFoundError: If there is no such file, or a shard is missing.
-        ValueError: If a file is damaged or cannot be read without running code.
+    their index lists; safetensors if there are both. Floats become float32.
     """
     weights: dict[str, np.ndarray] = {}
     for path in _weight_files(folder):
@@ -78,12 +71,7 @@ def as_float32(array: np.ndarray) -> np.ndarray:
 
 
 def read_json(path: Path, is_optional: bool = False) -> dict:
-    """Reads a file that holds a JSON object; an optional one that is missing is {}.
-
-    Raises:
-        FileNotFoundError: If it is missing.
-        ValueError: If it holds something else.
-    """
+    """Reads a file that holds a JSON object; an optional one that is missing is {}."""
     if is_optional and not path.is_file():
         return {}
     try:
@@ -103,12 +91,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_sentencepiece(path: Path) -> tuple[bytes, list[str]]:
-    """Reads a SentencePiece model: its bytes, and its subwords in the order of its ids.
-
-    Raises:
-        FileNotFoundError: If it is missing.
-        ValueError: If it is damaged.
-    """
+    """Returns the bytes of a SentencePiece model, and its subwords ordered by id."""
     data = read_bytes(path)
     try:
         model = SentencePieceModel(data).processor

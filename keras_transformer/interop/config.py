@@ -7,9 +7,7 @@ from collections.abc import Mapping
 class Config:
     """Settings whose every value must be used; values of None count as missing.
 
-    Args:
-        values: The values by name, except those without an effect.
-        path: Path of their file, for messages.
+    `values` leave out what has no effect. `path` is that of their file.
     """
 
     def __init__(self, values: Mapping, path):
@@ -17,11 +15,7 @@ class Config:
         self._path = path
 
     def take(self, name: str, *default):
-        """Returns a value, or the default if one is given and there is no value.
-
-        Raises:
-            ValueError: If there is neither.
-        """
+        """Returns a value, or the default; raises `ValueError` without either."""
         if name not in self._unused and not default:
             raise ValueError(f"{self._path} has no {name!r}.")
         return self._unused.pop(name, *default)

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Sampling, Search
-from keras_transformer.interop.ctranslate2_model import SYSTEM, library, model_spec
+from keras_transformer.interop.ctranslate2_model import SYSTEM, model_spec
 from keras_transformer.interop.expressible import (
     check_is_new,
     control_pieces,
@@ -89,13 +89,7 @@ def export_ctranslate2(
     max_length: int | None = None,
     quantization: str | None = None,
 ) -> Path:
-    """Writes a translator as a model of CTranslate2; see `Translator.export`.
-
-    Raises:
-        ImportError: If CTranslate2 is not installed, or PyTorch for bfloat16.
-        ValueError: If CTranslate2 cannot express the model or the search, or does not
-            know the `quantization`.
-    """
+    """Writes a translator as a model of CTranslate2; see `Translator.export`."""
     check_one_transformer(translator, "CTranslate2")
     path = check_is_new(path)
     check_serves_any_text(search)
@@ -104,12 +98,6 @@ def export_ctranslate2(
     settings = _settings(translator, search, max_length, limits)
     longest = max(max_length, translator.max_source_length)
     spec = model_spec(translator, limits.banned_ids, longest)
-    accepted = library().specs.model_spec.ACCEPTED_MODEL_TYPES
-    if quantization not in (None, *accepted):
-        raise ValueError(
-            f"`quantization` must be None or one of {', '.join(accepted)}. "
-            f"Received: quantization={quantization!r}."
-        )
     if "bfloat16" in (quantization or "") and find_spec("torch") is None:
         raise ImportError(
             f"quantization={quantization!r} needs the package torch, which is not "
@@ -159,15 +147,15 @@ def _search_arguments(search):
             "length_penalty": power_of_length(search, SYSTEM),
             "num_hypotheses": search.num_hypotheses,
         }
+    greedy = {"beam_size": 1, "length_penalty": 0.0}
     if isinstance(search, Sampling) and search.is_random:
         return {
-            "beam_size": 1,
-            "length_penalty": 0.0,
+            **greedy,
             "num_hypotheses": search.num_hypotheses,
             "sampling_temperature": search.temperature,
             "sampling_topk": search.top_k or 0,
             "sampling_topp": search.top_p or 1.0,
         }
     if isinstance(search, GreedySearch):
-        return {"beam_size": 1, "length_penalty": 0.0}
+        return greedy
     return refuse(SYSTEM, f"the search {search!r}")

@@ -29,31 +29,16 @@ _ACTIVATIONS = {
 _MIN_POSITIONS = 1024
 
 
-def library():
-    """Returns the package of CTranslate2; raises `ImportError` if it is missing."""
-    purpose = "The format 'ctranslate2'"
-    with optional("ctranslate2", extra="ctranslate2", purpose=purpose):
-        import ctranslate2
-    return ctranslate2
-
-
 def model_spec(translator, banned_ids, max_length: int):
     """Describes a translator's model to CTranslate2, all weights included.
 
-    Args:
-        translator: A `Translator`.
-        banned_ids: Ids that are never produced, beside the padding.
-        max_length: Longest source and translation.
-
-    Returns:
-        A `TransformerSpec`.
-
-    Raises:
-        ImportError: If CTranslate2 is not installed.
-        ValueError: If CTranslate2 cannot express the model.
+    `banned_ids` are never produced, as the padding is not. `max_length` is that of the
+    longest source and translation.
     """
-    specs, model = library().specs, translator.model
-    settings = model.settings
+    purpose = "The format 'ctranslate2'"
+    with optional("ctranslate2", extra="ctranslate2", purpose=purpose):
+        from ctranslate2 import specs
+    model, settings = translator.model, translator.model.settings
     weights = float_weights(model, SYSTEM)
     name = _ACTIVATIONS[known_activation(model, _ACTIVATIONS, SYSTEM)]
     rotary = _rotary_settings(model)

@@ -1,6 +1,7 @@
 """Folders of presets, local or downloaded from the Hugging Face Hub."""
 
 import errno
+import functools
 import os
 from pathlib import Path
 
@@ -13,16 +14,7 @@ def preset_folder(where: str | os.PathLike) -> Path:
     """Returns the folder of a preset, downloaded if it is on the Hugging Face Hub.
 
     Downloads are resumed, and read from the cache of `huggingface_hub` when offline.
-
-    Args:
-        where: A folder, or `"hf://user/model"`, with a branch, tag or commit after
-            "@" if need be.
-
-    Raises:
-        FileNotFoundError: If there is no such folder or model.
-        PermissionError: If the model is gated or private.
-        ConnectionError: If the Hub cannot be reached and the cache has no copy.
-        ImportError: If `huggingface_hub` is not installed.
+    `where` is a folder or `"hf://user/model"`, with "@" before a branch, tag or commit.
     """
     where = os.fspath(where)
     if where.startswith(_PREFIX):
@@ -42,18 +34,15 @@ def _download(where) -> Path:
         from huggingface_hub import errors
     name, _, revision = where.removeprefix(_PREFIX).partition("@")
 
-    def download(patterns):
-        return Path(
-            huggingface_hub.snapshot_download(
-                name, revision=revision or None, allow_patterns=patterns
-            )
-        )
-
+    download = functools.partial(
+        huggingface_hub.snapshot_download, name, revision=revision or None
+    )
     texts = ["*.json", "*.spm", "*.model", "*.txt", "*.yml"]
     try:
-        folder = download([*texts, "*.safetensors", "*.keras"])
-        has_safetensors = any(folder.glob("*.safetensors"))
-        return folder if has_safetensors else download([*texts, "*.bin", "*.npz"])
+        folder = Path(download(allow_patterns=[*texts, "*.safetensors", "*.keras"]))
+        if not any(folder.glob("*.safetensors")):
+            folder = Path(download(allow_patterns=[*texts, "*.bin", "*.npz"]))
+        return folder
     except errors.GatedRepoError:
         raise PermissionError(
             f"{where} is gated. Accept its terms on https://huggingface.co/{name}, "

@@ -73,9 +73,8 @@ class SearchSampler(keras_hub.samplers.Sampler):
             search = search.replace(end_ids=stop_token_ids)
         model = _Sampled(search, next, prompt, cache, index, mask, self.seed_generator)
         found = model.find()
-        ids, is_added = after_prompts(found.ids[:, :1], mask)
-        ids = ops.cast(ids[:, 0], prompt.dtype)
-        return ops.where(is_added[:, 0], ids, prompt)
+        token_ids, _ = after_prompts(found.ids[:, :1], prompt, mask)
+        return ops.cast(token_ids[:, 0], prompt.dtype)
 
     def get_config(self):
         return {"search": keras.saving.serialize_keras_object(self.search)}
@@ -152,15 +151,10 @@ class _Sampled(CachedModel):
         return logits, (cache, place + 1)
 
 
-def after_prompts(ids, mask):
-    """Moves what was added to each prompt to the places after the prompt.
+def after_prompts(ids, prompt, mask):
+    """Writes what a search found, `(batch, hypotheses, length)`, after each prompt.
 
-    Args:
-        ids: What a search found, of shape `(batch, hypotheses, length)`.
-        mask: Where the prompts have tokens, of shape `(batch, length)`.
-
-    Returns:
-        `(ids, is_added)` of the shape of `ids`: the moved ids, and where they are.
+    `mask` says where the prompts have tokens. Returns all ids, and where it wrote.
     """
     mask = ops.cast(mask, "int32")[:, None]
     places = ops.arange(mask.shape[-1], dtype="int32") - ops.sum(
@@ -168,7 +162,8 @@ def after_prompts(ids, mask):
     )
     places = ops.broadcast_to(places, ops.shape(ids))
     ids = ops.take_along_axis(ids, ops.where(places > 0, places, 0), axis=-1)
-    return ids, (places >= 0) & (mask == 0) & (ids != NO_TOKEN)
+    is_added = (places >= 0) & (mask == 0) & (ids != NO_TOKEN)
+    return ops.where(is_added, ids, ops.cast(prompt, "int32")[:, None]), is_added
 
 
 def generate(
@@ -201,25 +196,20 @@ def generate(
             `stop_token_ids` names; if a model of speech gets no `audio`.
     """
     task = SearchedTask(lm, search, stop_token_ids, max_length)
-    if isinstance(inputs, dict):
-        inputs = {name: _as_batch(texts) for name, texts in inputs.items()}
-    ids = task.preprocess(_as_batch(inputs))
-    found, scores = task.run(ids)
+    found, scores = task.run(ids := task.preprocess(_as_batch(inputs)))
     token_ids, mask = task.complete(ids, found, strip_prompt)
     texts = [task.detokenize(*one) for one in zip(token_ids, mask, strict=True)]
     return texts, scores
 
 
-def _as_batch(texts):
-    return [texts] if isinstance(texts, str) else texts
+def _as_batch(inputs):
+    if isinstance(inputs, dict):
+        return {name: _as_batch(texts) for name, texts in inputs.items()}
+    return [inputs] if isinstance(inputs, str) else inputs
 
 
 class SearchedTask:
-    """A language model of KerasHub and a search of it.
-
-    Args:
-        lm, search, stop_token_ids, max_length: As in `generate`.
-    """
+    """A language model of KerasHub and a search of it; arguments as in `generate`."""
 
     def __init__(self, lm, search, stop_token_ids="auto", max_length=None):
         check_search(search)
@@ -300,9 +290,7 @@ class SearchedTask:
     def complete(self, ids, found, strip_prompt: bool):
         """Returns whole sequences and their masks, `(batch, hypotheses, length)`."""
         prompt, mask = (ids[self.part + x] for x in ("token_ids", "padding_mask"))
-        added, is_added = after_prompts(found, mask)
-        prompt = ops.cast(prompt, "int32")[:, None]
-        token_ids = ops.where(is_added, added, prompt)
+        token_ids, is_added = after_prompts(found, prompt, mask)
         is_prompt = ops.cast(mask, "bool")[:, None]
         return token_ids, is_added if strip_prompt else is_added | is_prompt
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from keras_transformer.checks import check_positive_integers
 from keras_transformer.decoding import GreedySearch, Search
 from keras_transformer.decoding.search import check_repeatable, check_search
 from keras_transformer.interop.expressible import (
@@ -107,7 +106,6 @@ def export_search(
     path = check_is_new(path)
     search = GreedySearch() if search is None else search
     check_search(search)
-    check_positive_integers(max_length=max_length)
     model = model.merge_lora()
     if model.compute_dtype != "float32":  # the only type of LiteRT's kernels
         model = in_dtype(model, "float32")
@@ -133,9 +131,6 @@ def export_litert(
     The folder holds `model.tflite`, the tokenizers, `translator.json` with their ids,
     and a README.md with the program that uses them. Sources may be of any length, as
     in `Translator.translate`.
-
-    Raises:
-        ValueError: As `export_search`.
     """
     path = check_is_new(path)
     check_serves_any_text(search)

@@ -88,13 +88,7 @@ _RENAMES = (
 
 
 def read_transformer(folder: Path, **kwargs) -> Transformer:
-    """Reads the model of a folder of Marian's, with other arguments if any are given.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is damaged, or holds a weight or a setting that is not
-            understood.
-    """
+    """Reads the model of a folder of Marian's, with other arguments if given."""
     return _read(folder, kwargs)[0]
 
 
@@ -104,7 +98,7 @@ def read_translator(
     target_language: str | None = None,
     **kwargs,
 ) -> dict:
-    """Reads the arguments of a `Translator` by name; raises as `read_transformer`.
+    """Reads the arguments of a `Translator` by name.
 
     The languages are as in `language_prefix`. OPUS-MT's script normalises
     punctuation first; here texts are read as they are.
@@ -149,15 +143,11 @@ def _read(folder, kwargs):
         for vocabulary, size in zip(vocabularies, config["dim-vocabs"], strict=True)
     ]
     ends = {vocabulary.get(_END) for vocabulary in vocabularies}
-    if len(ends) > 1 or not all(x.keys() >= {_END, _UNKNOWN} for x in vocabularies):
+    special = [x.keys() & {_END, _UNKNOWN, _PAD} for x in vocabularies]
+    if len(ends) > 1 or special != [{_END, _UNKNOWN}] * 2:
         raise ValueError(
             f"The vocabularies that {path} names must have {_UNKNOWN!r}, and {_END!r} "
-            "with the same id in both."
-        )
-    if any(_PAD in vocabulary for vocabulary in vocabularies):
-        raise ValueError(
-            f"The vocabularies that {path} names must not have {_PAD!r}: Marian has no "
-            "padding."
+            f"with the same id in both; but not {_PAD!r}: Marian has no padding."
         )
     arguments["end_id"] = ends.pop()
     model = Transformer(**{**arguments, **kwargs})
@@ -260,8 +250,7 @@ def _config_of(values, without_effect, path):
 def _set_weights(model, weights, sizes, path) -> None:
     """Sets all weights of a `Transformer`, whose padding is one more id.
 
-    `weights` are arrays by name: what is set is removed. `sizes` are the sizes of the
-    two vocabularies, `path` is for messages.
+    What is set is removed from `weights`. `sizes` are those of the two vocabularies.
     """
     suffix = "_pre" if model.settings["normalize_first"] else ""
     source, target = sizes
@@ -280,22 +269,18 @@ def _set_weights(model, weights, sizes, path) -> None:
             name += suffix
         if name not in weights:
             raise ValueError(f"{path} has no weight {name!r}.")
-        array, shape = weights.pop(name), tuple(weight.shape)
-        if len(shape) == 1:
+        array, (rows, *columns) = weights.pop(name), weight.shape
+        if not columns:
             array = array.reshape(-1)  # Marian's have a first axis of 1.
-        of_vocabulary = sizes.get(name)
-        if of_vocabulary:
-            shape = (of_vocabulary, *shape[1:])
+        shape = (sizes.get(name, rows), *columns)
         if array.shape != shape:
             raise ValueError(
                 f"{path}: the weight {name!r} must have the shape {shape}, as its "
                 f"settings say. Received: {array.shape}."
             )
-        if of_vocabulary:
-            missing = [(0, model.pad_id + 1 - of_vocabulary), (0, 0)][: array.ndim]
-            value = 0 if array.ndim == 2 else NEVER
-            array = np.pad(array, missing, constant_values=value)
-        values.append(array)
+        missing = [(0, rows - len(array)), *((0, 0) for _ in columns)]
+        value = 0 if columns else NEVER
+        values.append(np.pad(array, missing, constant_values=value))
     if weights:
         raise ValueError(f"{path} has weights that are not understood: {[*weights]}.")
     for weight, array in zip(model.weights, values, strict=True):
@@ -361,9 +346,6 @@ def language_prefix(
 
     A multilingual model reads the language of the target from the text, as in
     `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there.
-
-    Raises:
-        ValueError: If there is no such language, or a `source_language`.
     """
     if source_language is not None:
         raise ValueError(

@@ -27,44 +27,19 @@ _DTYPES = {
     "BoolStorage": "bool",
 }
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # of files older than PyTorch 1.6
-_REMEDY = (
-    "Download it again, or convert it with PyTorch: `safetensors.torch.save_file("
-    "{name: x.contiguous().clone() for name, x in torch.load(path, weights_only=True)"
-    ".items()}, 'model.safetensors')`."
-)
-
-
-class _Dtype(NamedTuple):
-    """The class of a storage, as the pickle names it."""
-
-    name: str
-
-
-class _Storage(NamedTuple):
-    """Where the numbers of one or more tensors are."""
-
-    key: str
-    dtype: np.dtype
 
 
 class _Tensor(NamedTuple):
-    """A view of a storage."""
+    """A view of the storage of this key; offset and strides count numbers."""
 
-    storage: _Storage
+    key: str
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 def read_torch_file(path: Path) -> dict[str, np.ndarray]:
-    """Reads the tensors that `torch.save` wrote, in its present or its older format.
-
-    Returns:
-        Arrays by name, bfloat16 ones with the dtype of `ml_dtypes`.
-
-    Raises:
-        ValueError: If the file is damaged, or holds anything but tensors.
-    """
+    """Reads the tensors that `torch.save` wrote, in its present or its older format."""
     import ml_dtypes  # noqa: F401  lets NumPy know bfloat16
 
     try:
@@ -72,21 +47,26 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
             is_archive = file.read(2) == b"PK"
             file.seek(0)
             tensors, storages = (_read_archive if is_archive else _read_older)(file)
-        return {
-            name: _array(tensor, storages[tensor.storage.key])
-            for name, tensor in tensors.items()
-        }
+        return {name: _array(x, storages[x.key]) for name, x in tensors.items()}
     except Exception as error:  # a damaged or foreign pickle may raise any
-        raise ValueError(f"{path} cannot be read: {error}. {_REMEDY}") from None
+        raise ValueError(
+            f"{path} cannot be read: {error}. Download it again, or convert it with "
+            "PyTorch: `safetensors.torch.save_file({name: x.contiguous().clone() for "
+            "name, x in torch.load(path, weights_only=True).items()}, "
+            "'model.safetensors')`."
+        ) from None
 
 
 def _read_archive(file):
-    """Returns the tensors of a zip archive, and the bytes of their storages."""
+    """Returns the tensors of a zip archive, and the numbers of their storages."""
     with zipfile.ZipFile(file) as archive:
         (pickled,) = (x for x in archive.namelist() if x.endswith("/data.pkl"))
         tensors, dtypes = _unpickle(io.BytesIO(archive.read(pickled)))
-        root = pickled.removesuffix("data.pkl")
-        return tensors, {key: archive.read(f"{root}data/{key}") for key in dtypes}
+        data = pickled.removesuffix(".pkl")
+        return tensors, {
+            key: np.frombuffer(archive.read(f"{data}/{key}"), dtype)
+            for key, dtype in dtypes.items()
+        }
 
 
 def _read_older(file):
@@ -99,7 +79,8 @@ def _read_older(file):
     storages = {}
     for key in _TensorUnpickler(file).load():
         (count,) = struct.unpack("<q", file.read(8))
-        storages[key] = file.read(count * dtypes[key].itemsize)
+        data = file.read(count * dtypes[key].itemsize)
+        storages[key] = np.frombuffer(data, dtypes[key])
     return tensors, storages
 
 
@@ -114,19 +95,15 @@ def _unpickle(file):
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    """Unpickles descriptions of tensors; every name but theirs is refused.
-
-    Attributes:
-        dtypes: Dtype of each storage that the tensors view, by its key.
-    """
+    """Unpickles descriptions of tensors; every name but theirs is refused."""
 
     def __init__(self, file):
         super().__init__(file)
-        self.dtypes = {}
+        self.dtypes = {}  # of each storage that the tensors view, by its key
 
     def find_class(self, module, name):
         if module == "torch" and name in _DTYPES:
-            return _Dtype(_DTYPES[name])
+            return name
         known = {
             "collections.OrderedDict": collections.OrderedDict,
             "torch._utils._rebuild_tensor_v2": lambda *view: _Tensor(*view[:4]),
@@ -140,14 +117,13 @@ class _TensorUnpickler(pickle.Unpickler):
 
     def persistent_load(self, pid):
         _, dtype, key, *_ = pid
-        self.dtypes[key] = np.dtype(dtype.name)
-        return _Storage(key, self.dtypes[key])
+        self.dtypes[key] = np.dtype(_DTYPES[dtype])
+        return key
 
 
-def _array(tensor, data):
+def _array(tensor, storage):
     """Returns a tensor as a new array, copied from a view of its storage."""
-    storage = np.frombuffer(data, tensor.storage.dtype)
-    offset, shape, strides = tensor.offset, tensor.shape, tensor.strides
+    _, offset, shape, strides = tensor
     reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
     is_inside = min((0, *strides)) == 0 <= offset <= offset + reach < len(storage)
     if np.prod(shape) and not is_inside:

@@ -69,9 +69,9 @@ def attention_map(
         if direction(key_tokens) == "rtl":
             axes.invert_xaxis()
         if row == 0:
-            label_axis(axes.xaxis, keys, width)
+            label_axis(axes.xaxis, *keys, width)
         if column == 0:
-            label_axis(axes.yaxis, queries, height)
+            label_axis(axes.yaxis, *queries, height)
         if scores.ndim == 3 or (scores.ndim == 4 and row == 0):
             axes.set_title(f"head {index}")
         if scores.ndim == 4 and column == 0:

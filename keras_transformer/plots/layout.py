@@ -4,7 +4,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from matplotlib import font_manager
 from matplotlib.axis import Axis
@@ -18,13 +17,6 @@ _SYMBOL = re.compile(r"<[^<>]+>|>>.+<<|__\w+__|[a-z]{2,3}_[A-Z]\w+")
 PLACEHOLDER_FONTS = {"Last Resort", "Last Resort High-Efficiency"}
 
 
-class Labels(NamedTuple):
-    """Label texts, and font families that together have glyphs for them."""
-
-    texts: list[str]
-    families: list[str]
-
-
 def grid(count: int, max_columns: int) -> tuple[int, int]:
     """Returns the smallest number of rows for `count` axes, and of columns for them."""
     rows = math.ceil(count / max_columns)
@@ -33,13 +25,10 @@ def grid(count: int, max_columns: int) -> tuple[int, int]:
 
 def words(tokens: Sequence[str]) -> list[str]:
     """Returns tokens as people read them; a dot marks subwords that continue a word."""
-    texts = []
-    are_subwords = any(token.startswith(WORD_START) for token in tokens)
-    for token in tokens:
-        continues = are_subwords and token[:1].isalnum()
-        text = f"\u00b7{token}" if continues else token.removeprefix(WORD_START)
-        texts.append(text.replace(WORD_START, " ") or "\u2423")
-    return texts
+    if any(token.startswith(WORD_START) for token in tokens):
+        tokens = [f"\u00b7{x}" if x[:1].isalnum() else x for x in tokens]
+    texts = (token.removeprefix(WORD_START) for token in tokens)
+    return [text.replace(WORD_START, " ") or "\u2423" for text in texts]
 
 
 def without_symbols(tokens: Sequence[str]) -> list[str]:
@@ -56,8 +45,8 @@ def direction(tokens: Sequence[str]) -> str:
     return "ltr"
 
 
-def readable(tokens: Sequence[str]) -> Labels:
-    """Returns labels for tokens, with fonts that can draw them.
+def readable(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns labels for tokens, and the font families that together have their glyphs.
 
     Very long tokens are cut. A character that no font has becomes a box, since
     Matplotlib would warn about it.
@@ -69,26 +58,23 @@ def readable(tokens: Sequence[str]) -> Labels:
     ]
     families, missing = _find_fonts(set("".join(texts)))
     boxes = dict.fromkeys(map(ord, missing), "\u25a1")
-    return Labels([text.translate(boxes) for text in texts], families)
+    return [text.translate(boxes) for text in texts], families
 
 
-def label_axis(axis: Axis, labels: Labels, inches: float) -> None:
+def label_axis(axis: Axis, texts, families, inches: float) -> None:
     """Labels an axis `inches` long, only every nth tick if not all labels fit."""
-    size = 0.8 * 72 * inches / len(labels.texts)  # of the font, in points
+    size = 0.8 * 72 * inches / len(texts)  # of the font, in points
     every = math.ceil(MIN_LABEL_SIZE / size)
-    axis.set_ticks(range(0, len(labels.texts), every), labels.texts[::every])
+    axis.set_ticks(range(0, len(texts), every), texts[::every])
     for label in axis.get_ticklabels():
-        label.set_fontfamily(labels.families)
+        label.set_fontfamily(families)
         label.set_fontsize(min(MAX_LABEL_SIZE, size * every))
         label.set_parse_math(False)  # dollar signs start no formula
 
 
 def _find_fonts(characters):
-    """Returns font families for the characters, and the characters that none has.
-
-    No font has all scripts. Matplotlib reads every font that is named, so only the
-    default fonts and the fonts that are needed are named.
-    """
+    """Returns font families for the characters, and the characters that none has."""
+    # Matplotlib reads every font that is named: the default ones and what is needed.
     default = font_manager.FontProperties().get_family()
     fonts = font_manager.fontManager.ttflist
     plain = {one.name for one in fonts if (one.style, one.weight) == ("normal", 400)}

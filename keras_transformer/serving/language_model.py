@@ -62,7 +62,6 @@ def export_language_model(
 
     path = check_exportable(path, search)
     task = SearchedTask(lm, search, stop_token_ids, max_length)
-    served = ServedLanguageModel(task, strip_prompt, jit_compile)
     settings = {
         "keras_transformer": __version__,
         "model": type(lm).__name__,
@@ -81,7 +80,10 @@ def export_language_model(
             f"{type(task.tokenizer).__name__}, which fails on a tensor of texts "
             f"({type(error).__name__}). Export logits by `lm.export`."
         ) from error
-    signatures = served.signatures()
+    served = tf.Module(name="language_model")
+    served.weights = [weight.value for weight in lm.weights]
+    served.tokenizer = task.tokenizer
+    signatures = _signatures(task, strip_prompt, jit_compile)
     requests = [
         (name, {spec.name: [WARMUP_TEXT] for spec in function.input_signature})
         for name, function in signatures.items()
@@ -89,42 +91,27 @@ def export_language_model(
     return write_export(path, served, signatures, settings, requests)
 
 
-class ServedLanguageModel(tf.Module):
-    """A searched task as TensorFlow functions: what an export holds."""
+def _signatures(task, strip_prompt: bool, jit_compile: bool) -> dict:
+    """Returns the functions by the names that they are served under."""
+    find = tf.function(task.find, autograph=False, jit_compile=jit_compile)
 
-    def __init__(self, task, strip_prompt: bool, jit_compile: bool):
-        super().__init__(name="language_model")
-        self.weights = [weight.value for weight in task.lm.weights]
-        self.tokenizer = task.tokenizer
-        self._task, self._strip_prompt = task, strip_prompt
-        self._find = task.find
-        if jit_compile:
-            self._find = tf.function(task.find, autograph=False, jit_compile=True)
-
-    def signatures(self) -> dict:
-        """Returns the functions by the names that they are served under."""
-        text, prompt = (tf.TensorSpec([None], tf.string, x) for x in ("text", "prompt"))
-        specs = {"serving_default": [text]}
-        if self._task.part:
-            specs["with_prompt"] = [text, prompt]
-        return {
-            name: tf.function(self.generate, spec, autograph=False)
-            for name, spec in specs.items()
-        }
-
-    def generate(self, text, prompt=None):
-        """Returns texts and scores of shape `(batch, num_hypotheses)`."""
+    def generate(text, prompt=None):
         # TensorFlow calls a signature with tensors of any shape.
         text = tf.ensure_shape(text, [None])
-        inputs = text
-        if prompt is not None:
-            inputs = {"encoder_text": text, "decoder_text": prompt}
-        ids = self._task.preprocess(inputs)
-        found, scores = self._find(ids)
-        token_ids, mask = self._task.complete(ids, found, self._strip_prompt)
-        for special_id in self.tokenizer.special_token_ids:
+        both = {"encoder_text": text, "decoder_text": prompt}
+        ids = task.preprocess(text if prompt is None else both)
+        found, scores = find(ids)
+        token_ids, mask = task.complete(ids, found, strip_prompt)
+        for special_id in task.tokenizer.special_token_ids:
             mask &= token_ids != special_id
         length, shape = token_ids.shape[-1], tf.shape(scores)
         rows = [tf.reshape(x, [-1, length]) for x in (token_ids, mask)]
-        texts = self.tokenizer.detokenize(tf.ragged.boolean_mask(*rows))
+        texts = task.tokenizer.detokenize(tf.ragged.boolean_mask(*rows))
         return {"texts": tf.reshape(texts, shape), "scores": scores}
+
+    text, prompt = (tf.TensorSpec([None], tf.string, x) for x in ("text", "prompt"))
+    signatures = {"serving_default": tf.function(generate, [text], autograph=False)}
+    if task.part:
+        specs = [text, prompt]
+        signatures["with_prompt"] = tf.function(generate, specs, autograph=False)
+    return signatures

@@ -272,7 +272,7 @@ def test_what_ctranslate2_lacks_is_refused_by_name(tmp_path):
         positions="linear_bias",
     )
     refuses("cannot express activation='elu'", activation="elu")
-    refuses("must be None or one of int8, .*quantization='int3'", quantization="int3")
+    refuses("int3 is not a valid quantization type. .* int8", quantization="int3")
     for search, name in refused_searches():
         refuses(f"cannot express .*{name}", search)
 

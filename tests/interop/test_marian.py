@@ -472,7 +472,7 @@ def test_a_missing_file_is_named(write, name):
         ("decoder.yml", b"- models", "must hold names and values"),
         ("source.yml", b"a: 0\nb\n", "line 2, is not a subword and its id: 'b'"),
         ("source.yml", b"a: 0\n", "must have '<unk>', and '</s>' with the same id"),
-        ("source.yml", b"</s>: 0\n<unk>: 1\n<pad>: 2", "must not have '<pad>'"),
+        ("source.yml", b"</s>: 0\n<unk>: 1\n<pad>: 2", "but not '<pad>': Marian"),
         ("source.yml", b"\xff: 0\n", "is not UTF-8"),
         ("target.spm", b"other", "target.spm is not a SentencePiece model"),
     ],

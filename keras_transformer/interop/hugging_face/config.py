@@ -110,15 +110,8 @@ def search_of(
 ):
     """Returns the search that a checkpoint was published with.
 
-    Args:
-        generation: What generation_config.json holds, or config.json in older files.
-        arguments: The arguments of the `Transformer`.
-        first_id: Id that begins every translation, such as a language, or None. An id
-            in the file has precedence.
-        wanted_id: Id that has precedence over both, or None.
-
-    Raises:
-        ValueError: If there is no such search here.
+    The first id of every translation, such as a language, is `wanted_id`, or else that
+    in `generation`, or else `first_id`. `arguments` are those of the `Transformer`.
     """
     pad_id, end_id = arguments["pad_id"], arguments["end_id"]
     generation.expect("pad_token_id", pad_id)
@@ -138,8 +131,6 @@ def search_of(
         )
     banned = [ids[0] for ids in banned if ids != [pad_id]]
     processors: list[Processor] = []
-    if first_id is not None:
-        processors.append(ForcedPrefix([first_id], is_scored=False))
     if banned:
         processors.append(BannedIds(banned))
     real = numbers.Real
@@ -159,12 +150,13 @@ def search_of(
     }
     if end_ids in (end_id, [end_id]):
         end_ids = None
-    others = [x for x in processors if not isinstance(x, ForcedPrefix)]
-    if generation.take("renormalize_logits", False) and others:
+    if generation.take("renormalize_logits", False) and processors:
         raise ValueError(
             "`renormalize_logits` must be false where more is forbidden than padding. "
-            f"Received: renormalize_logits=True, and {others}."
+            f"Received: renormalize_logits=True, and {processors}."
         )
+    if first_id is not None:
+        processors.insert(0, ForcedPrefix([first_id], is_scored=False))
     is_drawn = generation.take("do_sample", False)
     generation.check_all_used()
     if is_drawn:

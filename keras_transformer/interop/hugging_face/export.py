@@ -39,10 +39,6 @@ from keras_transformer.translator import (
     check_serves_any_text,
 )
 
-_CLASSES = {
-    "marian": "MarianMTModel",
-    "pegasus": "PegasusForConditionalGeneration",
-}
 _MAX_EPSILON = 1.1e-5
 _MIN_POSITIONS = 512
 
@@ -53,13 +49,7 @@ def export_hugging_face(
     search: Search,
     max_length: int | None = None,
 ) -> Path:
-    """Writes a translator as a checkpoint of transformers; see `Translator.export`.
-
-    Raises:
-        ImportError: If safetensors is not installed.
-        ValueError: If neither Marian nor Pegasus can express the model, or
-            transformers cannot express the search.
-    """
+    """Writes a translator as a checkpoint of transformers; see `Translator.export`."""
     check_one_transformer(translator, "A checkpoint of Hugging Face")
     path = check_is_new(path)
     check_serves_any_text(search)
@@ -86,11 +76,7 @@ def export_hugging_face(
 
 
 def family_of(model) -> str:
-    """Returns "marian" or "pegasus", whichever can express a `Transformer`.
-
-    Raises:
-        ValueError: If neither can, with the name of what it lacks.
-    """
+    """Returns "marian" or "pegasus", whichever can express a `Transformer`."""
     settings = model.settings
     family = "pegasus" if settings["normalize_first"] else "marian"
     system = _system(family)
@@ -152,7 +138,7 @@ def _permuted(name, array, order):
 def _config(model, family, max_length) -> dict:
     settings = model.settings
     config = {
-        "architectures": [_CLASSES[family]],
+        "architectures": ["PegasusForConditionalGeneration"],
         "model_type": family,
         "is_encoder_decoder": True,
         "vocab_size": settings["source_vocabulary_size"],
@@ -177,6 +163,7 @@ def _config(model, family, max_length) -> dict:
     if family == "marian":
         target_size = model.target_embedding.vocabulary_size
         is_shared = settings["target_vocabulary_size"] is None
+        config["architectures"] = ["MarianMTModel"]
         config["decoder_vocab_size"] = target_size
         config["share_encoder_decoder_embeddings"] = is_shared
     return config

@@ -19,13 +19,7 @@ FAMILIES = {"marian": marian, "m2m_100": m2m_100, "pegasus": pegasus}
 
 
 def read_transformer(folder: Path, **kwargs) -> Transformer:
-    """Reads the model of a checkpoint, with other arguments if any are given.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is damaged, is of another family, or holds a weight or a
-            setting that is not understood.
-    """
+    """Reads the model of a checkpoint, with other arguments if any are given."""
     return _read_model(folder, kwargs)[1]
 
 
@@ -35,7 +29,7 @@ def read_translator(
     target_language: str | None = None,
     **kwargs,
 ) -> dict:
-    """Reads the arguments of a `Translator` by name; raises as `read_transformer`."""
+    """Reads the arguments of a `Translator` by name."""
     family, model, arguments, max_length, generation = _read_model(folder, kwargs)
     *both, first_id = family.tokenizers(
         folder, arguments, source_language, target_language

@@ -66,14 +66,13 @@ def _language_tokens(folder, first_id) -> dict:
     ids = {x["content"]: x["id"] for x in added or () if x["content"] not in _FIRST}
     if ids:
         return ids
+    is_nllb = not (folder / "vocab.json").is_file()
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         settings = read_json(folder / name, is_optional=True)
         for key in ("extra_special_tokens", "additional_special_tokens"):
             if names := settings.get(key):
                 names = [x if isinstance(x, str) else x["content"] for x in names]
-                is_nllb = not (folder / "vocab.json").is_file()
-                names = [x for x in names if x != "<mask>"]
-                names = [*names, "<mask>"] if is_nllb else names
+                names = [x for x in names if x != "<mask>"] + ["<mask>"] * is_nllb
                 return {name: first_id + i for i, name in enumerate(names)}
     raise FileNotFoundError(
         f"{folder} does not say which languages it has: there is no tokenizer.json, "

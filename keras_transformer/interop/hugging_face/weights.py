@@ -33,23 +33,13 @@ _POSITIONS_TOLERANCE = 1e-2
 _TIED_TOLERANCE = 1e-5
 
 
-def checkpoint_name(path: str) -> str:
-    """Returns the name that a weight has in a checkpoint, from its path in our model.
-
-    Example:
-        >>> checkpoint_name("decoder/block_0/cross_attention/key/kernel")
-        'model.decoder.layers.0.encoder_attn.k_proj.weight'
-    """
-    for pattern, replacement in _RENAMES:
-        path = re.sub(pattern, replacement, path)
-    return path
-
-
 def weights_of(model) -> dict[str, np.ndarray]:
     """Returns the weights of a `Transformer` under their names in a checkpoint."""
     weights = {}
     for weight in model.weights:
-        name, array = checkpoint_name(weight.path), np.asarray(weight)
+        name, array = weight.path, np.asarray(weight)
+        for pattern, replacement in _RENAMES:
+            name = re.sub(pattern, replacement, name)
         # PyTorch keeps the kernels of linear layers transposed, and this bias 2-D.
         array = array.T if weight.path.endswith("/kernel") else array
         weights[name] = array[None] if name == "final_logits_bias" else array
@@ -57,15 +47,9 @@ def weights_of(model) -> dict[str, np.ndarray]:
 
 
 def set_weights(model, weights: Mapping[str, np.ndarray]) -> None:
-    """Sets all weights of a `Transformer` from a checkpoint.
+    """Sets all weights of a `Transformer` from a checkpoint, which holds no others.
 
-    Args:
-        model: A `Transformer` of the checkpoint's sizes.
-        weights: Arrays by name.
-
-    Raises:
-        ValueError: If a weight is missing, has another shape, is not one of the
-            model's, or differs from what it is stored twice with or our model computes.
+    What it holds twice must be equal, and so must be what our model computes.
     """
     remaining = dict(weights)
     duplicates = _complete(remaining, model)
@@ -99,9 +83,7 @@ def set_weights(model, weights: Mapping[str, np.ndarray]) -> None:
 def _complete(weights, model) -> dict[str, np.ndarray]:
     """Adds what a checkpoint leaves out, and returns what its other weights must equal.
 
-    These are the embeddings by their other names, and the sinusoids that our model
-    computes. Shared embeddings that the checkpoint holds under another name only are
-    added as `model.shared.weight`.
+    These are the embeddings by their other names, and the sinusoids that we compute.
     """
     sides = [f"model.{side}" for side in ("encoder", "decoder")]
     tables = [f"{side}.embed_tokens.weight" for side in sides]
