@@ -23,8 +23,9 @@ from keras_transformer.layers.cache import first_length
 from keras_transformer.layers.keys_values import lengthen_cache
 
 MAX_PROGRAMS = 64  # that a model keeps
-# Sentences of a call with continuous batching; more would only take memory.
-ROWS_PER_CALL = 4096
+# Sentences of a call with continuous batching, and bytes of their inputs and results:
+# more would only take memory.
+MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL = 4096, 2**26
 # Without XLA, larger batches are no faster on a CPU, and smaller ones lose less time to
 # waiting for their longest sentence.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
@@ -108,9 +109,13 @@ class SearchRunner:
                 batch_size = min([batch_size, *sizes])
             rows_per_call = batch_size
         elif num_rows <= batch_size:
-            rows_per_call = batch_size = power_of_two(num_rows)
+            rows_per_call = batch_size = min(power_of_two(num_rows), batch_size)
         else:
-            rows_per_call = max(ROWS_PER_CALL, batch_size)
+            held = keras.tree.flatten((inputs, tables))
+            row_bytes = sum(x[:1].nbytes for x in held)
+            row_bytes += search.num_hypotheses * max_length * np.int32().nbytes
+            rows_per_call = min(MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL // row_bytes)
+            rows_per_call = max(rows_per_call, batch_size)
 
         variables = list(self._model.variables)
         if list(map(id, variables)) != list(map(id, self._variables)):
