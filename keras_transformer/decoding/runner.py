@@ -31,6 +31,8 @@ MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL = 4096, 2**26
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
 # In one call, so many hypotheses save about as much time as XLA takes to compile.
 MIN_HYPOTHESES_FOR_XLA = 256
+# A core with fewer reads the weights too often for what it computes.
+MIN_HYPOTHESES_PER_CORE = 64
 
 
 class SearchRunner:
@@ -39,7 +41,8 @@ class SearchRunner:
     Up to `batch_size` sentences are one batch. More are searched by continuous
     batching: when a sentence has ended, the next one takes its place in the batch.
     Batches are filled up, so few programs are compiled, however many sentences there
-    are. Without XLA, small batches are searched one after the other.
+    are. Without XLA, small batches are searched one after the other. On CPUs, each core
+    searches a share of the sentences.
 
     With `jit_compile="auto"`, XLA compiles for CPUs where a call has many sentences and
     the model computes in float32. In half precision, which programs round differently,
@@ -102,14 +105,18 @@ class SearchRunner:
             is_large = num_rows * search.num_slots >= MIN_HYPOTHESES_FOR_XLA
             jit_compile = is_large and is_exact
         batch_size = batch_size or max(32, 128 // search.num_slots)
+        # How many calls of a compiled program run side by side, and their sentences.
+        most = num_rows * search.num_slots // MIN_HYPOTHESES_PER_CORE
+        num_calls = max(1, min(target.num_cores() if is_on_cpu else 1, most))
+        share = -(-num_rows // num_calls)
         if is_on_cpu and not jit_compile:
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
             if is_exact:
                 sizes = (size for size in (1, 4) if size >= num_rows)
                 batch_size = min([batch_size, *sizes])
             rows_per_call = batch_size
-        elif num_rows <= batch_size:
-            rows_per_call = batch_size = min(power_of_two(num_rows), batch_size)
+        elif share <= batch_size:
+            rows_per_call = batch_size = min(power_of_two(share), batch_size)
         else:
             held = keras.tree.flatten((inputs, tables))
             row_bytes = sum(x[:1].nbytes for x in held)
@@ -122,16 +129,28 @@ class SearchRunner:
             self._program.cache_clear()  # the model was quantised or adapted
             self._variables = variables
         settings = search, max_length, rows_per_call, batch_size, jit_compile
-        program = self._program(*settings)
-        found = []
-        for start in range(0, num_rows, rows_per_call):
-            rows = np.arange(start, min(start + rows_per_call, num_rows))
-            filled = np.resize(rows, rows_per_call)  # with copies of the same rows
+        rows = np.arange(num_rows)
+        num_calls = max(num_calls, -(-num_rows // rows_per_call))
+        # Sentences that are sorted by length stay together in a batch. Continuous
+        # batches get equal shares of long and short ones.
+        shares = np.array_split(rows, num_calls)
+        if rows_per_call > batch_size:
+            shares = [rows[first::num_calls] for first in range(num_calls)]
+
+        def arguments(share):
+            filled = np.resize(share, rows_per_call)  # with copies of the same rows
             take = functools.partial(np.take, indices=filled, axis=0)
-            arguments = keras.tree.map_structure(take, (inputs, tables))
-            outputs = program.run(*arguments, np.int32(len(rows)), limit)
-            found.append([x[: len(rows)] for x in outputs])
-        ids, scores = map(np.concatenate, zip(*found, strict=True))
+            rows_of = keras.tree.map_structure(take, (inputs, tables))
+            return *rows_of, np.int32(len(share)), limit
+
+        program = self._program(*settings)
+        outputs = program.run_all(map(arguments, shares))
+        found = [
+            [x[: len(share)] for x in one]
+            for share, one in zip(shares, outputs, strict=True)
+        ]
+        order = np.argsort(np.concatenate(shares))
+        ids, scores = (np.concatenate(x)[order] for x in zip(*found, strict=True))
         empty = np.flatnonzero(scores[:, 0] == -np.inf)
         if len(empty):
             warnings.warn(

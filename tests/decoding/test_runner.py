@@ -267,6 +267,22 @@ def test_the_rows_of_a_call_are_bounded_by_what_they_hold(
     assert rows[-1] == 2, "a batch is as large as it is asked to be"
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("search", [BeamSearch(2), Sampling(seed=5)], ids=str)
+def test_cores_share_the_sentences_of_a_call(search, jit_compile, monkeypatch):
+    monkeypatch.setattr(runner, "MAX_BATCH_SIZE_WITHOUT_XLA", 3)
+    model, inputs = toy(), sentences_of_many_lengths()
+    expected = search(toy(), inputs, MAX_LENGTH)
+    model.asked_jit_compile = jit_compile
+    for cores in (1, 2, 5):
+        monkeypatch.setattr(target, "num_cores", lambda cores=cores: cores)
+        for batch_size in (3, 17):
+            found = model.generate(inputs, search, MAX_LENGTH, batch_size)
+            np.testing.assert_array_equal(found.ids, expected.ids)
+            np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
+
+
 def test_few_programs_serve_batches_of_any_size(without_xla_for_cpus):
     if keras.backend.backend() == "torch":
         pytest.skip("PyTorch compiles nothing.")
