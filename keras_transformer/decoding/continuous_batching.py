@@ -72,10 +72,15 @@ def search_continuously(
         places = ops.cast(ops.top_k(is_free, num_refilled)[1], "int32")
         new_rows = next_row + ops.arange(num_refilled, dtype="int32")
         begins = new_rows < count
-        new = new_rows, begin(ops.clip(new_rows, 0, num_rows - 1))
+        new_state = begin(ops.clip(new_rows, 0, num_rows - 1))
+        # A cache is empty at first, and `visible` hides what other sentences wrote.
+        # Replacing it would take as long as several steps.
+        old, cache = (rows, state._replace(cache=())), state.cache
         # A place in which no sentence begins keeps its content.
-        new = choose_rows(begins, new, take((rows, state), places))
-        rows, state = replace((rows, state), places, new)
+        new = new_rows, new_state._replace(cache=())
+        new = choose_rows(begins, new, take(old, places))
+        rows, state = replace(old, places, new)
+        state = state._replace(cache=cache)
         return next_row + ops.sum(ops.cast(begins, "int32")), rows, state, found
 
     # At first all places are free. Only the shapes of this state of one sentence are
