@@ -84,7 +84,6 @@ class SearchRunner:
         check_search(search, vocabulary_size)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)
-        jit_compile = self._model.asked_jit_compile
         inputs = keras.tree.map_structure(ops.convert_to_numpy, inputs)
         num_rows = len(keras.tree.flatten(inputs)[0])
         if num_rows == 0:
@@ -99,6 +98,32 @@ class SearchRunner:
             max_length = min(max_length, longest)
         search = search.with_tables(dict.fromkeys(tables))
 
+        settings = search, limit, max_length, batch_size
+        likely = power_of_two(self._model.likely_length(inputs) or max_length)
+        cache_length = min(likely, max_length)
+        ids, scores, is_final = self._search(inputs, tables, *settings, cache_length)
+        longer = np.flatnonzero(~is_final)
+        if len(longer):
+            some = keras.tree.map_structure(lambda x: x[longer], (inputs, tables))
+            found = self._search(*some, *settings, max_length)
+            ids[longer], scores[longer], _ = found
+        empty = np.flatnonzero(scores[:, 0] == -np.inf)
+        if len(empty):
+            warnings.warn(
+                f"The processors contradict each other for {len(empty)} of "
+                f"{num_rows} inputs, first for inputs[{empty[0]}]: they forbid "
+                "every token, and scores are minus infinity. "
+                f"Received: processors={search.processors}.",
+                stacklevel=3,
+            )
+        return Hypotheses(ids[..., :limit], scores)
+
+    def _search(
+        self, inputs, tables, search, limit, max_length, batch_size, cache_length
+    ):
+        """Returns ids and scores, and which of them need no longer cache than that."""
+        jit_compile = self._model.asked_jit_compile
+        num_rows = len(keras.tree.flatten(inputs)[0])
         is_exact = self._model.compute_dtype == "float32"
         is_on_cpu = target.xla_would_compile_for_cpu()
         if is_on_cpu and jit_compile == "auto":
@@ -123,12 +148,14 @@ class SearchRunner:
             row_bytes += search.num_hypotheses * max_length * np.int32().nbytes
             rows_per_call = min(MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL // row_bytes)
             rows_per_call = max(rows_per_call, batch_size)
+        if rows_per_call == batch_size:
+            cache_length = max_length  # `Search` lengthens the cache of a batch
 
         variables = list(self._model.variables)
         if list(map(id, variables)) != list(map(id, self._variables)):
             self._program.cache_clear()  # the model was quantised or adapted
             self._variables = variables
-        settings = search, max_length, rows_per_call, batch_size, jit_compile
+        settings = search, max_length, cache_length, rows_per_call, batch_size
         rows = np.arange(num_rows)
         num_calls = max(num_calls, -(-num_rows // rows_per_call))
         # Sentences that are sorted by length stay together in a batch. Continuous
@@ -143,35 +170,31 @@ class SearchRunner:
             rows_of = keras.tree.map_structure(take, (inputs, tables))
             return *rows_of, np.int32(len(share)), limit
 
-        program = self._program(*settings)
+        program = self._program(*settings, jit_compile)
         outputs = program.run_all(map(arguments, shares))
         found = [
             [x[: len(share)] for x in one]
             for share, one in zip(shares, outputs, strict=True)
         ]
         order = np.argsort(np.concatenate(shares))
-        ids, scores = (np.concatenate(x)[order] for x in zip(*found, strict=True))
-        empty = np.flatnonzero(scores[:, 0] == -np.inf)
-        if len(empty):
-            warnings.warn(
-                f"The processors contradict each other for {len(empty)} of "
-                f"{num_rows} inputs, first for inputs[{empty[0]}]: they forbid "
-                "every token, and scores are minus infinity. "
-                f"Received: processors={search.processors}.",
-                stacklevel=3,
-            )
-        return Hypotheses(ids[..., :limit], scores)
+        return [np.concatenate(x)[order] for x in zip(*found, strict=True)]
 
-    def _make_program(self, search, max_length, rows_per_call, batch_size, jit_compile):
+    def _make_program(
+        self, search, max_length, cache_length, rows_per_call, batch_size, jit_compile
+    ):
         """Compiles a search of `rows_per_call` sentences, `batch_size` at a time."""
         model = self._model
 
         def find(inputs, tables, count, limit):
             if rows_per_call == batch_size:
                 bound = search.with_tables(tables)
-                return tuple(bound(model, inputs, max_length, limit))
-            settings = count, limit, batch_size, max_length
-            return tuple(search_continuously(model, search, inputs, tables, *settings))
+                found = bound(model, inputs, max_length, limit)
+                return *found, ops.ones((rows_per_call,), "bool")
+            settings = count, limit, batch_size, max_length, cache_length
+            found, is_final = search_continuously(
+                model, search, inputs, tables, *settings
+            )
+            return *found, is_final
 
         return CompiledFunction(find, model, jit_compile)
 

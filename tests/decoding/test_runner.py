@@ -32,6 +32,7 @@ class Toy(ToyModel, GenerationMixin):
 
     variables = ()
     compute_dtype = "float32"
+    likely = None
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -41,6 +42,9 @@ class Toy(ToyModel, GenerationMixin):
 
     def generate(self, inputs, search, max_length, batch_size=None):
         return self._runner(inputs, search, max_length, batch_size, 7)
+
+    def likely_length(self, inputs):
+        return self.likely
 
     def step(self, token_ids, *arguments):
         self.rows.append(token_ids.shape[0])
@@ -130,6 +134,40 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
         ids, scores = find(rows, batch_size=batch_size)
         np.testing.assert_array_equal(ids, expected_ids[rows])
         np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
+
+
+@pytest.mark.parametrize("likely", [1, 2, 8])
+@pytest.mark.parametrize(
+    "search",
+    [
+        BeamSearch(3, num_hypotheses=2, processors=[PREFIXES, LIMIT]),
+        Sampling(seed=5, num_hypotheses=2, processors=[LIMIT]),
+    ],
+    ids=str,
+)
+def test_sentences_that_are_longer_than_most_get_a_longer_cache(
+    search, likely, without_xla_for_cpus
+):
+    model, inputs = toy(), sentences_of_many_lengths()
+    tables = search.tables(model, inputs, MAX_LENGTH)
+    expected = search_rows(toy(), search, inputs, tables, np.arange(17), 17)
+    model.likely = likely
+    for batch_size in (2, 5):
+        found = search_rows(model, search, inputs, tables, np.arange(17), batch_size)
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
+
+
+def test_only_longer_sentences_are_searched_again(eagerly, without_xla_for_cpus):
+    model = never_ends()
+    model.likely = 4
+    settings = {"search": GreedySearch([LIMIT]), "max_length": MAX_LENGTH}
+    lengths = [4, 4, 9, 4, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4]
+    ids, _ = model.generate(sources(*lengths), **settings, batch_size=8)
+    assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
+    # The third is searched again, alone.
+    assert model.rows[-9:] == [1] * 9
+    assert model.rows[:-9] == [8] * len(model.rows[:-9])
 
 
 def test_a_beam_that_was_cut_stays_as_it_is(without_xla_for_cpus):
