@@ -136,6 +136,7 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
         np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
 
 
+@pytest.mark.quick("beam-8", "draws-2")
 @pytest.mark.parametrize("likely", [1, 2, 8])
 @pytest.mark.parametrize(
     "search",
@@ -143,7 +144,7 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
         BeamSearch(3, num_hypotheses=2, processors=[PREFIXES, LIMIT]),
         Sampling(seed=5, num_hypotheses=2, processors=[LIMIT]),
     ],
-    ids=str,
+    ids=["beam", "draws"],
 )
 def test_sentences_that_are_longer_than_most_get_a_longer_cache(
     search, likely, without_xla_for_cpus
@@ -306,8 +307,11 @@ def test_the_rows_of_a_call_are_bounded_by_what_they_hold(
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.quick("beam-False")
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("search", [BeamSearch(2), Sampling(seed=5)], ids=str)
+@pytest.mark.parametrize(
+    "search", [BeamSearch(2), Sampling(seed=5)], ids=["beam", "draws"]
+)
 def test_cores_share_the_sentences_of_a_call(search, jit_compile, monkeypatch):
     monkeypatch.setattr(runner, "MAX_BATCH_SIZE_WITHOUT_XLA", 3)
     model, inputs = toy(), sentences_of_many_lengths()
