@@ -34,13 +34,14 @@ def export(
         ),
     ],
     jit_compile: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--jit-compile",
-            help="Let XLA compile the search on the server: some seconds for every new "
-            "batch size, and faster afterwards.",
+            "--jit-compile/--no-jit-compile",
+            help="Whether XLA compiles the search on the server: some seconds for each "
+            "of few sizes of batches, and faster afterwards. Default: in float32.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     beam_width: BeamWidth = None,
     length_penalty: LengthPenalty = None,
     min_length: MinLength = None,

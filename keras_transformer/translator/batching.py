@@ -10,6 +10,7 @@ from keras_transformer.text import SubwordTokenizer
 MIN_PADDED_LENGTH = 32  # of sources that are translated
 MIN_SCORED_LENGTH = 16
 POSITIONS_PER_SCORED_BATCH = 2048
+COMPILED_SIZES = 1, 8, 32  # of the batches that XLA compiles an exported search for
 
 
 class BatchingPolicy:
@@ -132,7 +133,7 @@ def fill_up(source_ids, num_rows):
     return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
 
 
-def next_power_of_two(count):
-    """Returns the smallest power of two that is at least `count`, a scalar tensor."""
-    powers = 2 ** tf.range(31)
-    return powers[tf.math.count_nonzero(powers < count)]
+def compiled_size(num_rows):
+    """Returns the smallest of `COMPILED_SIZES` that holds the rows, or the largest."""
+    sizes = tf.constant(COMPILED_SIZES)
+    return sizes[tf.math.count_nonzero(sizes[:-1] < num_rows)]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from keras_transformer.text_files import chunks_of
 from keras_transformer.translator.batching import (
     BatchingPolicy,
+    compiled_size,
     fill_up,
-    next_power_of_two,
     unpadded_lengths,
 )
 
@@ -56,10 +56,17 @@ def test_rows_are_padded_or_cut_to_a_length(length):
     assert not padded[:, kept:].any()
 
 
-@pytest.mark.parametrize(("rows", "filled"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8)])
+@pytest.mark.parametrize(
+    ("rows", "filled"), [(1, 1), (2, 8), (8, 8), (9, 32), (32, 32), (33, 32), (70, 32)]
+)
+def test_few_sizes_are_compiled(rows, filled):
+    assert compiled_size(tf.constant(rows)).numpy() == filled
+
+
+@pytest.mark.parametrize(("rows", "filled"), [(1, 1), (2, 2), (3, 4), (5, 8)])
 def test_a_batch_is_filled_up_with_its_own_rows(rows, filled):
     inputs = np.arange(2 * rows).reshape(rows, 2)
-    outputs = fill_up(tf.constant(inputs), next_power_of_two(rows)).numpy()
+    outputs = fill_up(tf.constant(inputs), filled).numpy()
     assert np.array_equal(outputs, np.resize(inputs, (filled, 2)))
 
 
