@@ -129,7 +129,8 @@ class SearchRunner:
         if is_on_cpu and jit_compile == "auto":
             is_large = num_rows * search.num_slots >= MIN_HYPOTHESES_FOR_XLA
             jit_compile = is_large and is_exact
-        batch_size = batch_size or max(32, 128 // search.num_slots)
+        # With more, the caches of a step leave the processor's own.
+        batch_size = batch_size or max(32, 64 // search.num_slots)
         # How many calls of a compiled program run side by side, and their sentences.
         most = num_rows * search.num_slots // MIN_HYPOTHESES_PER_CORE
         num_calls = max(1, min(target.num_cores() if is_on_cpu else 1, most))
