@@ -104,8 +104,9 @@ class SearchRunner:
         ids, scores, is_final = self._search(inputs, tables, *settings, cache_length)
         longer = np.flatnonzero(~is_final)
         if len(longer):
-            some = keras.tree.map_structure(lambda x: x[longer], (inputs, tables))
-            found = self._search(*some, *settings, max_length)
+            take = functools.partial(np.take, indices=longer, axis=0)
+            inputs, tables = keras.tree.map_structure(take, (inputs, tables))
+            found = self._search(inputs, tables, *settings, max_length)
             ids[longer], scores[longer], _ = found
         empty = np.flatnonzero(scores[:, 0] == -np.inf)
         if len(empty):

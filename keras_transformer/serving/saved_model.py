@@ -277,29 +277,23 @@ class ServedTranslator(tf.Module):
         return tf.cond(is_used, search, lambda: self._empty_hypotheses(source_ids))
 
     def _in_compiled_sizes(self, find, target_length):
-        """Returns a search that XLA compiles for `batching.COMPILED_SIZES` only."""
+        """Returns a search that XLA compiles for `COMPILED_SIZES` only."""
         find = tf.function(find, autograph=False, jit_compile=True)
-        shape = [None, self._search.num_hypotheses]
-        specs = Hypotheses(
-            tf.TensorSpec([*shape, target_length], tf.int32), tf.TensorSpec(shape)
+        shape = [self._search.num_hypotheses]
+        specs = (
+            tf.TensorSpec([None, *shape, target_length], tf.int32),
+            tf.TensorSpec([None, *shape]),
         )
 
         def find_in_batches(*tensors):
+            def find_rows(rows):
+                return tuple(find(*(tf.gather(x, rows) for x in tensors)))
+
             num_rows = tf.shape(tensors[0])[0]
-            size = batching.compiled_size(num_rows)
-            num_batches = -(-num_rows // size)
-            batches = [
-                tf.reshape(filled, tf.concat([[num_batches, size], tf.shape(x)[1:]], 0))
-                for x in tensors
-                for filled in [batching.fill_up(x, num_batches * size)]
-            ]
-            for batch, x in zip(batches, tensors, strict=True):
-                batch.set_shape([None, None, *x.shape[1:]])
-            found = tf.map_fn(lambda batch: find(*batch), batches, specs)
-            return [
-                tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0))[:num_rows]
-                for x in found
-            ]
+            batches = batching.compiled_batches(num_rows)
+            ids, scores = tf.map_fn(find_rows, batches, fn_output_signature=specs)
+            ids = tf.reshape(ids, [-1, *shape, target_length])
+            return ids[:num_rows], tf.reshape(scores, [-1, *shape])[:num_rows]
 
         return find_in_batches
 

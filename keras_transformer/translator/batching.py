@@ -128,12 +128,13 @@ def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
     return tf.reduce_max(tf.pad(ends, [[0, 0], [0, 1]]), axis=1)
 
 
-def fill_up(source_ids, num_rows):
-    """Repeats rows until there are `num_rows`; a copy ends when its original does."""
-    return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
+def compiled_batches(num_rows):
+    """Returns the rows of each batch that XLA computes, of shape `(batches, size)`.
 
-
-def compiled_size(num_rows):
-    """Returns the smallest of `COMPILED_SIZES` that holds the rows, or the largest."""
+    All have the smallest of `COMPILED_SIZES` that holds the rows, or the largest. The
+    last one is filled up with copies, which end when their originals do.
+    """
     sizes = tf.constant(COMPILED_SIZES)
-    return sizes[tf.math.count_nonzero(sizes[:-1] < num_rows)]
+    size = sizes[tf.math.count_nonzero(sizes[:-1] < num_rows)]
+    filled = -(-num_rows // size) * size
+    return tf.reshape(tf.range(filled) % num_rows, [-1, size])

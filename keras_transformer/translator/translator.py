@@ -510,11 +510,7 @@ class Translator:
         module, function, known = _EXPORTERS[format]
         options = {"jit_compile": jit_compile, "quantization": quantization}
         options |= {"dtype": dtype, "terms": terms}
-        options = {
-            name: value
-            for name, value in options.items()
-            if value or (value is False and name in known)
-        }
+        options = {name: x for name, x in options.items() if x is not None}
         for name, value in options.items():
             if name not in known:
                 raise ValueError(
