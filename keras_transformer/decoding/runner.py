@@ -39,7 +39,9 @@ class SearchRunner:
     """Runs searches of a model, compiled when they are first needed.
 
     Up to `batch_size` sentences are one batch. More are searched by continuous
-    batching: when a sentence has ended, the next one takes its place in the batch.
+    batching: when a sentence has ended, the next one takes its place in the batch. A
+    sentence longer than the model's `likely_length` is searched again, with all others
+    that are.
     Batches are filled up, so few programs are compiled, however many sentences there
     are. Without XLA, small batches are searched one after the other. On CPUs, each core
     searches a share of the sentences.

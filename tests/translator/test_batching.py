@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from keras_transformer.text_files import chunks_of
 from keras_transformer.translator.batching import (
     BatchingPolicy,
-    compiled_size,
-    fill_up,
+    compiled_batches,
     unpadded_lengths,
 )
 
@@ -57,17 +56,12 @@ def test_rows_are_padded_or_cut_to_a_length(length):
 
 
 @pytest.mark.parametrize(
-    ("rows", "filled"), [(1, 1), (2, 8), (8, 8), (9, 32), (32, 32), (33, 32), (70, 32)]
+    ("rows", "shape"),
+    [(1, (1, 1)), (2, (1, 8)), (8, (1, 8)), (9, (1, 32)), (33, (2, 32)), (70, (3, 32))],
 )
-def test_few_sizes_are_compiled(rows, filled):
-    assert compiled_size(tf.constant(rows)).numpy() == filled
-
-
-@pytest.mark.parametrize(("rows", "filled"), [(1, 1), (2, 2), (3, 4), (5, 8)])
-def test_a_batch_is_filled_up_with_its_own_rows(rows, filled):
-    inputs = np.arange(2 * rows).reshape(rows, 2)
-    outputs = fill_up(tf.constant(inputs), filled).numpy()
-    assert np.array_equal(outputs, np.resize(inputs, (filled, 2)))
+def test_few_sizes_are_compiled_and_filled_up_with_copies(rows, shape):
+    batches = compiled_batches(tf.constant(rows)).numpy()
+    assert batches.tolist() == np.resize(np.arange(rows), shape).tolist()
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=13))
