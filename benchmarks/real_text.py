@@ -6,15 +6,14 @@ TRANSLATOR is the folder of a saved `Translator`. The first `--captions` lines o
 files are translated greedily and with a beam of 4:
 
 - in one call: by `Translator.translate`, and by CTranslate2;
-- in requests of 32 captions by four threads, as a server would: by the SavedModel that
-  `export` writes, and by CTranslate2.
+- in requests of 32 captions by four threads, as from a server's clients: by the
+  SavedModel that `export` writes, and by CTranslate2.
 
-Each system has a process of its own, which warms up until it is as fast as it will be.
-CTranslate2 first tries its settings: workers and threads, and captions in a batch. The
-table shows the fastest. Each round
-gives every system a turn. Times are medians of the rounds, from text to text, and CPU
-seconds are those of all threads. What the exports are is in `--exports`, if given, and
-is used again.
+Each system has a process of its own and gets a turn in each round, after one that is
+not timed. CTranslate2 first tries numbers of workers, threads and captions in a batch,
+and takes the fastest. The table has medians of the rounds, from text to text; CPU
+seconds are those of all threads. `--exports` names a folder that keeps what is
+exported, for the next run.
 """
 
 import argparse
