@@ -32,13 +32,14 @@ def export(
         ),
     ],
     jit_compile: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--jit-compile",
-            help="Let XLA compile the search on the server: some seconds for every new "
-            "batch size, and faster afterwards.",
+            "--jit-compile/--no-jit-compile",
+            help="Whether XLA compiles the search on the server: some seconds for each "
+            "of few sizes of batches, and faster afterwards. Default: in float32.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     search_options: SearchOptions = UNCHANGED,
     max_length: MaxLength = None,
     glossary: Glossary = None,

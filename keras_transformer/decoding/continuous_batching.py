@@ -8,14 +8,25 @@ from keras import ops
 from keras_transformer.decoding.search import Hypotheses, choose_rows, while_loop
 
 # Sentences begin several at a time, once 1 / REFILL_DIVISOR of the places are free.
-REFILL_DIVISOR = 4
+REFILL_DIVISOR = 8
+# Once more than 1 / LONGER_DIVISOR of all sentences need a longer cache, it was the
+# wrong one.
+LONGER_DIVISOR = 8
 
 map_tensors = functools.partial(keras.tree.map_structure, none_is_leaf=False)
 
 
 def search_continuously(
-    model, search, inputs, tables, count, limit, batch_size: int, max_length: int
-) -> Hypotheses:
+    model,
+    search,
+    inputs,
+    tables,
+    count,
+    limit,
+    batch_size: int,
+    max_length: int,
+    cache_length: int,
+):
     """Searches many sentences, `batch_size` at a time.
 
     A batch takes as many steps as its longest sentence. Here a sentence that has
@@ -35,9 +46,13 @@ def search_continuously(
         limit: Most tokens of a sequence, likewise, at most `max_length`.
         batch_size: Sentences to search at a time, at most as many as in `inputs`.
         max_length: Length of the results.
+        cache_length: Positions of the cache, which every step reads. A sentence that
+            needs more leaves its place.
 
     Returns:
-        `Hypotheses` of all sentences, undefined beyond the first `count`.
+        `Hypotheses` of all sentences, undefined beyond the first `count`; and which
+        of them are final, a boolean tensor. The others need a longer cache, or did not
+        begin because many others did.
     """
     num_rows = ops.shape(keras.tree.flatten(inputs)[0])[0]
     num_refilled = max(batch_size // REFILL_DIVISOR, 1)
@@ -45,7 +60,7 @@ def search_continuously(
 
     def begin(rows):
         bound = search.with_tables(take(tables, rows))
-        lengths = max_length, max_length, limit
+        lengths = max_length, cache_length, limit
         state = bound.begin(model, take(inputs, rows), *lengths)
         # Not carried through the loop: `advance` takes the inputs again.
         return state._replace(inputs=())
@@ -54,43 +69,59 @@ def search_continuously(
         rows = ops.clip(rows, 0, num_rows - 1)
         bound = search.with_tables(take(tables, rows))
         state = state._replace(inputs=take(inputs, rows))
-        state = bound.advance(model, step, state, max_length, max_active)
-        return state._replace(inputs=())
+        state = bound.advance(model, step, state, cache_length, max_active)
+        is_longer = is_active(state) & (state.index >= cache_length)
+        live, finished = state.hypotheses
+        live = live._replace(limits=ops.where(is_longer, 0, live.limits))
+        state = state._replace(inputs=(), hypotheses=(live, finished))
+        return state, ops.sum(ops.cast(is_longer, "int32"))
 
     def is_active(state):
         return search.is_active(state.index, state.hypotheses)
 
-    def is_unfinished(next_row, rows, state, found):
-        return (next_row < count) | ops.any(is_active(state))
+    def best(state):
+        is_final = ~is_active(state) & (state.hypotheses[0].limits > 0)
+        return search.best(state.hypotheses), is_final
 
-    def advance_and_refill(next_row, rows, state, found):
+    def is_unfinished(next_row, num_longer, rows, state, found):
+        is_left = (next_row < count) | ops.any(is_active(state))
+        return is_left & (LONGER_DIVISOR * num_longer <= count)
+
+    def advance_and_refill(next_row, num_longer, rows, state, found):
         max_active = ops.where(next_row < count, batch_size - num_refilled, 0)
-        state = advance(state, rows, max_active)
-        found = replace(found, rows, search.best(state.hypotheses))
-        # While sentences are left, `advance` has left so many places free.
+        state, longer = advance(state, rows, max_active)
+        found = replace(found, rows, best(state))
+        # The first of these places are free.
         is_free = ops.cast(~is_active(state), "int32")
-        places = ops.cast(ops.top_k(is_free, num_refilled)[1], "int32")
+        is_free, places = ops.top_k(is_free, num_refilled)
+        places = ops.cast(places, "int32")
         new_rows = next_row + ops.arange(num_refilled, dtype="int32")
-        begins = new_rows < count
-        new = new_rows, begin(ops.clip(new_rows, 0, num_rows - 1))
+        begins = (new_rows < count) & (is_free > 0)
+        new_state = begin(ops.clip(new_rows, 0, num_rows - 1))
+        # A cache is empty at first, and `visible` hides what other sentences wrote.
+        # Replacing it would take as long as several steps.
+        old, cache = (rows, state._replace(cache=())), state.cache
         # A place in which no sentence begins keeps its content.
-        new = choose_rows(begins, new, take((rows, state), places))
-        rows, state = replace((rows, state), places, new)
-        return next_row + ops.sum(ops.cast(begins, "int32")), rows, state, found
+        new = new_rows, new_state._replace(cache=())
+        new = choose_rows(begins, new, take(old, places))
+        rows, state = replace(old, places, new)
+        state = state._replace(cache=cache)
+        next_row += ops.sum(ops.cast(begins, "int32"))
+        return next_row, num_longer + longer, rows, state, found
 
     # At first all places are free. Only the shapes of this state of one sentence are
     # used, so the compiled program does not compute it.
     state = begin(ops.zeros((1,), dtype="int32"))
-    found = zeros_like(search.best(state.hypotheses), num_rows + 1)
+    found = zeros_like(best(state), num_rows + 1)
     state = zeros_like(state, batch_size)._replace(
         index=ops.full((batch_size,), max_length, dtype="int32")
     )
     rows = ops.full((batch_size,), num_rows, dtype="int32")  # that of no sentence
-    next_row = ops.convert_to_tensor(0, dtype="int32")
-    *_, found = while_loop(
-        is_unfinished, advance_and_refill, (next_row, rows, state, found)
+    none = ops.convert_to_tensor(0, dtype="int32")
+    *_, (found, is_final) = while_loop(
+        is_unfinished, advance_and_refill, (none, none, rows, state, found)
     )
-    return Hypotheses(*(x[:num_rows] for x in found))
+    return Hypotheses(*(x[:num_rows] for x in found)), is_final[:num_rows]
 
 
 def zeros_like(structure, num_rows):

@@ -70,6 +70,13 @@ class CachedModel:
         """
         return self.step
 
+    def likely_length(self, inputs) -> int | None:
+        """Returns how long most sequences are at most; None if that is unknown.
+
+        Searches of many sentences begin with a cache of this length.
+        """
+        return None
+
     def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
         """Returns how many positions the cache holds at first.
 

@@ -23,22 +23,28 @@ from keras_transformer.layers.cache import first_length
 from keras_transformer.layers.keys_values import lengthen_cache
 
 MAX_PROGRAMS = 64  # that a model keeps
-# Sentences of a call with continuous batching; more would only take memory.
-ROWS_PER_CALL = 4096
+# Sentences of a call with continuous batching, and bytes of their inputs and results:
+# more would only take memory.
+MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL = 4096, 2**26
 # Without XLA, larger batches are no faster on a CPU, and smaller ones lose less time to
 # waiting for their longest sentence.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
 # In one call, so many hypotheses save about as much time as XLA takes to compile.
 MIN_HYPOTHESES_FOR_XLA = 256
+# A core with fewer reads the weights too often for what it computes.
+MIN_HYPOTHESES_PER_CORE = 64
 
 
 class SearchRunner:
     """Runs searches of a model, compiled when they are first needed.
 
     Up to `batch_size` sentences are one batch. More are searched by continuous
-    batching: when a sentence has ended, the next one takes its place in the batch.
+    batching: when a sentence has ended, the next one takes its place in the batch. A
+    sentence longer than the model's `likely_length` is searched again, with all others
+    that are.
     Batches are filled up, so few programs are compiled, however many sentences there
-    are. Without XLA, small batches are searched one after the other.
+    are. Without XLA, small batches are searched one after the other. On CPUs, each core
+    searches a share of the sentences.
 
     With `jit_compile="auto"`, XLA compiles for CPUs where a call has many sentences and
     the model computes in float32. In half precision, which programs round differently,
@@ -80,7 +86,6 @@ class SearchRunner:
         check_search(search, vocabulary_size)
         if batch_size is not None:
             check_positive_integers(batch_size=batch_size)
-        jit_compile = self._model.asked_jit_compile
         inputs = keras.tree.map_structure(ops.convert_to_numpy, inputs)
         num_rows = len(keras.tree.flatten(inputs)[0])
         if num_rows == 0:
@@ -95,38 +100,16 @@ class SearchRunner:
             max_length = min(max_length, longest)
         search = search.with_tables(dict.fromkeys(tables))
 
-        is_exact = self._model.compute_dtype == "float32"
-        is_on_cpu = target.xla_would_compile_for_cpu()
-        if is_on_cpu and jit_compile == "auto":
-            is_large = num_rows * search.num_slots >= MIN_HYPOTHESES_FOR_XLA
-            jit_compile = is_large and is_exact
-        batch_size = batch_size or max(32, 128 // search.num_slots)
-        if is_on_cpu and not jit_compile:
-            batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
-            if is_exact:
-                sizes = (size for size in (1, 4) if size >= num_rows)
-                batch_size = min([batch_size, *sizes])
-            rows_per_call = batch_size
-        elif num_rows <= batch_size:
-            rows_per_call = batch_size = power_of_two(num_rows)
-        else:
-            rows_per_call = max(ROWS_PER_CALL, batch_size)
-
-        variables = list(self._model.variables)
-        if list(map(id, variables)) != list(map(id, self._variables)):
-            self._program.cache_clear()  # the model was quantised or adapted
-            self._variables = variables
-        settings = search, max_length, rows_per_call, batch_size, jit_compile
-        program = self._program(*settings)
-        found = []
-        for start in range(0, num_rows, rows_per_call):
-            rows = np.arange(start, min(start + rows_per_call, num_rows))
-            filled = np.resize(rows, rows_per_call)  # with copies of the same rows
-            take = functools.partial(np.take, indices=filled, axis=0)
-            arguments = keras.tree.map_structure(take, (inputs, tables))
-            outputs = program.run(*arguments, np.int32(len(rows)), limit)
-            found.append([x[: len(rows)] for x in outputs])
-        ids, scores = map(np.concatenate, zip(*found, strict=True))
+        settings = search, limit, max_length, batch_size
+        likely = power_of_two(self._model.likely_length(inputs) or max_length)
+        cache_length = min(likely, max_length)
+        ids, scores, is_final = self._search(inputs, tables, *settings, cache_length)
+        longer = np.flatnonzero(~is_final)
+        if len(longer):
+            take = functools.partial(np.take, indices=longer, axis=0)
+            inputs, tables = keras.tree.map_structure(take, (inputs, tables))
+            found = self._search(inputs, tables, *settings, max_length)
+            ids[longer], scores[longer], _ = found
         empty = np.flatnonzero(scores[:, 0] == -np.inf)
         if len(empty):
             warnings.warn(
@@ -138,16 +121,84 @@ class SearchRunner:
             )
         return Hypotheses(ids[..., :limit], scores)
 
-    def _make_program(self, search, max_length, rows_per_call, batch_size, jit_compile):
+    def _search(
+        self, inputs, tables, search, limit, max_length, batch_size, cache_length
+    ):
+        """Returns ids and scores, and which of them need no longer cache than that."""
+        jit_compile = self._model.asked_jit_compile
+        num_rows = len(keras.tree.flatten(inputs)[0])
+        is_exact = self._model.compute_dtype == "float32"
+        is_on_cpu = target.xla_would_compile_for_cpu()
+        if is_on_cpu and jit_compile == "auto":
+            is_large = num_rows * search.num_slots >= MIN_HYPOTHESES_FOR_XLA
+            jit_compile = is_large and is_exact
+        # With more, the caches of a step leave the processor's own.
+        batch_size = batch_size or max(32, 64 // search.num_slots)
+        # How many calls of a compiled program run side by side, and their sentences.
+        most = num_rows * search.num_slots // MIN_HYPOTHESES_PER_CORE
+        num_calls = max(1, min(target.num_cores() if is_on_cpu else 1, most))
+        share = -(-num_rows // num_calls)
+        if is_on_cpu and not jit_compile:
+            batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
+            if is_exact:
+                sizes = (size for size in (1, 4) if size >= num_rows)
+                batch_size = min([batch_size, *sizes])
+            rows_per_call = batch_size
+        elif share <= batch_size:
+            rows_per_call = batch_size = min(power_of_two(share), batch_size)
+        else:
+            held = keras.tree.flatten((inputs, tables))
+            row_bytes = sum(x[:1].nbytes for x in held)
+            row_bytes += search.num_hypotheses * max_length * np.int32().nbytes
+            rows_per_call = min(MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL // row_bytes)
+            rows_per_call = max(rows_per_call, batch_size)
+        if rows_per_call == batch_size:
+            cache_length = max_length  # `Search` lengthens the cache of a batch
+
+        variables = list(self._model.variables)
+        if list(map(id, variables)) != list(map(id, self._variables)):
+            self._program.cache_clear()  # the model was quantised or adapted
+            self._variables = variables
+        settings = search, max_length, cache_length, rows_per_call, batch_size
+        rows = np.arange(num_rows)
+        num_calls = max(num_calls, -(-num_rows // rows_per_call))
+        # Sentences that are sorted by length stay together in a batch. Continuous
+        # batches get equal shares of long and short ones.
+        shares = np.array_split(rows, num_calls)
+        if rows_per_call > batch_size:
+            shares = [rows[first::num_calls] for first in range(num_calls)]
+
+        def arguments(share):
+            filled = np.resize(share, rows_per_call)  # with copies of the same rows
+            take = functools.partial(np.take, indices=filled, axis=0)
+            rows_of = keras.tree.map_structure(take, (inputs, tables))
+            return *rows_of, np.int32(len(share)), limit
+
+        program = self._program(*settings, jit_compile)
+        outputs = program.run_all(map(arguments, shares))
+        found = [
+            [x[: len(share)] for x in one]
+            for share, one in zip(shares, outputs, strict=True)
+        ]
+        order = np.argsort(np.concatenate(shares))
+        return [np.concatenate(x)[order] for x in zip(*found, strict=True)]
+
+    def _make_program(
+        self, search, max_length, cache_length, rows_per_call, batch_size, jit_compile
+    ):
         """Compiles a search of `rows_per_call` sentences, `batch_size` at a time."""
         model = self._model
 
         def find(inputs, tables, count, limit):
             if rows_per_call == batch_size:
                 bound = search.with_tables(tables)
-                return tuple(bound(model, inputs, max_length, limit))
-            settings = count, limit, batch_size, max_length
-            return tuple(search_continuously(model, search, inputs, tables, *settings))
+                found = bound(model, inputs, max_length, limit)
+                return *found, ops.ones((rows_per_call,), "bool")
+            settings = count, limit, batch_size, max_length, cache_length
+            found, is_final = search_continuously(
+                model, search, inputs, tables, *settings
+            )
+            return *found, is_final
 
         return CompiledFunction(find, model, jit_compile)
 

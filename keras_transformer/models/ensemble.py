@@ -68,6 +68,7 @@ class Ensemble(GenerationMixin, keras.Model):
         return _log_mean([model(inputs, training=training) for model in self.models])
 
     generate = Transformer.generate
+    likely_length = Transformer.likely_length
 
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""

@@ -311,6 +311,10 @@ class Transformer(DecodedModel, TokenModel):
             longest=self.max_positions,
         )
 
+    def likely_length(self, inputs) -> int:
+        """Returns the padded length of the sources; see `decoding.CachedModel`."""
+        return inputs.shape[1]
+
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
         states = self.encoder(self.source_embedding(inputs))

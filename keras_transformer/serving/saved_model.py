@@ -34,7 +34,7 @@ def export_translator(
     path: str | os.PathLike,
     search: Search,
     max_length: int | None = None,
-    jit_compile: bool = False,
+    jit_compile: bool | None = None,
     dtype: str | None = None,
     terms: Terms | None = None,
 ) -> Path:
@@ -48,6 +48,9 @@ def export_translator(
     path = check_exportable(path, search)
     check_serves_any_text(search)
     translator = translator.in_dtype(dtype)
+    if jit_compile is None:
+        # In half precision, what XLA compiles for each size rounds differently.
+        jit_compile = translator.model.compute_dtype == "float32"
     served = ServedTranslator(translator, search, max_length, jit_compile, terms)
     signatures = served.signatures()
     requests = warmup_requests(translator, signatures, jit_compile)
@@ -89,7 +92,8 @@ class ServedTranslator(tf.Module):
     Texts are grouped by the policy of `Translator.translate`, so a text has the same
     translation as there, whatever else is in its batch. The arguments are as in
     `Translator.export`. With `jit_compile`, XLA compiles the search once for every
-    shape. To keep the shapes few, groups are filled up to a power of two.
+    shape. To keep the shapes few, groups are filled up to 1, 8 or a multiple of 32
+    texts, and searched 32 at a time.
     """
 
     def __init__(
@@ -258,17 +262,12 @@ class ServedTranslator(tf.Module):
             return search(self._translator.model, inputs, target_length)
 
         if self._jit_compile:
-            find = tf.function(find, autograph=False, jit_compile=True)
+            find = self._in_compiled_sizes(find, target_length)
 
         def search():
             # Padded as in `Translator.translate`, for the same rounding errors.
             inputs = self._policy.pad(source_ids, source_length)
-            num_rows = tf.shape(source_ids)[0]
-            tables = required
-            if self._jit_compile:
-                full = batching.next_power_of_two(num_rows)
-                inputs, tables = (batching.fill_up(x, full) for x in (inputs, required))
-            ids, scores = (field[:num_rows] for field in find(inputs, tables))
+            ids, scores = find(inputs, required)
             missing = self._max_target_length - target_length
             padding = [[0, 0], [0, 0], [0, missing]]
             ids = tf.pad(ids, padding, constant_values=self._translator.model.pad_id)
@@ -276,6 +275,27 @@ class ServedTranslator(tf.Module):
 
         is_used = tf.shape(source_ids)[0] > 0
         return tf.cond(is_used, search, lambda: self._empty_hypotheses(source_ids))
+
+    def _in_compiled_sizes(self, find, target_length):
+        """Returns a search that XLA compiles for `COMPILED_SIZES` only."""
+        find = tf.function(find, autograph=False, jit_compile=True)
+        shape = [self._search.num_hypotheses]
+        specs = (
+            tf.TensorSpec([None, *shape, target_length], tf.int32),
+            tf.TensorSpec([None, *shape]),
+        )
+
+        def find_in_batches(*tensors):
+            def find_rows(rows):
+                return tuple(find(*(tf.gather(x, rows) for x in tensors)))
+
+            num_rows = tf.shape(tensors[0])[0]
+            batches = batching.compiled_batches(num_rows)
+            ids, scores = tf.map_fn(find_rows, batches, fn_output_signature=specs)
+            ids = tf.reshape(ids, [-1, *shape, target_length])
+            return ids[:num_rows], tf.reshape(scores, [-1, *shape])[:num_rows]
+
+        return find_in_batches
 
     def _empty_hypotheses(self, source_ids):
         shape = [tf.shape(source_ids)[0], self._search.num_hypotheses]

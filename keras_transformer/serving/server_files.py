@@ -11,8 +11,9 @@ from keras_transformer.decoding import Search
 from keras_transformer.decoding.search import check_repeatable, check_search
 from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import Translator
+from keras_transformer.translator.batching import COMPILED_SIZES
 
-MAX_BATCH_SIZE = 64  # a power of two, as compiled batches are
+MAX_BATCH_SIZE = 64  # a multiple of the largest batch that XLA compiles
 
 
 def next_version(folder: str | os.PathLike) -> Path:
@@ -115,9 +116,9 @@ def warmup_requests(
     """Returns requests after which no other has to wait for preparations.
 
     TensorFlow optimizes the graph of each signature once. XLA compiles each padded
-    length, with each power of two of texts, once for all signatures.
+    length, with each of `COMPILED_SIZES`, once for all signatures.
     """
-    doublings = MAX_BATCH_SIZE.bit_length() if jit_compile else 0
+    sizes = COMPILED_SIZES if jit_compile else ()
     requests = []
     for text in texts_of_all_lengths(translator):
         source_ids, _ = translator.encode([text])
@@ -125,8 +126,8 @@ def warmup_requests(
         for name, function in signatures.items():
             specs = function.input_signature
             requests.append((name, {spec.name: inputs[spec.name] for spec in specs}))
-        for i in range(1, doublings):
-            requests.append(("serving_default", {"text": [text] * 2**i}))
+        for size in sizes[1:]:
+            requests.append(("serving_default", {"text": [text] * size}))
     return requests
 
 

@@ -10,6 +10,7 @@ from keras_transformer.text import SubwordTokenizer
 MIN_PADDED_LENGTH = 32  # of sources that are translated
 MIN_SCORED_LENGTH = 16
 POSITIONS_PER_SCORED_BATCH = 2048
+COMPILED_SIZES = 1, 8, 32  # of the batches that XLA compiles an exported search for
 
 
 class BatchingPolicy:
@@ -127,12 +128,13 @@ def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
     return tf.reduce_max(tf.pad(ends, [[0, 0], [0, 1]]), axis=1)
 
 
-def fill_up(source_ids, num_rows):
-    """Repeats rows until there are `num_rows`; a copy ends when its original does."""
-    return tf.gather(source_ids, tf.range(num_rows) % tf.shape(source_ids)[0])
+def compiled_batches(num_rows):
+    """Returns the rows of each batch that XLA computes, of shape `(batches, size)`.
 
-
-def next_power_of_two(count):
-    """Returns the smallest power of two that is at least `count`, a scalar tensor."""
-    powers = 2 ** tf.range(31)
-    return powers[tf.math.count_nonzero(powers < count)]
+    All have the smallest of `COMPILED_SIZES` that holds the rows, or the largest. The
+    last one is filled up with copies, which end when their originals do.
+    """
+    sizes = tf.constant(COMPILED_SIZES)
+    size = sizes[tf.math.count_nonzero(sizes[:-1] < num_rows)]
+    filled = -(-num_rows // size) * size
+    return tf.reshape(tf.range(filled) % num_rows, [-1, size])

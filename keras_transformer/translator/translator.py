@@ -379,9 +379,11 @@ class Translator:
 
             program = CompiledFunction(call, model, jit_compile="auto")
             self._programs[function] = current, program
-        for rows, ids in self.batching_policy().scored_batches(source_ids, labels):
+        batches = list(self.batching_policy().scored_batches(source_ids, labels))
+        computed = program.run_all(ids for _, ids in batches)
+        for (rows, _), found in zip(batches, computed, strict=True):
             unpadded = itemgetter(slice(len(rows)))
-            yield rows, keras.tree.map_structure(unpadded, program.run(*ids))
+            yield rows, keras.tree.map_structure(unpadded, found)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the translator to a folder, which may exist.
@@ -490,7 +492,7 @@ class Translator:
         path: str | os.PathLike,
         search: Search | None = None,
         max_length: int | None = None,
-        jit_compile: bool = False,
+        jit_compile: bool | None = None,
         format: str = "saved_model",
         quantization: str | None = None,
         dtype: str | None = None,
@@ -512,9 +514,10 @@ class Translator:
             search: As in `translate`; it must have a seed if it draws.
             max_length: As in `translate`.
             jit_compile: For `"saved_model"`: whether XLA compiles the search on the
-                server. It is faster then, except for the first request of each length
-                and batch size (a power of two), which takes some seconds. The server's
-                TensorFlow must have XLA for its device.
+                server: for batches of 1, 8 and 32 texts of each padded length, which
+                takes some seconds each and is done when a server warms up. The
+                server's TensorFlow must have XLA for its device. Default: where the
+                model computes in float32.
             format: A name in the table above.
             quantization: The type of the weights: for `"ctranslate2"` such as `"int8"`
                 or `"float16"`, for `"litert"` `"int8"`. None: float32.
@@ -541,7 +544,7 @@ class Translator:
         module, function, known = _EXPORTERS[format]
         options = {"jit_compile": jit_compile, "quantization": quantization}
         options |= {"dtype": dtype, "terms": terms}
-        options = {name: value for name, value in options.items() if value}
+        options = {name: x for name, x in options.items() if x is not None}
         for name, value in options.items():
             if name not in known:
                 raise ValueError(

@@ -20,6 +20,7 @@ from keras_transformer.decoding import (
 )
 from keras_transformer.decoding.runner import GenerationMixin, SearchRunner
 from keras_transformer.kernels import target
+from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.layers import LearnedPositionalEncoding, cache
 from keras_transformer.models import LanguageModel, Transformer
 
@@ -31,6 +32,7 @@ class Toy(ToyModel, GenerationMixin):
 
     variables = ()
     compute_dtype = "float32"
+    likely = None
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -40,6 +42,9 @@ class Toy(ToyModel, GenerationMixin):
 
     def generate(self, inputs, search, max_length, batch_size=None):
         return self._runner(inputs, search, max_length, batch_size, 7)
+
+    def likely_length(self, inputs):
+        return self.likely
 
     def step(self, token_ids, *arguments):
         self.rows.append(token_ids.shape[0])
@@ -131,6 +136,41 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
         np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
 
 
+@pytest.mark.quick("beam-8", "draws-2")
+@pytest.mark.parametrize("likely", [1, 2, 8])
+@pytest.mark.parametrize(
+    "search",
+    [
+        BeamSearch(3, num_hypotheses=2, processors=[PREFIXES, LIMIT]),
+        Sampling(seed=5, num_hypotheses=2, processors=[LIMIT]),
+    ],
+    ids=["beam", "draws"],
+)
+def test_sentences_that_are_longer_than_most_get_a_longer_cache(
+    search, likely, without_xla_for_cpus
+):
+    model, inputs = toy(), sentences_of_many_lengths()
+    tables = search.tables(model, inputs, MAX_LENGTH)
+    expected = search_rows(toy(), search, inputs, tables, np.arange(17), 17)
+    model.likely = likely
+    for batch_size in (2, 5):
+        found = search_rows(model, search, inputs, tables, np.arange(17), batch_size)
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
+
+
+def test_only_longer_sentences_are_searched_again(eagerly, without_xla_for_cpus):
+    model = never_ends()
+    model.likely = 4
+    settings = {"search": GreedySearch([LIMIT]), "max_length": MAX_LENGTH}
+    lengths = [4, 4, 9, 4, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4]
+    ids, _ = model.generate(sources(*lengths), **settings, batch_size=8)
+    assert np.sum(ids != PAD, axis=-1)[:, 0].tolist() == lengths
+    # The third is searched again, alone.
+    assert model.rows[-9:] == [1] * 9
+    assert model.rows[:-9] == [8] * len(model.rows[:-9])
+
+
 def test_a_beam_that_was_cut_stays_as_it_is(without_xla_for_cpus):
     # The longest sources are cut, while their neighbours go on.
     search = BeamSearch(3, processors=[MaximumLength(1.5)])
@@ -154,7 +194,7 @@ def test_a_sentence_begins_as_soon_as_another_has_ended(eagerly, without_xla_for
     assert model.rows == [4] * 13
     model.rows.clear()
     find(sources(*lengths), batch_size=10)
-    assert model.rows == [16] * 13
+    assert model.rows == [10] * 13
 
 
 @pytest.mark.slow
@@ -219,7 +259,7 @@ def test_a_saved_model_keeps_the_jit_compile_that_was_asked_for(jit_compile, tmp
 def test_more_sentences_than_a_call_takes_are_searched_in_several(
     monkeypatch, without_xla_for_cpus
 ):
-    monkeypatch.setattr(runner, "ROWS_PER_CALL", 6)
+    monkeypatch.setattr(runner, "MAX_ROWS_PER_CALL", 6)
     search, inputs = BeamSearch(2, processors=[PREFIXES, LIMIT]), sources(*range(1, 14))
     tables = {"0": PREFIXES.table(17)[:13]}
     find = functools.partial(search_rows, toy(), search, inputs, tables)
@@ -227,6 +267,62 @@ def test_more_sentences_than_a_call_takes_are_searched_in_several(
     found = find(np.arange(13), batch_size=3)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
+
+
+@pytest.mark.parametrize("num_rows", [5, 4, 3])
+def test_a_batch_is_never_larger_than_its_batch_size(
+    num_rows, eagerly, without_xla_for_cpus
+):
+    model = toy()
+    inputs = sentences_of_many_lengths()[:num_rows]
+    model.generate(inputs, GreedySearch([LIMIT]), MAX_LENGTH, batch_size=5)
+    assert set(model.rows) == {min(5, 1 << (num_rows - 1).bit_length())}
+
+
+@pytest.mark.parametrize("search", [BeamSearch(2), Sampling(seed=5, num_hypotheses=7)])
+def test_the_rows_of_a_call_are_bounded_by_what_they_hold(
+    search, monkeypatch, without_xla_for_cpus
+):
+    rows, model = [], toy()
+    run = CompiledFunction.run
+
+    def spy(self, inputs, *arguments):
+        rows.append(len(inputs))
+        return run(self, inputs, *arguments)
+
+    monkeypatch.setattr(CompiledFunction, "run", spy)
+    inputs = sentences_of_many_lengths()
+    expected = model.generate(inputs, search, MAX_LENGTH, batch_size=17)
+    monkeypatch.setattr(runner, "MAX_BYTES_PER_CALL", 4096)
+    # A sentence holds its ids, and for each hypothesis 16 ids and as many numbers.
+    num_numbers = 16 * (search.num_hypotheses if search.is_random else 0)
+    held = inputs[:1].nbytes + 4 * (16 * search.num_hypotheses + num_numbers)
+    found = model.generate(inputs, search, MAX_LENGTH, batch_size=2)
+    assert rows[0] == 17
+    assert set(rows[1:]) == {min(4096 // held, 4096)}
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    monkeypatch.setattr(runner, "MAX_BYTES_PER_CALL", 1)
+    model.generate(inputs, search, MAX_LENGTH, batch_size=2)
+    assert rows[-1] == 2, "a batch is as large as it is asked to be"
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.quick("beam-False")
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "search", [BeamSearch(2), Sampling(seed=5)], ids=["beam", "draws"]
+)
+def test_cores_share_the_sentences_of_a_call(search, jit_compile, monkeypatch):
+    monkeypatch.setattr(runner, "MAX_BATCH_SIZE_WITHOUT_XLA", 3)
+    model, inputs = toy(), sentences_of_many_lengths()
+    expected = search(toy(), inputs, MAX_LENGTH)
+    model.asked_jit_compile = jit_compile
+    for cores in (1, 2, 5):
+        monkeypatch.setattr(target, "num_cores", lambda cores=cores: cores)
+        for batch_size in (3, 17):
+            found = model.generate(inputs, search, MAX_LENGTH, batch_size)
+            np.testing.assert_array_equal(found.ids, expected.ids)
+            np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
 
 
 def test_few_programs_serve_batches_of_any_size(without_xla_for_cpus):

@@ -1,3 +1,5 @@
+import os
+
 import keras
 import pytest
 
@@ -67,3 +69,28 @@ def test_a_model_compiled_with_xla_knows_it_in_its_trace():
     assert found[-1] is False
     assert True in found
     assert not target.xla_compiles_for_cpu()  # nor does eager code
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 11),
+        ({"cpu.max": "max 100000\n"}, 11),
+        ({"cpu.max": "250000 100000\n"}, 3),
+        ({"cpu.max": "1300000 100000\n"}, 11),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 11),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
+    ],
+)
+def test_affinity_and_the_quota_of_a_container_limit_the_cores(
+    files, cores, tmp_path, monkeypatch
+):
+    def affinity(process):
+        return {*range(11)}
+
+    monkeypatch.setattr(os, "sched_getaffinity", affinity, raising=False)
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert target.num_cores(tmp_path) == cores

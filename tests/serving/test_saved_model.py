@@ -60,6 +60,10 @@ SENTENCEPIECE_OPS = {
 }
 
 
+def settings_of(path):
+    return json.loads((path / "assets.extra" / "translator.json").read_text())
+
+
 @pytest.fixture(scope="module")
 def translator():
     return make_translator(updates=60, normalize_first=True)
@@ -67,7 +71,8 @@ def translator():
 
 @pytest.fixture(scope="module")
 def exported(translator, tmp_path_factory):
-    return translator.export(tmp_path_factory.mktemp("models") / "en-de" / "1", SEARCH)
+    path = tmp_path_factory.mktemp("models") / "en-de" / "1"
+    return translator.export(path, SEARCH, jit_compile=False)
 
 
 @pytest.fixture(scope="module")
@@ -210,13 +215,17 @@ def test_a_fresh_process_outlives_hostile_text(fresh_responses):
 
 @pytest.mark.slow
 def test_a_compiled_export_gives_the_live_translations(compiled, live):
-    requests = [("translate_n_best", {"text": in_base64(TEXTS[:5])})]
+    # More than one compiled batch, the last one not full.
+    texts = [TEXTS[i % 5] for i in range(37)]
+    requests = [("translate_n_best", {"text": in_base64(texts)})]
     answer = run_alone(
         SERVING / "fresh_process.py", "graph", compiled, stdin=json.dumps(requests)
     )
     (response,) = json.loads(answer)
-    assert response["translations"] == list(map(in_base64, live["translations"][:5]))
-    np.testing.assert_allclose(response["scores"], live["scores"][:5], atol=1e-4)
+    expected = list(map(in_base64, live["translations"][:5]))
+    assert response["translations"] == [expected[i % 5] for i in range(37)]
+    scores = np.resize(live["scores"][:5], (37, len(live["scores"][0])))
+    np.testing.assert_allclose(response["scores"], scores, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -503,6 +512,7 @@ def test_half_precision_is_exported_as_it_is_live(dtype, tmp_path):
     translator = make_translator(dtype=dtype)
     search = kt.decoding.GreedySearch()
     path = translator.export(tmp_path / "1", search, dtype=dtype)
+    assert not settings_of(path)["jit_compile"], "it would round differently"
     serve = tf.saved_model.load(path).signatures["serving_default"]
     outputs = serve(text=tf.constant(TEXTS))
     found = [best for (best,) in translator.translate_n_best(TEXTS, search)]
@@ -557,6 +567,7 @@ def test_a_drawn_translation_is_exported_with_its_seed(tmp_path):
     translator = make_translator(max_source_length=16)
     search = kt.decoding.Sampling(temperature=2.0, seed=11)
     path = translator.export(tmp_path / "1", search)
+    assert settings_of(path)["jit_compile"], "the default in float32"
     serve = tf.saved_model.load(path).signatures["serving_default"]
     found = serve(text=tf.constant(SOURCES[:7]))["translation"].numpy()
     assert decoded(found) == translator.translate(SOURCES[:7], search, batch_size=3)
@@ -588,7 +599,7 @@ def test_an_export_ends_before_end_ids_as_the_translator(
         outputs["score"], [one.score for one in found], rtol=1e-4, atol=1e-5
     )
     assert [one.text for one in found] != translator.translate(TEXTS, SEARCH)
-    made = json.loads((path / "assets.extra" / "translator.json").read_text())
+    made = settings_of(path)
     made["search"].pop("name")
     assert kt.decoding.BeamSearch.from_config(made["search"]) == search
 
@@ -607,8 +618,7 @@ def test_warmup_requests_are_answered_by_every_signature(exported, served):
 
 
 def test_an_export_tells_how_it_was_made(exported):
-    text = (exported / "assets.extra" / "translator.json").read_text()
-    made = json.loads(text)
+    made = settings_of(exported)
     assert made["keras_transformer"] == kt.__version__
     assert (made["max_source_length"], made["max_target_length"]) == (20, 40)
     assert made["search"]["name"] == "BeamSearch"

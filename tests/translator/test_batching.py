@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from keras_transformer.text_files import chunks_of
 from keras_transformer.translator.batching import (
     BatchingPolicy,
-    fill_up,
-    next_power_of_two,
+    compiled_batches,
     unpadded_lengths,
 )
 
@@ -56,11 +55,13 @@ def test_rows_are_padded_or_cut_to_a_length(length):
     assert not padded[:, kept:].any()
 
 
-@pytest.mark.parametrize(("rows", "filled"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8)])
-def test_a_batch_is_filled_up_with_its_own_rows(rows, filled):
-    inputs = np.arange(2 * rows).reshape(rows, 2)
-    outputs = fill_up(tf.constant(inputs), next_power_of_two(rows)).numpy()
-    assert np.array_equal(outputs, np.resize(inputs, (filled, 2)))
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [(1, (1, 1)), (2, (1, 8)), (8, (1, 8)), (9, (1, 32)), (33, (2, 32)), (70, (3, 32))],
+)
+def test_few_sizes_are_compiled_and_filled_up_with_copies(rows, shape):
+    batches = compiled_batches(tf.constant(rows)).numpy()
+    assert batches.tolist() == np.resize(np.arange(rows), shape).tolist()
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=13))
