@@ -94,7 +94,7 @@ def check_roll(loading, moved):
 
 
 @pytest.mark.parametrize(
-    "page", ["serving_operations.md", "many_gpus.md", "service.md"]
+    "page", ["serving_operations.md", "clusters.md", "service.md"]
 )
 def test_manifests_are_of_kubernetes(page):
     validate = pytest.importorskip("kubernetes_validate").validate
@@ -106,7 +106,7 @@ def test_manifests_are_of_kubernetes(page):
 
 
 def test_a_training_is_of_kubeflow():
-    found = manifests("many_gpus.md")
+    found = manifests("clusters.md")
     kubeflow = pytest.importorskip("kubeflow_trainer_api.models")
     for kind in ("TrainingRuntime", "TrainJob"):
         model = getattr(kubeflow, f"TrainerV1alpha1{kind}")
