@@ -112,7 +112,7 @@ def test_the_links_of_the_description_are_whole(metadata):
     links = re.findall(r"\]\(([^)]+)\)", metadata.get_payload())
     assert all(link.startswith("https://") for link in links), links
     assert f"{SOURCE_URL}/docs/training.md" in links
-    assert f"{SOURCE_URL}/docs/figures/alignment.png?raw=true" in links
+    assert f"{SOURCE_URL}/docs/figures/translation.png?raw=true" in links
 
 
 def test_every_extra_that_is_named_is_one_of_this_package(metadata):

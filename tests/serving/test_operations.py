@@ -93,9 +93,7 @@ def check_roll(loading, moved):
     assert loading == moved
 
 
-@pytest.mark.parametrize(
-    "page", ["serving_operations.md", "clusters.md", "service.md"]
-)
+@pytest.mark.parametrize("page", ["serving_operations.md", "clusters.md", "service.md"])
 def test_manifests_are_of_kubernetes(page):
     validate = pytest.importorskip("kubernetes_validate").validate
     found = manifests(page).values()
