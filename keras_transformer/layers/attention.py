@@ -103,9 +103,15 @@ class Attention(WeightOptionsLayer):
         query: Float tensor of shape `(batch, query_length, query_dim)`.
         value: Float tensor of shape `(batch, key_length, value_dim)`.
         key: Float tensor of shape `(batch, key_length, key_dim)`. Default: `value`.
-        query_mask: As in `MultiHeadAttention`, without heads; and so are
-            `value_mask`, `key_mask`, `attention_mask`, `use_causal_mask`,
-            `return_attention_scores` and `training`.
+        query_mask: Boolean tensor of shape `(batch, query_length)`. Default: the Keras
+            mask of `query`, and likewise for the next two.
+        value_mask: Boolean tensor of shape `(batch, key_length)`, False at padding.
+        key_mask: The same of the keys; a position needs both.
+        attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
+            which key each query may attend to.
+        use_causal_mask: Whether queries attend only to keys at or before them.
+        return_attention_scores: Whether to return the attention weights too.
+        training: Whether to apply dropout.
 
     Returns:
         The outputs, of shape `(batch, query_length, value_dim)`, zeros for a query
