@@ -91,8 +91,8 @@ class Attention(WeightOptionsLayer):
     `value` and `key` are applied automatically. Each layer can also be the `score`
     of `MultiHeadAttention`, whose own `dropout` then counts.
 
-    Two things differ from `keras.layers.Attention`: the attention weights returned are
-    not dropped out, and those of a masked query are zero, as its outputs are.
+    Two things differ from `keras.layers.Attention`: the attention weights are returned
+    without dropout, and a masked query has weights and outputs of zero.
 
     Args:
         dropout: Fraction of the attention weights dropped in training.
@@ -104,9 +104,10 @@ class Attention(WeightOptionsLayer):
         value: Float tensor of shape `(batch, key_length, value_dim)`.
         key: Float tensor of shape `(batch, key_length, key_dim)`. Default: `value`.
         query_mask: Boolean tensor of shape `(batch, query_length)`. Default: the Keras
-            mask of `query`, and likewise for the next two.
+            mask of `query`.
         value_mask: Boolean tensor of shape `(batch, key_length)`, False at padding.
-        key_mask: The same of the keys; a position needs both.
+            Default: the Keras mask of `value`.
+        key_mask: The same for `key`. A position must be True in both masks.
         attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
             which key each query may attend to.
         use_causal_mask: Whether queries attend only to keys at or before them.
