@@ -216,11 +216,11 @@ def translated_tags(text: str) -> Iterator[Tag]:
     for tag in _with_foreign_elements(text):
         was_translated = not elements or elements[-1][1]
         has_ended = False  # what this tag ends is not translated
-        if tag.kind == "close" and num_open[tag.name]:
-            has_ended = end_last(tag.name)
-        elif tag.kind == "open":
-            if tag.name in _NOT_IN_PARAGRAPHS and num_open["p"]:
-                end_last("p")
+        if tag.kind == "close":
+            has_ended = num_open[tag.name] > 0 and end_last(tag.name)
+        elif tag.name in _NOT_IN_PARAGRAPHS and num_open["p"]:
+            end_last("p")
+        if tag.kind == "open":
             ended = _ENDED_BY.get(tag.name, ())
             while blocks and elements[blocks[-1]][0] in ended:
                 end_elements(blocks[-1])

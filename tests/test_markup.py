@@ -82,6 +82,8 @@ def test_the_first_attribute_of_a_name_counts():
         ("<div translate=no>x<div>y</div>z</div>a", "a"),
         ("<p translate = 'no'>x<p>a", "a"),
         ("<p translate=NO>x<b>y</p>a", "a"),
+        ("<p translate=no>x<hr>a", "a"),
+        ("<p translate=no>x</div>y</p>a", "a"),
         ("<div><p translate=no>x</div>a", "a"),
         ("<ul><li translate=no>x<ul><li>y</ul>z<li>a</ul>", "a"),
         ("<tr><td translate=no>x<td>a<tr translate=no><td>y<tr>b", "ab"),

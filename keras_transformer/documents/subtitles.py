@@ -76,7 +76,7 @@ def _fragment(text, names, code, unescape) -> Fragment:
     tags = [tag for tag in tags if tag.name in names and text[tag.end - 1] == ">"]
     for found in code.finditer(text):
         name = "br" if found[0].startswith("\\") else ""
-        tags.append(Tag(*found.span(), name=name))
+        tags.append(Tag(found.start(), found.end(), name=name))
     apart: list[Tag] = []
     for tag in sorted(tags):
         if not apart or tag.start >= apart[-1].end:
