@@ -106,6 +106,7 @@ setup(
         "babel>=2.16",
         "pydantic>=2.12",
         "ruamel.yaml>=0.18",
+        "filelock>=3.18",
         "typer>=0.19",
         "rich>=15",
     ],
@@ -114,6 +115,7 @@ setup(
         "hub": HUB,
         "keras-hub": KERAS_HUB,
         "ctranslate2": CTRANSLATE2,
+        "mecab": ["sacrebleu[ja,ko]>=2.5"],  # BLEU of Japanese and Korean
         "corpora": CORPORA,
         "ray": RAY,
         "serve": SERVE,

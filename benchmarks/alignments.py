@@ -97,7 +97,7 @@ def train(folder: Path, text, settings: dict) -> None:
     path = folder / "recipe.yaml"
     path.write_text(as_recipe(*LANGUAGES), "utf-8")
     recipe = kt.runs.Recipe.load(path, {"data.folder": str(folder), **settings})
-    kt.runs.fit(kt.runs.plan(recipe, kt.runs.Run(folder / "run")))
+    kt.runs.train(recipe, folder / "run")
 
 
 def error_rate(verses, all_links) -> float:

@@ -64,7 +64,7 @@ def main() -> None:
     settings = {"data.folder": str(folder), **parse_settings(options.set)}
     start = time.monotonic(), time.process_time()
     recipe = kt.runs.Recipe.load(path, settings)
-    run = kt.runs.fit(kt.runs.plan(recipe, kt.runs.Run(folder / "run")))
+    run = kt.runs.train(recipe, folder / "run")
     minutes = [
         (now - then) / 60
         for now, then in zip(

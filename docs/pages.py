@@ -27,7 +27,7 @@ SOURCE_URL = os.environ.get("SOURCE_URL", "")
 FILES = {".png": "pictures", ".html": "pictures", ".ipynb": "notebooks"}
 GITHUB = "https://github.com/"
 COLAB = "https://colab.research.google.com/github/"
-SETTINGS = "keras_transformer/runs/recipe.py"
+SETTINGS = "keras_transformer/runs/settings.py"
 LINK = r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)"
 
 

@@ -10,6 +10,7 @@ import keras
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+from keras.src.utils.tracking import DotNotTrackScope
 
 # Gives a tensor, the first argument, its Keras mask. Publicly only `compute_mask` does
 # so, which does not know the arguments of `call`.
@@ -67,6 +68,16 @@ def after_the_batch(data):
 
     tensors = [tensor for tensor in tf.nest.flatten(data) if tensor is not None]
     return tf.control_dependencies(tensors)
+
+
+def set_loss_tracker(model, metric):
+    """Sets the metric to which a compiled model gives the loss of each batch.
+
+    It is logged as `loss`. Keras's own weighs a batch by its rows, padding included,
+    and is set by nothing public.
+    """
+    with DotNotTrackScope():  # as Keras does: `metrics` names it already
+        model._loss_tracker = metric
 
 
 def begin_at_epoch(model, epoch: int | None):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _UNFINISHED = ".unfinished-"
+LOCK = ".lock"
 
 
 @contextlib.contextmanager
@@ -65,6 +66,36 @@ def create_folder(path: str | os.PathLike) -> Iterator[Path]:
         _flush(unfinished)
         os.rename(unfinished, path)
         _flush(path.parent)
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike, waits: bool = False) -> Iterator[None]:
+    """Lets one process at a time work in a folder, which is created if missing.
+
+    Args:
+        folder: The folder, in which the file `.lock` stays.
+        waits: Whether to wait for another process, rather than to raise an error.
+
+    Raises:
+        BlockingIOError: If another process works there.
+    """
+    from filelock import FileLock, Timeout  # most commands lock nothing
+
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    lock = FileLock(Path(folder, LOCK), timeout=-1 if waits else 0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BlockingIOError(
+            f"Another process writes to {folder}. Wait until it ends, or name another "
+            "folder."
+        ) from None
+    except NotImplementedError:
+        pass  # a file system without locks
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_unfinished(path: Path) -> bool:

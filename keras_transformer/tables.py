@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_transformer.checks import optional
 
+csv.field_size_limit((1 << 31) - 1)  # of a cell; Python's own is 131,072 characters
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _FORMATS = (*_DELIMITERS, ".jsonl", ".parquet")
 

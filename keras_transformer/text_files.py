@@ -199,43 +199,6 @@ def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
             ) from None
 
 
-def check_gzip(files: Files) -> None:
-    """Raises `ValueError` if TensorFlow would not read all of a gzipped file.
-
-    A file may be several compressed ones in a row. TensorFlow stops at one that is
-    empty, and refuses zeros after the last one; Python reads on.
-    """
-    paths = {file.path for file in as_files(files) if file.column is None}
-    for path in filter(Path.is_file, paths):
-        if _begins_with(path, _GZIP) and not _is_plain_gzip(path):
-            raise ValueError(
-                f"{path} has parts that are empty, or zeros at its end, and TensorFlow "
-                "would not read all of it. Pack it again: gzip -dc FILE | gzip > NEW."
-            )
-
-
-def _is_plain_gzip(path):
-    part, is_new, is_empty = zlib.decompressobj(wbits=31), True, True
-    after_empty = False
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            while block:
-                if is_new and block.startswith(b"\0"):
-                    return False
-                try:
-                    is_empty = not part.decompress(block, _BLOCK) and is_empty
-                except zlib.error:
-                    return True  # damaged: `read_lines` says where
-                if after_empty and not is_empty:
-                    return False
-                is_new = part.eof
-                block = part.unused_data if is_new else part.unconsumed_tail
-                if is_new:
-                    after_empty |= is_empty
-                    part, is_empty = zlib.decompressobj(wbits=31), True
-    return True
-
-
 def text_lines(files: Files) -> "tf.data.Dataset":
     """Returns the lines of all files, one after the other, as a dataset of strings."""
     import tensorflow as tf
@@ -248,16 +211,18 @@ def text_lines(files: Files) -> "tf.data.Dataset":
 def _texts_of(file):
     import tensorflow as tf
 
-    if file.column is not None or _begins_with(file.path, _ZSTD):
+    path = file.path
+    # Of a file that is several packed ones in a row, TensorFlow may read the first.
+    is_packed = _begins_with(path, _GZIP) or _begins_with(path, _ZSTD)
+    if file.column is not None or is_packed:
         blocks = tf.data.Dataset.from_generator(
             lambda: _blocks(read_lines(file)),
             output_signature=tf.TensorSpec((None,), "string"),
         )
         return blocks.unbatch()
-    path, is_zipped = file.path, _begins_with(file.path, _GZIP)
-    lines = tf.data.TextLineDataset(str(path), "GZIP" if is_zipped else None)
+    lines = tf.data.TextLineDataset(str(path))
     mark = BYTE_ORDER_MARK.encode()
-    with gzip.open(path) if is_zipped else open(path, "rb") as opened:
+    with open(path, "rb") as opened:
         if opened.read(len(mark)) == mark:
             first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
             lines = first.concatenate(lines.skip(1))

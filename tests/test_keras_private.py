@@ -133,6 +133,18 @@ def test_fit_begins_at_the_epoch_that_a_callback_names(epoch, expected):
     assert model.fit(np.ones((3, 2)), np.ones((3, 1)), **how).epoch == expected
 
 
+def test_a_loss_is_given_to_the_metric_that_is_set():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"], jit_compile=False)
+    keras_private.set_loss_tracker(model, keras.metrics.Sum(name="loss"))
+    assert [x.name for x in model.metrics] == ["loss", "compile_metrics"]
+    data = np.ones((4, 2)), np.zeros((4, 1))
+    model.build((None, 2))
+    expected = float(model.compute_loss(y=data[1], y_pred=model(data[0])))
+    found = model.evaluate(*data, batch_size=2, return_dict=True, verbose=0)
+    np.testing.assert_allclose(found["loss"], 4 * expected, 1e-5)
+
+
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -171,6 +183,7 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
     modules = (
         f"{common}.{x}" for x in ("masking", "stateless_scope", "symbolic_scope")
     )
+    modules = *modules, "keras.src.utils.tracking"
     expected = {"_registry": {"kernels/graphs.py"}}  # TensorFlow's, of gradients
     assert foreign == expected | dict.fromkeys((*names, *modules), home)
 

@@ -1,5 +1,6 @@
-"""Files written by version 0.1.0 load; `fixtures/write.py` wrote them."""
+"""What version 0.1.0 wrote is read; `fixtures/write.py` wrote it."""
 
+import csv
 import json
 import shutil
 import subprocess
@@ -10,8 +11,10 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from typer.testing import CliRunner
 
 import keras_transformer as kt
+from keras_transformer.cli import app
 
 TESTS = Path(__file__).parent
 FIXTURES = TESTS / "fixtures" / "0.1.0"
@@ -87,6 +90,41 @@ def test_a_translator_translates_the_same(tmp_path):
         assert tuple(translation.text for translation in translations) == texts
         found_scores = [translation.score for translation in translations]
         np.testing.assert_allclose(found_scores, scores, 1e-4)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Folder of a small corpus and a run on it that was killed in its third epoch."""
+    return unpack("run", tmp_path / "older")
+
+
+def shell(*arguments):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_a_run_translates(run, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_text("ba ko li\n\n", "utf-8")
+    assert shell("translate", run / "run", lines).endswith("\n\n")
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_is_resumed_and_ends_as_an_uninterrupted_one(
+    run, tmp_path
+):
+    options = "--data", run, "--epochs", 3, "--set", "training.bleu_every=null"
+    shell("train", run / "small.yaml", *options, "--run", run / "run")
+    shell("train", run / "small.yaml", *options, "--run", tmp_path / "whole")
+    found, whole = (
+        list(csv.DictReader((folder / "log.csv").read_text().splitlines()))
+        for folder in (run / "run", tmp_path / "whole")
+    )
+    assert len(found) == 3
+    for name in ("val_perplexity", "val_token_accuracy", "learning_rate"):
+        values = [float(rows[-1][name]) for rows in (found, whole)]
+        assert values[0] == pytest.approx(values[1], rel=1e-4), name
 
 
 @pytest.mark.slow

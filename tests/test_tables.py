@@ -44,6 +44,14 @@ def columns(tmp_path):
     return write
 
 
+def test_a_cell_may_be_long(columns):
+    long = "ba " * 100_000
+    for name, cell in (("pairs.csv", f'"{long}"'), ("pairs.tsv", long)):
+        separator = "," if name.endswith("csv") else "\t"
+        source, _ = columns(f"ko{separator}li\n{cell}{separator}mu\n", name)
+        assert list(read_lines(source)) == ["ko", long]
+
+
 @pytest.mark.parametrize(
     ("text", "name", "names"),
     [

@@ -9,25 +9,23 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import check_models, load_translator, run_folder
+from keras_transformer.cli.loading import (
+    check_models,
+    languages_of_run,
+    load_translator,
+    run_folder,
+)
 from keras_transformer.cli.options import (
+    UNCHANGED,
     BatchSize,
-    BeamWidth,
     Data,
-    LengthPenalty,
     MaxLength,
-    MaxLengthRatio,
-    MinLength,
     Model,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
+    SearchOptions,
     changed_search,
+    with_search_options,
 )
-from keras_transformer.cli.translate import (
-    progress_bar,
-    report_flags,
-    translated,
-)
+from keras_transformer.cli.translate import progress_bar, report_flags
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import (
     TextFile,
@@ -37,6 +35,7 @@ from keras_transformer.text_files import (
 )
 
 
+@with_search_options
 def evaluate(
     model: Model,
     source_file: Annotated[
@@ -82,13 +81,8 @@ def evaluate(
         ),
     ] = None,
     batch_size: BatchSize = None,
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
+    search_options: SearchOptions = UNCHANGED,
     max_length: MaxLength = None,
-    max_length_ratio: MaxLengthRatio = None,
-    no_repeat_ngram_size: NoRepeatNgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
@@ -121,8 +115,9 @@ def evaluate(
                 )
         targets = [[TextFile(path)] for path in reference]
         files: tuple = [TextFile(source_file)], targets, [], ""
+        _, written_in = languages_of_run(model) or (None, None)
     else:
-        files = files_of_recipe(model, recipe, split or "test", data)
+        *files, written_in = files_of_recipe(model, recipe, split or "test", data)
     second_file = None
     if against and run_folder(against).is_file():  # a checkpoint has a folder
         second_file = TextFile(Path(against))
@@ -142,15 +137,7 @@ def evaluate(
         )
     translator = load_translator(model)
     other = load_translator(against) if against and second is None else None
-    controls = (
-        beam_width,
-        length_penalty,
-        min_length,
-        max_length_ratio,
-        no_repeat_ngram_size,
-        repetition_penalty,
-    )
-    search = changed_search(translator.search, *controls)
+    search = changed_search(translator.search, search_options)
     start = time.monotonic()
     with replace_file(output or os.devnull) as unfinished:
         first = _translate(pairs, translator, search, batch_size, max_length)
@@ -159,19 +146,20 @@ def evaluate(
     if output:
         typer.echo(f"The translations are in {output}.", err=True)
     if other:
-        search = changed_search(other.search, *controls)
+        search = changed_search(other.search, search_options)
         second = _translate(pairs, other, search, batch_size, max_length)
     if second is None:
-        _print_scores(first, references, tokenized, language)
+        _print_scores(first, references, tokenized, language, written_in)
     else:
-        _print_comparison(first, second, references, tokenized, language)
+        languages = language, written_in
+        _print_comparison(first, second, references, tokenized, *languages)
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
     if second is not None:
         _print_differences(first, second, pairs, references, examples)
 
 
 def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | None):
-    """Returns the arguments of `read_text` for a split of a recipe.
+    """Returns the arguments of `read_text` for a split of a recipe, and its language.
 
     By default that is the recipe of a run.
     """
@@ -188,11 +176,11 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
     text.check_files(split)
     sources, references = (text.paths(split, side) for side in ("source", "target"))
     if not getattr(text, split).tokenized:
-        return sources, [references], [], ""
+        return sources, [references], [], "", text.target
     tokenized = text.paths(split, "tokenized")
     if not all(file.path.exists() for file in tokenized):
         tokenized = []
-    return sources, [references], tokenized, text.target
+    return sources, [references], tokenized, text.target, text.target
 
 
 def read_text(sources, references, tokenized, language: str):
@@ -229,21 +217,22 @@ def _translate(pairs, translator, search, batch_size, max_length):
     translations = []
     with progress_bar() as bar:
         sources = [pair.source for pair in pairs]
-        found = translated(translator, sources, search, batch_size, max_length)
+        settings = search, batch_size, max_length
+        found = translator.translate_iterable(sources, *settings)
         found = bar.track(found, len(pairs), description="Translating")
-        for pair, (_, (best, *_)) in zip(pairs, found, strict=True):
+        for pair, (best, *_) in zip(pairs, found, strict=True):
             if "cut source" in best.flags:
                 report_flags(pair.location, best, translator)
             translations.append(best.text)
     return translations
 
 
-def _print_scores(translations, references, tokenized, language):
+def _print_scores(translations, references, tokenized, language, written_in):
     """Prints BLEU and chrF of translations, with their signatures."""
     from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
 
     results = {
-        "cased BLEU": cased_bleu(translations, *references),
+        "cased BLEU": cased_bleu(translations, *references, language=written_in),
         "chrF": chrf(translations, *references),
     }
     if language:
@@ -254,13 +243,14 @@ def _print_scores(translations, references, tokenized, language):
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
 
 
-def _print_comparison(first, second, references, tokenized, language):
+def _print_comparison(first, second, references, tokenized, language, written_in):
     """Prints the scores of two translators, and the p-values of their differences."""
     from keras_transformer.evaluation import paired_bootstrap
 
-    found = paired_bootstrap(first, second, *references)
+    found = paired_bootstrap(first, second, *references, language=written_in)
     if language:
-        found |= paired_bootstrap(first, second, tokenized, language=language)
+        papers = {"tokenized_language": language}
+        found |= paired_bootstrap(first, second, tokenized, **papers)
     typer.echo(f"{'':21}{'MODEL':22}--against")
     for name, scores in found.items():
         columns = [

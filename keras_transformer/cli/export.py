@@ -7,22 +7,20 @@ import typer
 
 from keras_transformer.cli.loading import check_models, load_translator
 from keras_transformer.cli.options import (
-    BeamWidth,
+    UNCHANGED,
     Glossary,
     Keep,
-    LengthPenalty,
     MaxLength,
-    MaxLengthRatio,
-    MinLength,
     Model,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
+    SearchOptions,
     changed_search,
     given_terms,
+    with_search_options,
 )
 from keras_transformer.storage import create_folder
 
 
+@with_search_options
 def export(
     model: Model,
     folder: Annotated[
@@ -41,13 +39,8 @@ def export(
             "batch size, and faster afterwards.",
         ),
     ] = False,
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
+    search_options: SearchOptions = UNCHANGED,
     max_length: MaxLength = None,
-    max_length_ratio: MaxLengthRatio = None,
-    no_repeat_ngram_size: NoRepeatNgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
     glossary: Glossary = None,
     keep: Keep = None,
 ):
@@ -61,15 +54,7 @@ def export(
     """
     terms = given_terms(glossary, keep)
     translator = load_translator(model)
-    search = changed_search(
-        translator.search,
-        beam_width,
-        length_penalty,
-        min_length,
-        max_length_ratio,
-        no_repeat_ngram_size,
-        repetition_penalty,
-    )
+    search = changed_search(translator.search, search_options)
     from keras_transformer.serving import next_version
 
     path = translator.export(

@@ -14,7 +14,8 @@ import typer
 from ruamel.yaml import YAML
 
 from keras_transformer.checks import needs_tensorflow
-from keras_transformer.cli.options import changed_search
+from keras_transformer.cli.options import SearchOptions, changed_search
+from keras_transformer.storage import locked
 from keras_transformer.text_files import checksum
 from keras_transformer.version import __version__
 
@@ -86,7 +87,9 @@ def load_translator(model: str, source_language=None, target_language=None):
     return Translator.load(model)
 
 
-def load_ctranslate2(model: str, max_length: int | None, **search_options):
+def load_ctranslate2(
+    model: str, max_length: int | None, options: SearchOptions, **hypotheses
+):
     """Returns a translator that runs in CTranslate2, without TensorFlow if it can.
 
     It is exported once into a folder beside the weights, `ctranslate2`, whose name is a
@@ -95,7 +98,8 @@ def load_ctranslate2(model: str, max_length: int | None, **search_options):
     Args:
         model: The argument `MODEL` of a command.
         max_length: As in `Translator.export`.
-        **search_options: As in `changed_search`.
+        options: As in `changed_search`, as all that follow.
+        **hypotheses: How many there are.
     """
     check_models(model)
     if "://" in model:
@@ -112,18 +116,22 @@ def load_ctranslate2(model: str, max_length: int | None, **search_options):
     # What a run logs does not change its translations.
     files = [x for x in files if x.suffix not in (".csv", ".md")]
     weights = checksum(files).removeprefix("crc32:")
-    options = json.dumps([__version__, max_length, search_options])
+    known = json.dumps([__version__, max_length, options, hypotheses])
     kept = folder / "ctranslate2"
-    name = f"{weights}-{sha256(options.encode()).hexdigest()[:8]}"
+    name = f"{weights}-{sha256(known.encode()).hexdigest()[:8]}"
     path = kept / name
     if not path.is_dir():
-        typer.echo(f"{model} is exported for CTranslate2, once, to {path}.", err=True)
-        translator = load_translator(model)
-        search = changed_search(translator.search, **search_options)
-        translator.export(path, search, max_length, format="ctranslate2")
-        for other in kept.iterdir():  # of weights that were replaced
-            if not other.name.startswith(weights):
-                shutil.rmtree(other, ignore_errors=True)
+        with locked(kept, waits=True):
+            if not path.is_dir():  # another command may have written it meanwhile
+                typer.echo(
+                    f"{model} is exported for CTranslate2, once, to {path}.", err=True
+                )
+                translator = load_translator(model)
+                search = changed_search(translator.search, options, **hypotheses)
+                translator.export(path, search, max_length, format="ctranslate2")
+            for other in kept.iterdir():  # of weights that were replaced
+                if other.is_dir() and not other.name.startswith(weights):
+                    shutil.rmtree(other, ignore_errors=True)
     return CTranslate2Translator(path)
 
 

@@ -1,7 +1,9 @@
 """Arguments and options that several commands take, and the search that they choose."""
 
+import functools
+import inspect
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple, get_type_hints
 
 import typer
 
@@ -87,34 +89,72 @@ LengthPenalty = Annotated[
         min=0,
     ),
 ]
-MinLength = Annotated[
-    int | None,
-    typer.Option(
-        help="Minimum length of a translation in subwords, end token included.", min=1
-    ),
-]
-MaxLengthRatio = Annotated[
-    float | None,
-    typer.Option(
-        help="Maximum length as a multiple of the source's, such as 1.5, at which a "
-        "translation has to end.",
-        min=0,
-    ),
-]
-NoRepeatNgramSize = Annotated[
-    int | None,
-    typer.Option(
-        help="Never repeat a sequence of this many subwords, such as 3.", min=1
-    ),
-]
-RepetitionPenalty = Annotated[
-    float | None,
-    typer.Option(
-        help="Make subwords less likely that a translation already contains; 1 has no "
-        "effect, 1.2 is usual.",
-        min=1,
-    ),
-]
+
+
+class SearchOptions(NamedTuple):
+    """The options that change a translator's search, in every command that has one."""
+
+    beam_width: BeamWidth = None
+    length_penalty: LengthPenalty = None
+    min_length: Annotated[
+        int | None,
+        typer.Option(
+            help="Minimum length of a translation in subwords, end token included.",
+            min=1,
+        ),
+    ] = None
+    max_length_ratio: Annotated[
+        float | None,
+        typer.Option(
+            help="Maximum length as a multiple of the source's, such as 1.5, at which "
+            "a translation has to end.",
+            min=0,
+        ),
+    ] = None
+    no_repeat_ngram_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Never repeat a sequence of this many subwords, such as 3.", min=1
+        ),
+    ] = None
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Make subwords less likely that a translation already contains; 1 has "
+            "no effect, 1.2 is usual.",
+            min=1,
+        ),
+    ] = None
+
+
+UNCHANGED = SearchOptions()
+
+
+def with_search_options(command):
+    """Gives a command the options of a search, as its argument `search_options`."""
+    parameters = dict(inspect.signature(command).parameters)
+    hints = get_type_hints(SearchOptions, include_extras=True)
+
+    @functools.wraps(command)
+    def run(**given):
+        options = SearchOptions(**{name: given.pop(name) for name in hints})
+        return command(**given, search_options=options)
+
+    expanded: list[inspect.Parameter] = []
+    for name, parameter in parameters.items():
+        expanded += (
+            [
+                parameter.replace(name=x, annotation=y, default=None)
+                for x, y in hints.items()
+            ]
+            if name == "search_options"
+            else [parameter]
+        )
+    run.__signature__ = inspect.Signature(expanded)
+    run.__annotations__ = {each.name: each.annotation for each in expanded}
+    return run
+
+
 Glossary = Annotated[
     Path | None,
     typer.Option(
@@ -144,12 +184,7 @@ def given_terms(glossary: Path | None, keep: list[str] | None):
 
 def changed_search(
     search,
-    beam_width: int | None = None,
-    length_penalty: float | None = None,
-    min_length: int | None = None,
-    max_length_ratio: float | None = None,
-    no_repeat_ngram_size: int | None = None,
-    repetition_penalty: float | None = None,
+    options: SearchOptions,
     num_hypotheses: int | None = None,
     all_hypotheses: bool = False,
 ):
@@ -160,13 +195,14 @@ def changed_search(
     """
     from keras_transformer import decoding
 
-    options = {
-        decoding.MinimumLength: min_length,
-        decoding.MaximumLength: max_length_ratio,
-        decoding.NoRepeatNgram: no_repeat_ngram_size,
-        decoding.RepetitionPenalty: repetition_penalty,
+    beam_width, length_penalty, *_ = options
+    limits = {
+        decoding.MinimumLength: options.min_length,
+        decoding.MaximumLength: options.max_length_ratio,
+        decoding.NoRepeatNgram: options.no_repeat_ngram_size,
+        decoding.RepetitionPenalty: options.repetition_penalty,
     }
-    given = {kind: value for kind, value in options.items() if value is not None}
+    given = {kind: value for kind, value in limits.items() if value is not None}
     if given:
         kept = [one for one in search.processors if type(one) not in given]
         processors = [*kept, *(kind(value) for kind, value in given.items())]
@@ -179,7 +215,7 @@ def changed_search(
                 "needs a beam. Add --beam-width, such as 5.",
                 param_hint="--length-penalty",
             )
-        from keras_transformer.runs.folder import with_beam
+        from keras_transformer.runs.run import with_beam
 
         search = with_beam(search, beam_width, length_penalty)
     if all_hypotheses and isinstance(search, decoding.BeamSearch):

@@ -10,6 +10,7 @@ from keras_transformer.cli.options import (
     BeamWidth,
     LengthPenalty,
     Model,
+    SearchOptions,
     changed_search,
 )
 from keras_transformer.storage import replace_file, write_text
@@ -74,9 +75,9 @@ def attention(
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
     check_models(*models)
     translators = [load_translator(each) for each in models]
-    searches = []
+    searches, options = [], SearchOptions(beam_width, length_penalty)
     for each in translators:
-        search = changed_search(each.search, beam_width, length_penalty)
+        search = changed_search(each.search, options)
         if num_hypotheses > 1:
             if search.num_slots < num_hypotheses:
                 raise ValueError(

@@ -65,10 +65,10 @@ def prepare(
 
     verbose = int(sys.stdout.isatty())
     limits = num_shards, max_length_ratio, keep_duplicates
-    manifest = runs.prepare(loaded, output, *limits, verbose)
+    manifest = runs.prepare_recipe(loaded, output, *limits, verbose)
     shards = manifest["shards"]
     pairs = sum(sum(shard["pairs"]) for shard in shards)
-    left_out = ", ".join(
+    omitted = ", ".join(
         f"{sum(shard[reason] for shard in shards):,} {what}"
         for reason, what in (
             ("duplicates", "equal to an earlier pair"),
@@ -77,5 +77,5 @@ def prepare(
         )
     )
     typer.echo(
-        f"{output} holds {pairs:,} pairs in {len(shards)} shards. Left out: {left_out}."
+        f"{output} holds {pairs:,} pairs in {len(shards)} shards. Left out: {omitted}."
     )

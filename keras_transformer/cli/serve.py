@@ -4,7 +4,7 @@ import logging
 import re
 import signal
 import socket
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,23 +15,21 @@ from keras_transformer.cli.loading import (
     load_translator,
 )
 from keras_transformer.cli.options import (
-    BeamWidth,
+    UNCHANGED,
     Engine,
     Glossary,
     Keep,
-    LengthPenalty,
-    MaxLengthRatio,
-    MinLength,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
+    SearchOptions,
     changed_search,
     given_terms,
+    with_search_options,
 )
 
 _NAMED = re.compile(r"([\w-]+):([\w-]+)=(.+)")
 _LOCAL = ("127.0.0.1", "::1", "[::1]", "localhost")
 
 
+@with_search_options
 def serve(
     models: Annotated[
         list[str],
@@ -96,12 +94,7 @@ def serve(
     ] = False,
     glossary: Glossary = None,
     keep: Keep = None,
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
-    max_length_ratio: MaxLengthRatio = None,
-    no_repeat_ngram_size: NoRepeatNgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
+    search_options: SearchOptions = UNCHANGED,
 ):
     """Translate over HTTP, and on a page to try a translator on.
 
@@ -144,20 +137,13 @@ def serve(
         waiting=max_waiting,
     )
     listening = _bound_socket(host, port)
-    search_options: dict[str, Any] = {
-        "beam_width": beam_width,
-        "length_penalty": length_penalty,
-        "min_length": min_length,
-        "max_length_ratio": max_length_ratio,
-        "no_repeat_ngram_size": no_repeat_ngram_size,
-        "repetition_penalty": repetition_penalty,
-        "all_hypotheses": True,
-    }
     terms = given_terms(glossary, keep)
     translators = {}
     for languages, path in paths.items():
         if engine == "ctranslate2":
-            translators[languages] = load_ctranslate2(path, None, **search_options)
+            translators[languages] = load_ctranslate2(
+                path, None, search_options, all_hypotheses=True
+            )
         else:
             translators[languages] = _ready_translator(path, search_options)
     # A page of another site could name an address of this machine.
@@ -205,7 +191,9 @@ def _ready_translator(model, search_options):
     if target.xla_would_compile_for_cpu():
         # Otherwise a request that is large enough would wait for XLA.
         translator.model.compile(jit_compile=False)
-    translator.search = changed_search(translator.search, **search_options)
+    translator.search = changed_search(
+        translator.search, search_options, all_hypotheses=True
+    )
     for num_texts in (1, 4, 16):  # the sizes of batches on a CPU
         translator.translate_n_best(["a"] * num_texts)
     return translator

@@ -186,7 +186,7 @@ def average(
     if best and last:
         raise typer.BadParameter("cannot be combined with --last.", param_hint="--best")
     load_tensorflow()
-    from keras_transformer.runs.folder import Run
+    from keras_transformer.runs.run import Run
     from keras_transformer.runs.training import save_average, save_best
 
     opened = Run(run)
@@ -195,7 +195,7 @@ def average(
         epoch = opened.checkpoints().epoch_of(path)
         typer.echo(f"The translator in {opened.translator_path} is of epoch {epoch}.")
         return
-    paths = save_average(opened, last or opened.recipe.decoding.average)
+    paths = save_average(opened, last or opened.settings.decoding.average)
     names = ", ".join(path.name for path in paths)
     typer.echo(f"The translator in {opened.translator_path} averages {names}.")
 
@@ -205,13 +205,13 @@ def train_recipe(recipe: "Recipe", folder: Path, may_be_jax: bool = False):
     is_worker = "TF_CONFIG" in os.environ
     is_worker |= recipe.training.strategy in ("multi_worker", "slurm")
     load_tensorflow(devices=not is_worker, may_be_jax=may_be_jax)
-    from keras_transformer.runs.folder import Run
-    from keras_transformer.runs.training import fit, plan
+    from keras_transformer.runs import Run
+    from keras_transformer.runs import train as train_in
 
-    run = Run(folder)
     try:
-        return fit(plan(recipe, run))
+        return train_in(recipe, folder)
     except KeyboardInterrupt:
+        run = Run(folder)
         paths = run.checkpoints().paths() if run.has_trained() else []
         saved = f" {paths[-1].name} is saved." if paths else ""
         typer.echo(f"Stopped.{saved} Repeat the command to resume.", err=True)

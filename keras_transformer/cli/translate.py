@@ -6,9 +6,9 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich import progress
@@ -21,20 +21,17 @@ from keras_transformer.cli.loading import (
     load_translator,
 )
 from keras_transformer.cli.options import (
+    UNCHANGED,
     BatchSize,
-    BeamWidth,
     Engine,
     Glossary,
     Keep,
-    LengthPenalty,
     MaxLength,
-    MaxLengthRatio,
-    MinLength,
     Model,
-    NoRepeatNgramSize,
-    RepetitionPenalty,
+    SearchOptions,
     changed_search,
     given_terms,
+    with_search_options,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
 from keras_transformer.documents.translation import (
@@ -49,6 +46,7 @@ from keras_transformer.text_files import chunks_of, decode_lines, read_lines
 LINES_PER_CHUNK = 8192
 
 
+@with_search_options
 def translate(
     model: Model,
     files: Annotated[
@@ -167,13 +165,8 @@ def translate(
             "where the seconds that compiling takes are saved.",
         ),
     ] = False,
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
+    search_options: SearchOptions = UNCHANGED,
     max_length: MaxLength = None,
-    max_length_ratio: MaxLengthRatio = None,
-    no_repeat_ngram_size: NoRepeatNgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
     glossary: Glossary = None,
     keep: Keep = None,
 ):
@@ -249,26 +242,19 @@ def translate(
     elif files:
         # Counting the lines finds a faulty one before anything is loaded or written.
         total = sum(1 for _ in read_lines(files[0]))
-    search_options: dict[str, Any] = {
-        "beam_width": beam_width,
-        "length_penalty": length_penalty,
-        "min_length": min_length,
-        "max_length_ratio": max_length_ratio,
-        "no_repeat_ngram_size": no_repeat_ngram_size,
-        "repetition_penalty": repetition_penalty,
-        "num_hypotheses": n_best,
-    }
     if engine == "ctranslate2":
         if tagged := [job.path for job in jobs or () if job.has_codes()]:
             raise ValueError(
                 f"--engine ctranslate2 must be left out for {tagged[0]}, whose tags "
                 "only TensorFlow's attention can place."
             )
-        translator = load_ctranslate2(model, max_length, **search_options)
+        translator = load_ctranslate2(
+            model, max_length, search_options, num_hypotheses=n_best
+        )
         search = max_length = None  # they are in the export
     else:
         translator = load_translator(model)
-        search = changed_search(translator.search, **search_options)
+        search = changed_search(translator.search, search_options, n_best)
     if attention is not None:
         from keras_transformer.translator import check_one_transformer
 
@@ -294,14 +280,20 @@ def translate(
         lines = read_lines(files[0]) if files else decode_lines(sys.stdin.buffer, name)
         line_by_line = batch_size == 1 or (not files and sys.stdin.isatty())
         chunk_size = 1 if line_by_line else LINES_PER_CHUNK
+        lines, read = itertools.tee(lines)
+        how = search, batch_size, max_length, terms
+        if markup:
+            found = _with_markup(translator, lines, how, chunk_size)
+        else:
+            found = translator.translate_iterable(lines, *how, chunk_size)
         links = opened_output(alignments) if alignments else contextlib.nullcontext()
         with bar, opened_output(output) as file, links as links_file:
             task = bar.add_task("Translating", total=total)
-            how = search, batch_size, max_length, chunk_size, terms, markup
-            found = translated(translator, lines, *how)
+            # The lines end before.
+            both: Iterator[tuple[str, list]] = zip(read, found, strict=False)
             if links_file is not None:
-                found = _aligned(translator, found, chunk_size, links_file)
-            for number, (line, translations) in enumerate(found, start=1):
+                both = _aligned(translator, both, chunk_size, links_file)
+            for number, (line, translations) in enumerate(both, start=1):
                 report_flags(f"{name}:{number}", translations[0], translator)
                 rows = _as_rows(number, line, translations, *columns.values())
                 file.writelines(f"{row}\n".encode() for row in rows)
@@ -358,32 +350,12 @@ def report_flags(where: str, translation, translator) -> None:
         typer.echo(f"Warning: {where} has a doubtful translation: {reasons}.", err=True)
 
 
-def translated(
-    translator,
-    lines: Iterable[str],
-    search,
-    batch_size: int | None,
-    max_length: int | None,
-    chunk_size: int = LINES_PER_CHUNK,
-    terms=None,
-    markup: bool = False,
-) -> Iterator[tuple[str, list]]:
-    """Yields each line and its translations, as `Translator.translate_n_best` does.
+def _with_markup(translator, lines, how, chunk_size) -> Iterator[list]:
+    """Yields the translation of each line, which keeps its tags, alone in a list."""
+    from keras_transformer.translator import translate_markup
 
-    `chunk_size` lines are read and translated before the first of them is yielded. With
-    `markup`, `translate_markup` keeps tags. The other arguments are as in
-    `Translator.translate`.
-    """
-    settings = search, batch_size, max_length, terms
     for chunk in chunks_of(lines, chunk_size):
-        if markup:
-            from keras_transformer.translator import translate_markup
-
-            best = translate_markup(translator, chunk, *settings)
-            found = [[one] for one in best]
-        else:
-            found = translator.translate_n_best(chunk, *settings)
-        yield from zip(chunk, found, strict=True)
+        yield from ([best] for best in translate_markup(translator, chunk, *how))
 
 
 def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:

@@ -1,12 +1,19 @@
 """How good translations are: BLEU and chrF, each with its signature."""
 
+import re
 from collections.abc import Iterable
+
+from keras_transformer.version import DISTRIBUTION
+
+# The codes of ISO 639-3 for what sacreBLEU knows by two letters.
+_CODES = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
 
 
 def cased_bleu(
     hypotheses: Iterable[str],
     references: Iterable[str],
     *more_references: Iterable[str],
+    language: str | None = None,
 ) -> tuple[float, str]:
     """BLEU of cased, detokenised text: the one to show users.
 
@@ -14,12 +21,15 @@ def cased_bleu(
         hypotheses: Translations, detokenised and cased.
         references: The correct translations, one for each.
         *more_references: Others that are correct too, one for each.
+        language: Code of their language, such as `"ja"`. Chinese, Japanese and Korean
+            have tokenizers of their own, since spaces do not separate their words.
 
     Returns:
         BLEU from 0 to 100, and sacreBLEU's signature, which says how it was computed.
 
     Raises:
         ValueError: If there are no hypotheses, or not one reference for each.
+        ImportError: For Japanese and Korean, if MeCab is not installed.
 
     Example:
         >>> score, signature = cased_bleu(["Ein Hund läuft."], ["Ein Hund läuft."])
@@ -31,9 +41,22 @@ def cased_bleu(
     Reference:
         [Post, 2018](https://arxiv.org/abs/1804.08771)
     """
+    metric = bleu_of(language)
+    return _corpus_score(metric, hypotheses, references, *more_references)
+
+
+def bleu_of(language: str | None):
+    """Returns sacreBLEU's metric for text of a language; see `cased_bleu`."""
     from sacrebleu.metrics import BLEU
 
-    return _corpus_score(BLEU(), hypotheses, references, *more_references)
+    code = re.split("[-_]", (language or "").lower())[0]
+    try:
+        return BLEU(trg_lang=_CODES.get(code, code))
+    except RuntimeError:
+        raise ImportError(
+            f"BLEU of {language} needs MeCab, which is not installed. "
+            f'Install it with: pip install "{DISTRIBUTION}[mecab]"'
+        ) from None
 
 
 def chrf(

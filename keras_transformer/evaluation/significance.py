@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from keras_transformer.evaluation.metrics import bleu_of_tokens, moses_tokenized
+from keras_transformer.evaluation.metrics import (
+    bleu_of,
+    bleu_of_tokens,
+    moses_tokenized,
+)
 
 
 class Resampled(NamedTuple):
@@ -29,6 +33,7 @@ def paired_bootstrap(
     references: Sequence[str],
     *more_references: Sequence[str],
     language: str | None = None,
+    tokenized_language: str | None = None,
 ) -> dict[str, PairedScores]:
     """Tests whether two translators of one text differ by more than chance.
 
@@ -41,15 +46,16 @@ def paired_bootstrap(
         second: Translations of the other one.
         references: The correct translations, one for each.
         *more_references: Others that are correct too, one for each.
-        language: The language of references that are tokenised as papers do; see
+        language: Code of their language, as in `cased_bleu`.
+        tokenized_language: The same of references that are tokenised as papers do; see
             `paper_protocol_bleu`. None: they are text as people write it.
 
     Returns:
         A dictionary from the name of a metric ("cased BLEU" and "chrF"; or, with a
-        `language`, "paper-protocol BLEU") to its scores: `first` and `second`, each
-        with `score`, and `mean` and `margin` of its 95% interval; `p_value`, the
-        probability that chance alone makes so large a difference; and sacreBLEU's
-        `signature`.
+        `tokenized_language`, "paper-protocol BLEU") to its scores: `first` and
+        `second`, each with `score`, and `mean` and `margin` of its 95% interval;
+        `p_value`, the probability that chance alone makes so large a difference; and
+        sacreBLEU's `signature`.
 
     Raises:
         ValueError: If there are no translations, or not one for each reference.
@@ -67,7 +73,7 @@ def paired_bootstrap(
         [Koehn, 2004](https://aclanthology.org/W04-3250);
         [Post, 2018](https://arxiv.org/abs/1804.08771)
     """
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics import CHRF
     from sacrebleu.significance import PairedTest
 
     texts = [list(text) for text in (first, second, references, *more_references)]
@@ -77,10 +83,10 @@ def paired_bootstrap(
             "`first`, `second` and all references must have the same number of "
             f"sentences. Received: {', '.join(map(str, counts))} sentences."
         )
-    if language is None:
-        metrics = {"cased BLEU": BLEU(), "chrF": CHRF()}
+    if tokenized_language is None:
+        metrics = {"cased BLEU": bleu_of(language), "chrF": CHRF()}
     else:
-        texts[:2] = (moses_tokenized(text, language) for text in texts[:2])
+        texts[:2] = (moses_tokenized(x, tokenized_language) for x in texts[:2])
         metrics = {"paper-protocol BLEU": bleu_of_tokens()}
     systems = [("first", texts[0]), ("second", texts[1])]
     found = {}

@@ -4,10 +4,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from keras_transformer.checks import optional
+from keras_transformer.text_files import chunks_of
 from keras_transformer.translation import Translation, as_bytes, flags
 
 with optional("ctranslate2", "ctranslate2", "Translating with CTranslate2"):
@@ -105,6 +106,19 @@ class CTranslate2Translator:
                 found[place].append(Translation(text, score, reasons))
         return found
 
+    def translate_iterable(
+        self,
+        texts: Iterable[str],
+        search: None = None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        terms: None = None,
+        chunk_size: int = 8192,
+    ) -> Iterator[list[Translation]]:
+        """Translates as `Translator.translate_iterable` does; `search` is None."""
+        for chunk in chunks_of(texts, chunk_size):
+            yield from self.translate_n_best(chunk, None, batch_size, max_length)
+
     def are_cut(self, texts: Sequence[str]) -> list[bool]:
         """Tells which texts are longer than what is read of them."""
         return [is_cut for _, is_cut in map(self._read, as_bytes(texts))]
@@ -119,6 +133,8 @@ class CTranslate2Translator:
         """Returns the subwords of a text, and whether its end will not be read."""
         plain = _BREAK_MARKS.sub("", _SPACES.sub(" ", text.decode())).strip().encode()
         limit = _MAX_BYTES_PER_SUBWORD * self.max_source_length
+        if len(plain) > limit:  # white space takes no subwords
+            plain = " ".join(plain.decode().split()).encode()
         pieces = self._source.encode(
             plain[:limit].decode(errors="ignore"), out_type=str
         )

@@ -23,7 +23,7 @@ from keras_transformer.decoding import (
     WuLengthPenalty,
 )
 from keras_transformer.interop.hugging_face.weights import weights_of
-from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text import Tokenizer
 
 
 def refuse(system: str, what: str) -> NoReturn:
@@ -138,7 +138,7 @@ def power_of_length(search: BeamSearch, system: str) -> float:
     return float(penalty.exponent)
 
 
-def unique_pieces(tokenizer: SubwordTokenizer) -> list[str]:
+def unique_pieces(tokenizer: Tokenizer) -> list[str]:
     """Returns the subword of every id, numbered where several ids have the same."""
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     id_of_piece = {pieces[tokenizer.unknown_id]: tokenizer.unknown_id}
@@ -148,7 +148,7 @@ def unique_pieces(tokenizer: SubwordTokenizer) -> list[str]:
     return sorted(id_of_piece, key=id_of_piece.__getitem__)
 
 
-def control_pieces(tokenizer: SubwordTokenizer, pieces: list[str]) -> list[str]:
+def control_pieces(tokenizer: Tokenizer, pieces: list[str]) -> list[str]:
     """Returns the `unique_pieces` that have no text, except spaces and bytes."""
     texts = tokenizer.detokenize([[index] for index in range(len(pieces))]).numpy()
     is_space = re.compile("\u2581+|<0x..>").fullmatch
@@ -156,7 +156,7 @@ def control_pieces(tokenizer: SubwordTokenizer, pieces: list[str]) -> list[str]:
     return [piece for piece, text in pairs if not text and not is_space(piece)]
 
 
-def source_prefix(tokenizer: SubwordTokenizer) -> list[int]:
+def source_prefix(tokenizer: Tokenizer) -> list[int]:
     """Returns the ids that begin every source, such as its language."""
     return tokenizer([""]).to_list()[0]
 

@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text import Tokenizer
 
 
-class HubTokenizer(SubwordTokenizer):
-    """A tokenizer of KerasHub, used as a `SubwordTokenizer`.
+class HubTokenizer(Tokenizer):
+    """A tokenizer of KerasHub, used as one of this package.
 
     A translator with it translates, scores and exports a SavedModel. It cannot be
     saved to a folder: save the model, and give it the tokenizer again. Alignments,
@@ -17,11 +17,8 @@ class HubTokenizer(SubwordTokenizer):
         pad: The token of the padding; by default the tokenizer's own.
         start: The token that begins every target; by default the tokenizer's own.
         end: The token that ends every text; by default the tokenizer's own.
-
-    Attributes:
-        pad_id: Id of the padding.
-        start_id: Id that begins a target.
-        end_id: Id that ends a text.
+        unknown: The token of what the vocabulary lacks; by default that of
+            `WordPieceTokenizer`, and none of others.
 
     Raises:
         ValueError: If the tokenizer lacks one of these tokens, or pads with the token
@@ -33,16 +30,15 @@ class HubTokenizer(SubwordTokenizer):
         >>> HubTokenizer(words, "[PAD]", "[START]", "[END]")  # doctest: +SKIP
     """
 
-    has_offsets = False
-
     def __init__(
         self,
         tokenizer,
         pad: str | None = None,
         start: str | None = None,
         end: str | None = None,
+        unknown: str | None = None,
     ):
-        tf.Module.__init__(self, name="hub_tokenizer")
+        super().__init__(name="hub_tokenizer")
         self.tokenizer = tokenizer
         self.vocabulary_size = tokenizer.vocabulary_size()
         vocabulary = tokenizer.get_vocabulary()
@@ -60,7 +56,8 @@ class HubTokenizer(SubwordTokenizer):
                 "`pad` must be another token than `end`. Received: both with id "
                 f"{self.pad_id}. Name a token that no text has."
             )
-        self.unknown_id = self.pad_id  # models need none
+        unknown = unknown or getattr(tokenizer, "oov_token", None)
+        self.unknown_id = tokenizer.token_to_id(unknown) if unknown else -1
         # In a trace, KerasHub uses TensorFlow's operations whatever the texts are.
         spec = tf.RaggedTensorSpec([None, None], tf.int32)
         texts = [tf.TensorSpec([None], tf.string)]
@@ -74,19 +71,6 @@ class HubTokenizer(SubwordTokenizer):
             ValueError: Always.
         """
         raise ValueError("`sampling` must be None with a tokenizer of KerasHub.")
-
-    def split(self, texts):
-        """KerasHub's tokenizers give no places in texts.
-
-        Raises:
-            ValueError: Always.
-        """
-        raise ValueError(
-            "Alignments and markup are not possible with a tokenizer of KerasHub, "
-            "which does not say where a token stands in a text."
-        )
-
-    byte_offsets = split
 
     def _encode(self, texts, alpha=None):
         return self._to_ids(texts)

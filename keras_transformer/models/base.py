@@ -5,12 +5,18 @@ import functools
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 
 import keras
 
 from keras_transformer.checks import check_ids
 from keras_transformer.decoding.runner import GenerationMixin
-from keras_transformer.keras_private import after_the_batch, all_layers, asks_for_shapes
+from keras_transformer.keras_private import (
+    after_the_batch,
+    all_layers,
+    asks_for_shapes,
+    set_loss_tracker,
+)
 from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
@@ -20,6 +26,18 @@ from keras_transformer.models.devices import check_layout, check_strategy
 from keras_transformer.models.exports import export
 from keras_transformer.models.parts import Parts
 from keras_transformer.models.weight_files import first_difference
+
+# The weight of the batch of the step that is traced, in the thread of its replica.
+_batch_weight: ContextVar = ContextVar("batch_weight", default=None)
+
+
+class _LossTracker(keras.metrics.Mean):
+    """Mean of the losses of batches, each with the weight that its loss gives it."""
+
+    def update_state(self, values, sample_weight=None):
+        weight = _batch_weight.get()
+        # Keras passes the number of rows, which are texts of any length, or padding.
+        super().update_state(values, sample_weight if weight is None else weight)
 
 
 class SettingsModel(RematerializedMixin, keras.Model):
@@ -101,6 +119,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
             **kwargs: Arguments of `keras.Model.compile`.
         """
         super().compile(*args, jit_compile=jit_compile, **kwargs)
+        set_loss_tracker(self, _LossTracker(name="loss"))
         self.asked_jit_compile = jit_compile
 
     def get_compile_config(self):
@@ -144,12 +163,12 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     def train_step(self, *state_and_data):
         *state, data = state_and_data
-        with after_the_batch(data), without_gradients():
+        with self._weighed_batch(data), without_gradients():
             return super().train_step(*state, self._with_weights_of_tokens(data))
 
     def test_step(self, *state_and_data):
         *state, data = state_and_data
-        with after_the_batch(data):
+        with self._weighed_batch(data):
             return super().test_step(*state, self._with_weights_of_tokens(data))
 
     def _with_weights_of_tokens(self, data):
@@ -166,6 +185,19 @@ class SettingsModel(RematerializedMixin, keras.Model):
     @property
     def _predicts_tokens(self):
         return len(self.outputs[0].shape) > 2
+
+    @contextlib.contextmanager
+    def _weighed_batch(self, data):
+        """A scope in which the loss of a batch is logged by its weight."""
+        with after_the_batch(data):
+            # A loss of Keras has none: it is a mean over rows.
+            weigh = getattr(self.loss, "batch_weight", None)
+            _, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+            token = _batch_weight.set(weigh and weigh(labels, weights))
+            try:
+                yield
+            finally:
+                _batch_weight.reset(token)
 
     def make_train_function(self, force=False):
         modes = {layer.quantization_mode for layer in all_layers(self)}

@@ -1,23 +1,35 @@
 """Runs: training a translator from a recipe, in a folder that keeps every result.
 
-All names but `Recipe` are imported when they are first used, so that a recipe can be
-read without loading TensorFlow.
+All names but `Recipe` and `Settings` are imported when they are first used, so that a
+recipe can be read without loading TensorFlow.
 """
 
 import importlib
 
-from keras_transformer.runs.recipe import Recipe
+from keras_transformer.runs.recipe import Recipe, Settings
 
-__all__ = ["Log", "Plan", "Recipe", "Run", "WriteLog", "fit", "plan", "prepare"]
+__all__ = [
+    "Finished",
+    "Log",
+    "New",
+    "Recipe",
+    "Resumable",
+    "Run",
+    "Settings",
+    "WriteLog",
+    "prepare_recipe",
+    "train",
+]
 
 _MODULES = {
+    "Finished": "run",
     "Log": "log",
-    "Plan": "training",
-    "Run": "folder",
+    "New": "run",
+    "Resumable": "run",
+    "Run": "run",
     "WriteLog": "log",
-    "fit": "training",
-    "plan": "training",
-    "prepare": "preparing",
+    "prepare_recipe": "preparing",
+    "train": "training",
 }
 
 

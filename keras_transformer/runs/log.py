@@ -10,6 +10,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.storage import write_text
 from keras_transformer.training.distribution import is_trained_by_workers
@@ -145,3 +146,34 @@ class WriteLog(keras.callbacks.Callback):
         if self.patience and self.log.epochs_without_improvement() >= self.patience:
             print(f"Stopped: no lower validation loss in {self.patience} epochs.")
             self.model.stop_training = True
+
+
+class WriteTensorBoard(keras.callbacks.TensorBoard):
+    """`keras.callbacks.TensorBoard`, which ends with a warning where the disk is full.
+
+    The training goes on, and its later epochs are not shown.
+    """
+
+    is_full = False
+
+    def _safely(self, write, *args):
+        if self.is_full:
+            return
+        try:
+            write(*args)
+        except tf.errors.OpError as error:
+            self.is_full = True
+            warnings.warn(
+                f"{self.log_dir}: TensorBoard shows no more of this training "
+                f"({error.message.splitlines()[0]}). Free space on the disk.",
+                stacklevel=3,
+            )
+
+    def on_test_end(self, logs=None):
+        self._safely(super().on_test_end, logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._safely(super().on_epoch_end, epoch, logs)
+
+    def on_train_end(self, logs=None):
+        self._safely(super().on_train_end, logs)

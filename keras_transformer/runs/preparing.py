@@ -1,22 +1,21 @@
 """Prepared text: the training text of a recipe as ids, with its tokenizers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.runs.defaults import TextSize, left_out, measure, settings_for
-from keras_transformer.runs.folder import Run
-from keras_transformer.runs.recipe import SIDES, Recipe
-from keras_transformer.runs.start import begin, check_new
-from keras_transformer.storage import write_text
+from keras_transformer.runs.recipe import Recipe, settings_of
+from keras_transformer.runs.run import Run, checksum_of
+from keras_transformer.runs.settings import SIDES, TextSize
+from keras_transformer.runs.start import begin
+from keras_transformer.runs.survey import survey
+from keras_transformer.storage import locked
 from keras_transformer.text import prepared
 
-_SIZE = "text.json"  # written once the tokenizers are there
 # Other settings have no influence on ids.
 _SETTINGS = ("data.", "tokenizer.", "training.max_length ")
 
 
-def prepare(
+def prepare_recipe(
     recipe: Recipe,
     folder: Path,
     num_shards: int = 16,
@@ -30,8 +29,8 @@ def prepare(
 
     Args:
         recipe: Its data, its tokenizers and `training.max_length` determine the ids.
-        folder: A new folder, or one to continue: `settings.yaml`, `tokenizers/` and
-            `ids/`.
+        folder: A new folder, or one to continue: `settings.yaml`, `run.json`,
+            `tokenizers/` and `ids/`.
         num_shards: As in `text.prepare`, as all that follow.
         max_length_ratio: Of a pair's sides.
         keep_duplicates: Whether equal pairs are kept.
@@ -41,71 +40,71 @@ def prepare(
         The manifest of `text.prepare`.
 
     Raises:
+        BlockingIOError: If another process writes to the folder.
         FileNotFoundError: If a file is missing.
         ValueError: If a file is faulty, or the folder holds something else.
     """
-    sources, targets = recipe.data.check_files("train")
-    recipe = recipe.completed({"data.prepared": None, "tokenizer.sampling": 0.0})
-    run, size = Run(folder), Path(folder, _SIZE)
-    if size.is_file():
-        _check_same(recipe, run)
-        recipe = recipe.completed(left_out(recipe, run.recipe))
-    else:
-        if run.has_trained():
-            raise ValueError(f"{folder} holds a run. Name a new folder.")
-        check_new(run)
-        measured = measure(sources, targets)
-        is_free = recipe.tokenizer.vocabulary_size is None
-        recipe = recipe.completed(settings_for(recipe, measured))
-        begin(recipe, run, 0, is_free)
-        found = {"bytes": _num_bytes(recipe), **measured._asdict()}
-        write_text(size, json.dumps(found) + "\n")
-    return prepared.prepare(
-        sources,
-        targets,
-        *run.tokenizers(),
-        run.ids_path,
-        recipe.training.max_length,
-        num_shards=num_shards,
-        max_length_ratio=max_length_ratio,
-        keep_duplicates=keep_duplicates,
-        verbose=verbose,
-    )
+    files = recipe.data.check_files("train")
+    recipe = recipe.replace({"data.prepared": None, "tokenizer.sampling": 0.0})
+    Run(folder).check_kind("prepared")
+    with locked(folder):
+        run = Run(folder)
+        record = run.check_kind("prepared")
+        if record is not None and record.text_size:
+            settings = settings_of(recipe, begun=run.settings)
+            _check_same(settings, run)
+        else:
+            text = survey(*files)
+            settings = settings_of(recipe, text.size)
+            is_free = recipe.tokenizer.vocabulary_size is None
+            begin(run, settings, text, is_free, "prepared")
+            run.update(text_size=text.size)
+        return prepared.prepare(
+            *files,
+            *run.tokenizers(),
+            run.ids_path,
+            settings.training.max_length,
+            num_shards=num_shards,
+            max_length_ratio=max_length_ratio,
+            keep_duplicates=keep_duplicates,
+            verbose=verbose,
+        )
 
 
 def open_prepared(recipe: Recipe) -> tuple[Recipe, TextSize]:
     """Returns a recipe with the vocabulary of its prepared text, and the text's size.
 
+    The size is that of the pairs that were not left out.
+
     Raises:
         FileNotFoundError: If `data.prepared` holds no prepared text.
-        ValueError: If it is not finished, or was prepared with other settings or,
-            where the text is there too, from a text of another size.
+        ValueError: If it is not finished, or was prepared with other settings or, where
+            the text is there too, from another text.
     """
     run = Run(str(recipe.data.prepared))
-    prepared.read_manifest(run.ids_path)
-    _check_same(recipe, run)
-    size = json.loads(Path(run.folder, _SIZE).read_text("utf-8"))
-    before, now = size.pop("bytes"), _num_bytes(recipe)
-    if now not in (None, before):
-        raise ValueError(
-            f"{run.folder} was prepared from {before} bytes of text, which has {now} "
-            "now. Prepare the text into a new folder."
-        )
-    learnt = left_out(recipe, run.recipe)
-    names = {"tokenizer.vocabulary_size"} & learnt.keys()
-    return recipe.completed({name: learnt[name] for name in names}), TextSize(**size)
-
-
-def _num_bytes(recipe):
-    """Returns the size of the training text on disk; None if it is elsewhere."""
-    files = [file.path for side in SIDES for file in recipe.data.paths("train", side)]
+    shards = prepared.read_manifest(run.ids_path)["shards"]
+    learnt = run.settings.tokenizer.vocabulary_size
+    recipe = recipe.replace(
+        {"tokenizer.vocabulary_size": recipe.tokenizer.vocabulary_size or learnt}
+    )
+    text = recipe.replace({"data.prepared": None})
+    settings = settings_of(text, begun=run.settings)
+    _check_same(settings, run)
+    files = [file.path for side in SIDES for file in text.data.paths("train", side)]
     if all(path.exists() for path in files):
-        return sum(path.stat().st_size for path in files)
-    return None
+        before, now = run.record.training_text, checksum_of(settings, "training")
+        if now != before:
+            raise ValueError(
+                f"{run.folder} was prepared from text {before}, which is {now} now. "
+                "Prepare the text into a new folder."
+            )
+    pairs, words, characters = run.record.text_size or (1, 1, 1)
+    kept = sum(shard["weight"] * sum(shard["pairs"]) for shard in shards)
+    return recipe, TextSize(kept, round(words * kept / pairs), characters)
 
 
-def _check_same(recipe, run):
-    differences = run.recipe.differences(recipe)
+def _check_same(settings, run):
+    differences = run.settings.differences(settings)
     if found := [line for line in differences if line.startswith(_SETTINGS)]:
         raise ValueError(
             f"{run.folder} was prepared with other settings: {'; '.join(found)}. "

@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from keras_transformer.runs.recipe import FOLLOWING, Recipe, Settings
+from keras_transformer.runs.recipe import Recipe, following
+from keras_transformer.runs.settings import Section, fields
 
 # What `init` writes down; all else is a comment.
 _WRITTEN = {
@@ -35,22 +36,21 @@ class Setting(NamedTuple):
     @property
     def shown_default(self) -> str:
         """The default in words."""
-        return "from the text" if self.name in FOLLOWING else self.default
+        return "from the text" if self.name in following() else self.default
 
 
-def settings(section: type[Settings] = Recipe, prefix: str = "") -> Iterator[Setting]:
+def settings() -> Iterator[Setting]:
     """Yields all settings in their order, each section before what it holds."""
-    for name, field in section.model_fields.items():
+    for name, field in fields(Recipe):
         kinds = [field.annotation, *get_args(field.annotation)]
-        below = [x for x in kinds if isinstance(x, type) and issubclass(x, Settings)]
+        is_section = any(isinstance(x, type) and issubclass(x, Section) for x in kinds)
         meaning = " ".join((field.description or "").split())
         choices = [get_args(x) for x in kinds if get_origin(x) is Literal]
         if choices:
             meaning += f" One of {', '.join(f'`{x}`' for x in choices[0])}."
-        default = "" if field.is_required() or below else _yaml(field.default)
-        yield Setting(f"{prefix}{name}", default, meaning, bool(below))
-        for kind in below:
-            yield from settings(kind, f"{prefix}{name}.")
+        has_default = not field.is_required() and not is_section
+        default = _yaml(field.default) if has_default else ""
+        yield Setting(name, default, meaning, is_section)
 
 
 def as_text() -> str:
@@ -84,7 +84,7 @@ def as_markdown() -> str:
             lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
         else:
             default = setting.shown_default
-            is_code = default and setting.name not in FOLLOWING
+            is_code = default and setting.name not in following()
             shown = f"`{default}`" if is_code else default
             lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
     return "\n".join(lines) + "\n"

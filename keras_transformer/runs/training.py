@@ -1,12 +1,15 @@
-"""Training what a recipe describes: a plan that writes nothing, and its execution."""
+"""Training what a recipe describes."""
 
+import contextlib
+import dataclasses
 import itertools
 import math
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -15,93 +18,27 @@ from keras_transformer.keras_private import all_layers
 from keras_transformer.kernels import target
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
-from keras_transformer.runs.defaults import TextSize, measure, settings_for, table_of
-from keras_transformer.runs.folder import Run, with_beam
-from keras_transformer.runs.log import WriteLog
+from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
-from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.start import (
-    FREE_SETTINGS,
-    begin,
-    check_new,
-    join,
-    resumed,
+from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
+from keras_transformer.runs.run import (
+    Finished,
+    New,
+    Run,
+    State,
+    checksum_of,
+    with_beam,
 )
+from keras_transformer.runs.settings import TextSize
+from keras_transformer.runs.start import FREE_SETTINGS, begin
+from keras_transformer.runs.survey import Survey, survey
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
-from keras_transformer.text_files import TextFile
+from keras_transformer.text.pipeline import Counted, count_batches
 
 IS_JAX = target.BACKEND == "jax"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What `fit` will do.
-
-    Attributes:
-        named: The recipe as it was given.
-        recipe: The same with all settings: what it did not name follows from the
-            training text or, for a run that is resumed, is as it was.
-        text: Size of the training text; None for a run that is resumed.
-        run: The folder.
-        files: For `"train"` and `"validation"`, the source and the target files;
-            without `"train"` if its text is prepared.
-        checkpoint: The checkpoint to resume from; None for a new run.
-        epochs_done: Complete epochs that it was trained for.
-        is_finished: Whether there is nothing left to train.
-    """
-
-    named: Recipe
-    recipe: Recipe
-    text: TextSize | None
-    run: Run
-    files: dict[str, tuple[list[TextFile], list[TextFile]]]
-    checkpoint: Path | None
-    epochs_done: int
-    is_finished: bool
-
-
-def plan(recipe: Recipe, run: Run) -> Plan:
-    """Decides what there is to train. Writes nothing, and builds no model.
-
-    Args:
-        recipe: Files and settings.
-        run: A new folder, or one to resume. If it holds checkpoints of the same recipe,
-            training resumes after the last complete one.
-
-    Returns:
-        The `Plan`, for `fit`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If the folder holds something else.
-    """
-    splits = ["validation"] if recipe.data.prepared else ["train", "validation"]
-    files = {split: recipe.data.check_files(split) for split in splits}
-    named, text = recipe, None
-    if recipe.data.prepared:
-        recipe, text = open_prepared(recipe)
-    checkpoint, epochs_done, has_stalled = None, 0, False
-    if run.has_trained():
-        recipe, text = resumed(recipe, run), None
-        checkpoints = run.checkpoints()
-        checkpoint = checkpoints.latest()
-        if checkpoint is None:
-            raise ValueError(
-                f"{checkpoints.folder} holds no complete checkpoint to resume from. "
-                "Name another run folder."
-            )
-        epochs_done = checkpoints.epoch_of(checkpoint)
-        waited = run.log.epochs_without_improvement(epochs_done)
-        has_stalled = waited >= (recipe.training.early_stopping or math.inf)
-    else:
-        check_new(run)
-        text = text or measure(*files["train"])
-        recipe = recipe.completed(settings_for(recipe, text))
-    is_finished = has_stalled or epochs_done >= (recipe.training.num_epochs or 0)
-    return Plan(named, recipe, text, run, files, checkpoint, epochs_done, is_finished)
-
-
-def fit(plan: Plan) -> Run:
+def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
     """Trains a translator, or resumes a training that was interrupted.
 
     A resumed training ends with the weights, the optimizer and the order of sentences
@@ -109,52 +46,144 @@ def fit(plan: Plan) -> Run:
     chief writes to it.
 
     Args:
-        plan: What `plan` returned; each worker makes its own.
+        recipe: Files and settings. What it does not name follows from the training text
+            or, for a run that is resumed, is as it was.
+        folder: A new folder, or one to resume. If it holds checkpoints of the same
+            settings, training resumes after the last complete one.
 
     Returns:
         The run; its `translator()` is the result.
 
     Raises:
-        ValueError: If the text is invalid or has changed, or settings contradict each
-            other.
+        FileNotFoundError: If a file is missing.
+        BlockingIOError: If another process trains in the folder.
+        ValueError: If the text is invalid or has changed, the folder holds something
+            else, or settings contradict each other.
         FloatingPointError: If the loss becomes NaN.
         ConnectionError: If another worker is lost.
 
     Example:
-        >>> from keras_transformer.runs import Recipe, Run, fit, plan
+        >>> from keras_transformer.runs import Recipe, train
         >>> recipe = Recipe.load("demo", {"data.folder": "runs/demo-data"})
-        >>> fit(plan(recipe, Run("runs/demo")))
+        >>> train(recipe, "runs/demo")
         Traceback (most recent call last):
         FileNotFoundError: runs/demo-data/train.en does not exist, ...
     """
-    recipe, run = plan.recipe, plan.run
+    for split in ["validation"] if recipe.data.prepared else ["train", "validation"]:
+        recipe.data.check_files(split)
+    Run(folder).check_kind("training")
     # Workers must connect before TensorFlow does anything else.
     workers = training.Workers(training.pick_strategy(recipe.training.strategy))
     with (
         workers.watched(),
-        training.all_devices(recipe.training.model_devices) as copies,
+        training.all_devices(recipe.training.model_devices) as num_models,
+        contextlib.ExitStack() as stack,
     ):
-        workers.num_replicas *= copies
+        workers.num_replicas *= num_models
         check_precision(recipe.training.precision, workers.num_replicas)
         if workers.is_chief:
-            is_free = plan.named.tokenizer.vocabulary_size is None
-            begin(recipe, run, plan.epochs_done, is_free)
-            if plan.text is not None:
-                print(table_of(plan.named, run.recipe, plan.text))
-        found = workers.gather(plan.epochs_done)
+            state = stack.enter_context(begun(recipe, folder))
+        workers.wait()
+        if not workers.is_chief:
+            state = join(recipe, folder)
+        found = workers.gather(state.epoch)
         if len(set(found)) > 1:
             raise ValueError(
-                f"{run.folder} must be on a disk that all workers share. Received: "
+                f"{folder} must be on a disk that all workers share. Received: "
                 f"checkpoints of {found} epochs."
             )
-        if not workers.is_chief:
-            join(plan.named, run)
-        if not plan.is_finished:
-            _train(plan, workers)
+        if not isinstance(state, Finished):
+            _fit(state, workers)
         if workers.is_chief:
-            save_average(run, recipe.decoding.average)
+            save_average(state.run, state.run.settings.decoding.average)
         workers.wait()
-    return run
+    return state.run
+
+
+@contextlib.contextmanager
+def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
+    """Locks a folder, and writes what a training needs there before its first step.
+
+    What a killed process left beyond the last checkpoint is removed. Arguments and
+    errors are those of `train`.
+    """
+    text, asked, run = None, recipe, Run(folder)
+    if recipe.data.prepared:
+        recipe, size = open_prepared(recipe)
+        text = Survey(size, [], [])
+    if run.has_trained():
+        settings = settings_of(recipe, begun=run.settings)
+    else:
+        text = text or survey(*recipe.data.check_files("train"))
+        settings = settings_of(recipe, text.size)
+    with Run.open(folder, settings) as state:
+        run = state.run
+        if isinstance(state, New):
+            text = text or survey(*recipe.data.check_files("train"))
+            begin(run, settings, text, recipe.tokenizer.vocabulary_size is None)
+            print(table_of(asked, run.settings, text.size))
+        else:
+            run.remove_unfinished()
+            validation = checksum_of(settings, "validation")
+            record = dataclasses.replace(run.record, validation_text=validation)
+            run.write(record, settings)
+            run.log.truncate(state.epoch)
+            run.checkpoints().keep_best()
+        if not settings.data.prepared:
+            training_text = _training_text(run)
+            sides = training_text["source_files"], training_text["target_files"]
+            if len({*zip(*sides, strict=True)}) != len(run.record.pairs or ()):
+                counted = count_batches(**training_text)
+                run.update(pairs=counted.pairs, batches_per_epoch=counted.batches)
+        yield state
+
+
+def join(recipe: Recipe, folder: str | os.PathLike) -> State:
+    """Returns the state of a run that the chief of several workers has begun."""
+    run = Run(folder)
+    if not run.settings_path.is_file():
+        raise FileNotFoundError(
+            f"{run.folder} holds no run that another worker has begun. All workers "
+            "must share the folder: name one on a disk that all of them can read."
+        )
+    settings = settings_of(recipe, begun=run.settings)
+    run.check_same(settings)
+    return run.state(settings)
+
+
+def _training_text(run) -> dict[str, Any]:
+    """Returns the arguments of `parallel_dataset` that determine its batches."""
+    settings, (source, target) = run.settings, run.tokenizers()
+    sides = settings.data.check_files("train")
+    sources, targets = (side * settings.training.passes_per_epoch for side in sides)
+    return {
+        "source_files": sources,
+        "target_files": targets,
+        "source_tokenizer": source,
+        "target_tokenizer": target,
+        "tokens_per_batch": settings.training.tokens_per_batch,
+        "max_length": settings.training.max_length,
+        "sampling": settings.tokenizer.sampling,
+    }
+
+
+def table_of(recipe: Recipe, settings: Settings, text: TextSize) -> str:
+    """Returns a table of the settings that follow from the text if they are not named.
+
+    Args:
+        recipe: What was asked for.
+        settings: What holds.
+        text: Size of the training text.
+    """
+    rows = [("setting", "value", "from")]
+    for name in following():
+        is_named, value = recipe.get(name) is not None, settings.get(name)
+        origin = "recipe" if is_named else f"follows from {text.pairs:,} pairs"
+        if value is not None:
+            shown = f"{value:,}" if isinstance(value, int) else f"{value}"
+            rows.append((name, shown, origin))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{a:{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in rows)
 
 
 def save_best(run: Run) -> Path:
@@ -201,10 +230,10 @@ def check_precision(precision: str, num_replicas: int) -> None:
         )
 
 
-def _train(plan, workers):
-    recipe, settings = plan.recipe, plan.recipe.training
-    tokenizers = plan.run.tokenizers()
-    sizes = settings.tokens_per_batch, settings.max_length
+def _fit(state, workers):
+    """Trains a run from its state to its last epoch."""
+    run, recipe = state.run, state.run.settings
+    settings, record, tokenizers = recipe.training, run.record, run.tokenizers()
     if recipe.data.prepared:
         data = prepared_dataset(
             Run(recipe.data.prepared).ids_path,
@@ -215,29 +244,25 @@ def _train(plan, workers):
             shard_index=workers.index,
         )
     else:
-        data = parallel_dataset(
-            *(side * settings.passes_per_epoch for side in plan.files["train"]),
-            *tokenizers,
-            *sizes,
-            seed=settings.seed,
-            sampling=recipe.tokenizer.sampling,
-        )
-    validation = parallel_dataset(
-        *plan.files["validation"], *tokenizers, *sizes, shuffle=False
-    )
+        counted = Counted(record.pairs, record.batches_per_epoch)
+        text = _training_text(run)
+        data = parallel_dataset(**text, seed=settings.seed, counted=counted)
+    sizes = settings.tokens_per_batch, settings.max_length
+    validation_files = recipe.data.check_files("validation")
+    validation = parallel_dataset(*validation_files, *tokenizers, *sizes, shuffle=False)
     num_steps = settings.validate_every
     position = training.KeepPosition(data, num_steps)
     schedule = learning_rate(settings, num_steps or int(data.cardinality()))
     keras.utils.set_random_seed(settings.seed)
     recomputed = keras.RematScope("full" if settings.recompute else None)
     with workers.strategy.scope(), recomputed:
-        model = compiled_model(plan, tokenizers, schedule, workers.num_replicas)
-    if plan.checkpoint:
-        position.load(model, plan.checkpoint)
+        model = compiled_model(state, schedule, workers.num_replicas)
+    if state.checkpoint:
+        position.load(model, state.checkpoint)
     callbacks = [
         position,
         training.StopAtNaN(),
-        *(_writers(plan, model) if workers.is_chief else []),
+        *(_writers(run, model, validation_files) if workers.is_chief else []),
         training.StopTogether(workers),
     ]
     batches = data.repeat() if num_steps else data
@@ -251,9 +276,9 @@ def _train(plan, workers):
             validation_data=training.split_evenly(
                 validation, workers.num_replicas, model.pad_id
             ),
-            epochs=settings.num_epochs,
+            epochs=settings.epochs,
             steps_per_epoch=num_steps,
-            initial_epoch=plan.epochs_done,
+            initial_epoch=state.epoch,
             shuffle=False,  # the dataset does it
             verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
             callbacks=callbacks,
@@ -286,9 +311,10 @@ def unigram_perplexity(labels: Iterable, pad_id: int) -> float:
     return math.exp(-sum(n / total * math.log(n / total) for n in counts.values()))
 
 
-def compiled_model(plan, tokenizers, schedule, num_replicas):
+def compiled_model(state, schedule, num_replicas):
     """Returns the model of the checkpoint, or a new one."""
-    settings = plan.recipe.training
+    run, recipe = state.run, state.run.settings
+    settings = recipe.training
     jit_compile = settings.jit_compile
     if jit_compile is None:
         jit_compile = IS_JAX or bool(keras.distribution.list_devices("gpu"))
@@ -297,28 +323,25 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
     is_one_program = IS_JAX or num_replicas == 1
     jit_compile = jit_compile and is_one_program
     steps = settings.steps_per_execution if is_one_program else 1
-    if plan.checkpoint:
-        model = plan.run.checkpoints().load(plan.checkpoint)
+    if state.checkpoint:
+        model = run.checkpoints().load(state.checkpoint)
         # The number of epochs may have changed, on which the schedule depends.
         model.optimizer.learning_rate = schedule
         model.jit_compile = jit_compile
         model.steps_per_execution = steps
         return model
-    recipe, (source, target) = plan.recipe, tokenizers
     if recipe.model.pretrained:
-        model = pretrained_model(recipe, plan.run)
+        model = pretrained_model(run)
     else:
-        model = Transformer.from_preset(
-            recipe.model.preset,
+        source, target = run.tokenizers()
+        model = Transformer(
             source.vocabulary_size,
-            target_vocabulary_size=(
-                None if recipe.tokenizer.shared else target.vocabulary_size
-            ),
+            None if recipe.tokenizer.shared else target.vocabulary_size,
             pad_id=target.pad_id,
             start_id=target.start_id,
             end_id=target.end_id,
             dtype=settings.precision,
-            **recipe.model.overrides(),
+            **recipe.model.arguments(),
         )
     model.compile(
         optimizer(settings, schedule),
@@ -334,14 +357,14 @@ def compiled_model(plan, tokenizers, schedule, num_replicas):
     return model
 
 
-def pretrained_model(recipe: Recipe, run: Run) -> Transformer:
-    """Returns the model that training continues from, with the recipe's dropout.
+def pretrained_model(run: Run) -> Transformer:
+    """Returns the model that training continues from, with the settings' dropout.
 
-    What the recipe does not want to be trained is frozen.
+    What the settings do not want to be trained is frozen.
     """
-    settings = recipe.model
-    arguments = {k: v for k, v in settings.overrides().items() if k in FREE_SETTINGS}
-    arguments["dtype"] = recipe.training.precision
+    settings = run.settings.model
+    arguments = {k: v for k, v in settings.arguments().items() if k in FREE_SETTINGS}
+    arguments["dtype"] = run.settings.training.precision
     model = Transformer.from_preset(run.pretrained_path, **arguments)
     if settings.lora_rank:
         model = model.merge_lora()  # of an adaptation before this one
@@ -360,7 +383,10 @@ def pretrained_model(recipe: Recipe, run: Run) -> Transformer:
 
 def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
     """Returns the optimizer of `TrainingSettings`, not built."""
-    weight_decay = settings.weight_decay or None
+    both = {
+        "weight_decay": settings.weight_decay or None,
+        "global_clipnorm": settings.global_clipnorm,
+    }
     if settings.optimizer == "muon":
         # What is no matrix is trained as by `training.Adam`.
         return training.Muon(
@@ -369,12 +395,12 @@ def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
             adam_lr_ratio=0.5,
             adam_weight_decay=None,
             epsilon=1e-9,
-            weight_decay=weight_decay,
+            **both,
         )
     return training.Adam(
         schedule,
         gradient_accumulation_steps=settings.batches_per_update,
-        weight_decay=weight_decay,
+        **both,
     )
 
 
@@ -386,35 +412,39 @@ def learning_rate(settings, steps_per_epoch: int):
     )
     if not settings.cooldown_epochs:
         return schedule
-    cooldown_epochs = min(settings.cooldown_epochs, settings.num_epochs)
-    start = (settings.num_epochs - cooldown_epochs) * steps_per_epoch
+    cooldown_epochs = min(settings.cooldown_epochs, settings.epochs)
+    start = (settings.epochs - cooldown_epochs) * steps_per_epoch
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
-def _writers(plan, model):
+def _writers(run, model, validation_files):
     """Returns the callbacks that measure the model and write to the folder."""
-    settings, run = plan.recipe.training, plan.run
+    settings = run.settings.training
     board = run.folder / "tensorboard"
     writers = [
         WriteLog(run.log, settings.early_stopping),
         training.SaveCheckpoints(
-            run.checkpoints(), settings.checkpoint_every, settings.checkpoint_minutes
+            run.checkpoints(),
+            settings.checkpoint_every,
+            settings.checkpoint_minutes,
+            on_save=lambda epoch, batch: run.update(epoch=epoch, batch=batch),
         ),
         # Without a graph: Keras has none to write of such a model.
-        keras.callbacks.TensorBoard(board, write_graph=False),
+        WriteTensorBoard(board, write_graph=False),
     ]
     if settings.bleu_every is not None:
         translator = run.translator_of(model)
         search = with_beam(translator.search, beam_width=1)
         sources, references = (
             itertools.chain.from_iterable(map(read_lines, files))
-            for files in plan.files["validation"]
+            for files in validation_files
         )
         bleu = training.BleuCallback(
             lambda texts: translator.translate(texts, search),
             list(itertools.islice(sources, settings.bleu_sentences)),
             list(itertools.islice(references, settings.bleu_sentences)),
             every=settings.bleu_every,
+            language=run.settings.data.target,
         )
         writers.insert(0, bleu)  # The others write what it adds to the logs.
     return writers

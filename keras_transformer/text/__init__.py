@@ -5,7 +5,7 @@ from keras_transformer.text.encoding import encode
 from keras_transformer.text.masking import mask_tokens, masked_dataset
 from keras_transformer.text.pipeline import parallel_dataset
 from keras_transformer.text.prepared import prepare, prepared_dataset
-from keras_transformer.text.tokenizer import SubwordTokenizer
+from keras_transformer.text.tokenizer import SubwordTokenizer, Tokenizer
 from keras_transformer.text.vocabulary_tokenizer import VocabularyTokenizer
 from keras_transformer.text.windows import language_dataset
 from keras_transformer.text.word_vectors import load_word_vectors, set_word_vectors
@@ -14,6 +14,7 @@ from keras_transformer.text_files import TextFile, check_parallel_files, read_li
 __all__ = [
     "SubwordTokenizer",
     "TextFile",
+    "Tokenizer",
     "VocabularyTokenizer",
     "bucket_lengths",
     "check_parallel_files",

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformer.text.tokenizer import (
     LEFT_OUT,
-    SubwordTokenizer,
+    Tokenizer,
     batch_of_texts,
     plain,
 )
@@ -14,15 +14,14 @@ _MAX_BYTES_PER_SUBWORD = 64
 _INVISIBLE = (
     r"[\s\v\x1c-\x1f\x{85}\p{Z}\x{AD}\x{200B}\x{200E}\x{200F}\x{2060}\x{FEFF}\x{2581}]"
 )
-WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\p{Z}]*"  # that of `str.isspace`
+_BLANK = r"[\s\v\x1c-\x1f\x{85}\p{Z}]"  # as for `str.isspace`
+WHITE_SPACE = f"{_BLANK}*"
 
 
-def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
+def encode(texts, tokenizer: Tokenizer, max_length: int):
     """Returns texts as a model reads them: subwords, an end token, padding.
 
-    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
-    a megabyte. Therefore it gets only as many bytes of a long text as `max_length`
-    subwords can have, without the white space around it.
+    Of a long text, the tokenizer gets only its beginning.
 
     Args:
         texts: A list of str, or a string tensor of shape `(batch,)`.
@@ -34,7 +33,7 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
         Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
         a boolean tensor of shape `(batch,)`: which texts were cut.
     """
-    read, _, is_longer = _beginning(plain(batch_of_texts(texts)), max_length)
+    read, is_longer = beginning(plain(batch_of_texts(texts)), max_length)
     ids = tokenizer(read)
     is_cut = (ids.row_lengths() >= max_length) | is_longer
     ends = tf.fill([ids.nrows(), 1], tokenizer.end_id)
@@ -42,24 +41,37 @@ def encode(texts, tokenizer: SubwordTokenizer, max_length: int):
     return ids.to_tensor(tokenizer.pad_id), is_cut
 
 
-def _beginning(texts, max_length):
-    """Returns what `encode` reads of plain texts.
+def beginning(texts, max_length: int):
+    """Returns what can be the first `max_length` subwords of texts.
 
-    Also returns how many characters it skips before, and whether it leaves out some
-    behind.
+    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
+    a megabyte.
+
+    Args:
+        texts: String tensor of shape `(batch,)`.
+        max_length: Number of subwords. White space takes none.
+
+    Returns:
+        The texts, of the same shape, and which of them went on, boolean `(batch,)`.
     """
-    num_bytes = _MAX_BYTES_PER_SUBWORD * max_length
-    is_long = tf.strings.length(texts) > num_bytes
-    rest = tf.strings.regex_replace(texts, f"^{WHITE_SPACE}", "")
-    rest = tf.where(is_long, rest, texts)
-    before, after = (tf.strings.length(x, "UTF8_CHAR") for x in (texts, rest))
-    stripped = tf.strings.regex_replace(rest, f"{WHITE_SPACE}$", "")
-    rest = tf.where(is_long, stripped, rest)
-    is_longer = tf.strings.length(rest) > num_bytes
-    return tf.strings.substr(rest, 0, num_bytes), before - after, is_longer
+    limit = _MAX_BYTES_PER_SUBWORD * max_length
+    is_long = tf.strings.length(texts) > limit
+    rows = tf.where(is_long)
+    characters = tf.strings.unicode_split(tf.gather_nd(texts, rows), "UTF-8")
+    is_blank = tf.strings.regex_full_match(characters.values, _BLANK)
+    num_bytes = tf.where(is_blank, 0, tf.strings.length(characters.values))
+    ends = tf.cumsum(num_bytes)
+    before = tf.gather(tf.pad(ends, [[1, 0]]), characters.row_starts())
+    fits = ends - tf.gather(before, characters.value_rowids()) <= limit
+    read = tf.ragged.boolean_mask(characters, characters.with_values(fits))
+    rest = characters.with_values(~fits & ~is_blank)
+    some = tf.strings.reduce_join(read, axis=1)
+    texts = tf.tensor_scatter_nd_update(texts, rows, some)
+    goes_on = tf.reduce_any(rest, axis=1)
+    return texts, tf.scatter_nd(rows, goes_on, tf.shape(texts, rows.dtype))
 
 
-def encoded_spans(texts, tokenizer: SubwordTokenizer, max_length: int):
+def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     """Returns where the subwords that `encode` returns stand in their texts.
 
     Positions count the characters of a text as it is given, before it is normalised.
@@ -74,7 +86,7 @@ def encoded_spans(texts, tokenizer: SubwordTokenizer, max_length: int):
         `(batch, length, 2)`. Empty spans, and those of padding, are `(0, 0)`.
     """
     texts = batch_of_texts(texts)
-    read, num_skipped, _ = _beginning(plain(texts), max_length)
+    read, _ = beginning(plain(texts), max_length)
     starts, ends = tokenizer.byte_offsets(read)
     rows = starts.value_rowids()
     # All rows are searched at once, by indices into the characters of all of them.
@@ -84,8 +96,8 @@ def encoded_spans(texts, tokenizer: SubwordTokenizer, max_length: int):
     visible = _indices(~tf.strings.regex_full_match(characters.values, _INVISIBLE))
     byte_starts = tf.strings.unicode_decode_with_offsets(read, "UTF-8")[1]
     keys = _keys(byte_starts.value_rowids(), byte_starts.values)
-    num_before = tf.cast(num_skipped, tf.int64) - byte_starts.row_starts()
-    num_before += tf.searchsorted(kept, firsts, out_type=tf.int64)
+    num_before = tf.searchsorted(kept, firsts, out_type=tf.int64)
+    num_before -= byte_starts.row_starts()
 
     def character_at(offsets):
         number = tf.searchsorted(keys, _keys(rows, offsets), "right", tf.int64) - 1

@@ -12,11 +12,11 @@ def mask_tokens(
     vocabulary_size: int,
     mask_id: int,
     special_ids: Sequence[int] = (0, 1, 2, 3),
-    share: float = 0.15,
+    probability: float = 0.15,
 ):
     """Masks random tokens, as in BERT's training.
 
-    Each token that is not special is selected with probability `share`. Of the
+    Each token that is not special is selected with a `probability`. Of the
     selected tokens, 80% become `mask_id`, 10% become a random token that is not
     special, and 10% stay: the model cannot tell which of the tokens it sees are right.
 
@@ -26,7 +26,7 @@ def mask_tokens(
         vocabulary_size: Number of tokens, `mask_id` included.
         mask_id: Id of the mask token.
         special_ids: Ids that are not selected or drawn; the first is the padding.
-        share: Probability that a token is selected.
+        probability: Probability that a token is selected.
 
     Returns:
         The masked ids, which the model reads, and the labels: the original ids where
@@ -35,7 +35,7 @@ def mask_tokens(
 
     Raises:
         ValueError: If `mask_id` lies outside the vocabulary or is special, if
-            `share` is not a probability above 0, or if every id is special.
+            `probability` is not above 0 and at most 1, or if every id is special.
 
     Example:
         >>> ids = np.arange(5, 17)[None]
@@ -46,19 +46,21 @@ def mask_tokens(
     Reference:
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1, A.1
     """
-    ordinary = _ordinary_ids(vocabulary_size, mask_id, special_ids, share)
+    ordinary = _ordinary_ids(vocabulary_size, mask_id, special_ids, probability)
     ids = tf.cast(ids, tf.int32)
     shape = tf.shape(ids)
     # Which tokens are selected, what becomes of them, and the random tokens.
     uniform = tf.random.stateless_uniform(tf.concat([[2], shape], axis=0), seed)
-    selection, fate = uniform[0], uniform[1]
+    selection, replacement = uniform[0], uniform[1]
     next_seed = tf.cast(seed, tf.int64) + tf.constant([0, 1], tf.int64)
     indices = tf.random.stateless_uniform(shape, next_seed, 0, len(ordinary), tf.int32)
     random_ids = tf.gather(ordinary, indices)
     special = tf.constant([*special_ids, mask_id])
     is_special = tf.reduce_any(ids[..., None] == special, axis=-1)
-    is_selected = (selection < share) & ~is_special
-    replaced = tf.where(fate < 0.8, mask_id, tf.where(fate < 0.9, random_ids, ids))
+    is_selected = (selection < probability) & ~is_special
+    replaced = tf.where(
+        replacement < 0.8, mask_id, tf.where(replacement < 0.9, random_ids, ids)
+    )
     inputs = tf.where(is_selected, replaced, ids)
     return inputs, tf.where(is_selected, ids, special_ids[0])
 
@@ -68,7 +70,7 @@ def masked_dataset(
     vocabulary_size: int,
     mask_id: int,
     special_ids: Sequence[int] = (0, 1, 2, 3),
-    share: float = 0.15,
+    probability: float = 0.15,
     seed: int = 0,
 ) -> tf.data.Dataset:
     """Masks random tokens of a dataset, different ones in each iteration.
@@ -83,16 +85,18 @@ def masked_dataset(
     Reference:
         [Liu et al., 2019](https://arxiv.org/abs/1907.11692), section 4.1
     """
-    _ordinary_ids(vocabulary_size, mask_id, special_ids, share)
+    _ordinary_ids(vocabulary_size, mask_id, special_ids, probability)
     seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2, True)
 
     def mask(ids, seed):
-        return mask_tokens(ids, seed, vocabulary_size, mask_id, special_ids, share)
+        return mask_tokens(
+            ids, seed, vocabulary_size, mask_id, special_ids, probability
+        )
 
     return tf.data.Dataset.zip(dataset, seeds).map(mask, tf.data.AUTOTUNE)
 
 
-def _ordinary_ids(vocabulary_size, mask_id, special_ids, share):
+def _ordinary_ids(vocabulary_size, mask_id, special_ids, probability):
     """Checks the arguments; returns the ids that are not special."""
     if not 0 <= mask_id < vocabulary_size or mask_id in special_ids:
         raise ValueError(
@@ -101,9 +105,10 @@ def _ordinary_ids(vocabulary_size, mask_id, special_ids, share):
             "A tokenizer has no mask token: use its `vocabulary_size` as `mask_id`, "
             "and a `vocabulary_size` larger by one."
         )
-    if not 0 < share <= 1:
+    if not 0 < probability <= 1:
         raise ValueError(
-            f"`share` must be above 0 and at most 1. Received: share={share}."
+            "`probability` must be above 0 and at most 1. "
+            f"Received: probability={probability}."
         )
     ordinary = np.setdiff1d(np.arange(vocabulary_size), [*special_ids, mask_id])
     if not len(ordinary):

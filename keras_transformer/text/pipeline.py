@@ -1,9 +1,11 @@
 """Training data of translation models: parallel text in batches of few shapes."""
 
-import itertools
+import os
 import warnings
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,12 +15,16 @@ from keras_transformer.text.buckets import (
     bucket_lengths,
     check_buckets,
 )
-from keras_transformer.text.encoding import add_start_and_end
+from keras_transformer.text.encoding import add_start_and_end, beginning
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
+from keras_transformer.text.tokenizer import (
+    Tokenizer,
+    batch_of_texts,
+    check_tokenizer,
+)
 from keras_transformer.text_files import (
     Files,
-    check_gzip,
+    chunks_of,
     paired_files,
     read_pairs,
     text_lines,
@@ -29,11 +35,18 @@ _SHUFFLE_BUFFER_PAIRS = 1 << 16
 _OPEN_FILES = 64  # on each side
 
 
+class Counted(NamedTuple):
+    """What `count_batches` counts: pairs of each pair of files, and batches."""
+
+    pairs: tuple[int, ...]
+    batches: int
+
+
 def parallel_dataset(
     source_files: Files,
     target_files: Files,
-    source_tokenizer: SubwordTokenizer,
-    target_tokenizer: SubwordTokenizer,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
     tokens_per_batch: int = 4096,
     max_length: int = 64,
     buckets: Sequence[int] | None = None,
@@ -41,6 +54,7 @@ def parallel_dataset(
     seed: int = 0,
     initial_epoch: int = 0,
     sampling: float = 0.0,
+    counted: Counted | None = None,
 ) -> tf.data.Dataset:
     """Reads parallel text as batches of a fixed, small set of shapes.
 
@@ -85,7 +99,10 @@ def parallel_dataset(
             has no seed: an interrupted training continues with other subwords of the
             same sentences. Passes over the corpus then differ a little in their
             numbers of batches, so an epoch has a few more than one pass, the first
-            ones of another.
+            ones of another. Several workers, and a training that is resumed, must get
+            the same `counted`.
+        counted: What `count_batches` returned for the same arguments; None reads the
+            text for it.
 
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
@@ -104,10 +121,18 @@ def parallel_dataset(
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         check_tokenizer(f"{side}_tokenizer", tokenizer)
     files = paired_files(source_files, target_files)
-    check_gzip(itertools.chain.from_iterable(files))
-    pairs_per_file, num_batches = _count(
-        files, tokenizers, buckets, tokens_per_batch, sampling
-    )
+    if counted is None:
+        sources, targets = zip(*files, strict=True)
+        counted = count_batches(
+            sources,
+            targets,
+            *tokenizers,
+            tokens_per_batch,
+            max_length,
+            buckets,
+            sampling,
+        )
+    pairs_per_file = dict(zip(Counter(files), counted.pairs, strict=True))
 
     def read_chunks(seed):
         if shuffle:
@@ -127,13 +152,8 @@ def parallel_dataset(
         paddings = {"source_ids": source_pad, "target_ids": target_pad}, target_pad
         return batch_by_bucket(examples.unbatch(), buckets, tokens_per_batch, paddings)
 
-    repeat = sampling > 0
-    if repeat:
-        # Sampled subwords may make more batches than were counted. The last batches of
-        # a pass hold rare lengths. Another pass supplies what is missing.
-        num_batches += 2 + num_batches // 50
     return numbered_epochs(
-        read_chunks, make_batches, num_batches, seed, initial_epoch, repeat
+        read_chunks, make_batches, counted.batches, seed, initial_epoch, sampling > 0
     )
 
 
@@ -157,30 +177,49 @@ def _read_mixed_lines(files, pairs_per_file, seed):
     )
 
 
-def _count(files, tokenizers, buckets, tokens_per_batch, sampling):
-    """Reads a corpus once, also what is named several times; warns of long sentences.
+def count_batches(
+    source_files: Files,
+    target_files: Files,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    tokens_per_batch: int = 4096,
+    max_length: int = 64,
+    buckets: Sequence[int] | None = None,
+    sampling: float = 0.0,
+) -> Counted:
+    """Reads a parallel text once, and counts the batches of an epoch.
 
-    Returns the number of pairs of each pair of files, and the number of batches.
+    What is named several times is read once. Arguments, errors and the warning of long
+    sentences are those of `parallel_dataset`.
     """
-    num_long, first_long, max_length = 0, None, buckets[-1]
+    files = paired_files(source_files, target_files)
+    tokenizers = source_tokenizer, target_tokenizer
+    buckets = list(buckets or bucket_lengths(max_length))
+    num_long, first_long = 0, None
     counts = np.zeros(len(buckets), dtype=np.int64)
     pairs_per_file: dict[tuple, int] = {}
-    for sides, weight in Counter(files).items():
-        pairs, pairs_per_file[sides] = read_pairs([sides]), 0
-        while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
-            *texts, locations = zip(*chunk, strict=True)
-            lengths = _pair_lengths(*_tokenize(tokenizers, texts)).numpy()
-            is_long = lengths > max_length
-            if num_long == 0 and is_long.any():
-                index = is_long.argmax()
-                first_long = f"{locations[index]}, {lengths[index]} long"
-            if sampling:
-                sampled = _tokenize(tokenizers, texts, max_length, sampling)
-                lengths = _pair_lengths(*sampled).numpy()
-            bucket_of_pair = np.searchsorted(buckets, lengths[~is_long])
-            counts += weight * np.bincount(bucket_of_pair, minlength=len(counts))
-            num_long += is_long.sum()
-            pairs_per_file[sides] += len(chunk)
+
+    def lengths_of(chunk):
+        *texts, locations = zip(*chunk, strict=True)
+        lengths = _pair_lengths(*_tokenize(tokenizers, texts, max_length)).numpy()
+        sampled = lengths
+        if sampling:
+            ids = _tokenize(tokenizers, texts, max_length, sampling)
+            sampled = _pair_lengths(*ids).numpy()
+        return locations, lengths, sampled
+
+    with ThreadPoolExecutor() as pool:
+        for sides, weight in Counter(files).items():
+            pairs_per_file[sides] = 0
+            chunks = chunks_of(read_pairs([sides]), _PAIRS_PER_CHUNK)
+            for locations, lengths, sampled in in_order(pool, lengths_of, chunks):
+                is_long = lengths > max_length
+                if num_long == 0 and is_long.any():
+                    first_long = locations[is_long.argmax()]
+                bucket_of_pair = np.searchsorted(buckets, sampled[~is_long])
+                counts += weight * np.bincount(bucket_of_pair, minlength=len(counts))
+                num_long += is_long.sum()
+                pairs_per_file[sides] += len(lengths)
     total = sum(pairs_per_file.values())
     if num_long == total:
         raise ValueError(
@@ -190,15 +229,32 @@ def _count(files, tokenizers, buckets, tokens_per_batch, sampling):
     if num_long:
         warnings.warn(
             f"{num_long} of {total} sentence pairs are longer than "
-            f"max_length={max_length} and left out, first {first_long}.",
+            f"max_length={max_length} and left out, the first is {first_long}.",
             stacklevel=3,
         )
-    rows_per_batch = tokens_per_batch // np.array(buckets)
-    return pairs_per_file, int(sum(-(-counts // rows_per_batch)))
+    batches = int(sum(-(-counts // (tokens_per_batch // np.array(buckets)))))
+    if sampling:
+        # Sampled subwords may make more batches than were counted. The last batches of
+        # a pass hold rare lengths. Another pass supplies what is missing.
+        batches += 2 + batches // 50
+    return Counted(tuple(pairs_per_file.values()), batches)
 
 
-def _tokenize(tokenizers, texts, max_length=None, sampling=0.0):
+def in_order(pool: ThreadPoolExecutor, function, chunks: Iterable) -> Iterator:
+    """Yields what a function makes of each chunk, a few of them at the same time."""
+    pending: deque = deque()
+    for chunk in chunks:
+        pending.append(pool.submit(function, chunk))
+        if len(pending) > 2 * (os.cpu_count() or 1):
+            yield pending.popleft().result()
+    for future in pending:
+        yield future.result()
+
+
+def _tokenize(tokenizers, texts, max_length, sampling=0.0):
     """Returns the ragged subwords of source and target, sampled on request."""
+    # SentencePiece takes quadratic time for a run of unknown characters.
+    texts = [beginning(batch_of_texts(side), max_length + 1)[0] for side in texts]
     sides = tuple(zip(tokenizers, texts, strict=True))
     best = [tokenizer(side) for tokenizer, side in sides]
     if not sampling:

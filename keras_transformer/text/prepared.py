@@ -10,8 +10,8 @@ import itertools
 import json
 import os
 import zlib
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,17 @@ from keras_transformer.storage import (
     write_text,
 )
 from keras_transformer.text.buckets import bucket_lengths, check_buckets
-from keras_transformer.text.encoding import add_start_and_end
+from keras_transformer.text.encoding import add_start_and_end, beginning
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
-from keras_transformer.text_files import Files, checksum, paired_files, read_pairs
+from keras_transformer.text.pipeline import in_order
+from keras_transformer.text.tokenizer import Tokenizer, check_tokenizer
+from keras_transformer.text_files import (
+    Files,
+    checksum,
+    chunks_of,
+    paired_files,
+    read_pairs,
+)
 
 MANIFEST = "manifest.json"
 _PAIRS_PER_CHUNK = 1024  # tokenized together
@@ -47,8 +54,8 @@ _FEATURES = dict.fromkeys(
 def prepare(
     source_files: Files,
     target_files: Files,
-    source_tokenizer: SubwordTokenizer,
-    target_tokenizer: SubwordTokenizer,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
     folder: str | os.PathLike,
     max_length: int = 64,
     buckets: Sequence[int] | None = None,
@@ -139,8 +146,8 @@ def prepare(
         sizes = []
         for weight, files in files_by_weight.items():
             count = sum(1 for _ in read_pairs(files))
-            shares = max(num_shards, -(-count // _PAIRS_PER_SHARD))
-            ends = [count * i // shares for i in range(shares + 1)]
+            num_parts = max(num_shards, -(-count // _PAIRS_PER_SHARD))
+            ends = [count * i // num_parts for i in range(num_parts + 1)]
             sizes += [(weight, b - a) for a, b in itertools.pairwise(ends)]
         manifest = {"settings": settings, "sizes": sizes, "shards": []}
         _write(manifest, path)
@@ -167,14 +174,14 @@ def _write_shards(manifest, path, files_by_weight, encode, verbose):
     )
     with ThreadPoolExecutor() as pool:
         for number, (weight, size) in enumerate(manifest["sizes"]):
-            chunks = _chunks(itertools.islice(pairs[weight], size))
+            chunks = chunks_of(itertools.islice(pairs[weight], size), _PAIRS_PER_CHUNK)
             if number < len(manifest["shards"]):  # written before
-                for texts in chunks:
+                for chunk in chunks:
                     if seen is not None:
-                        _add(_hashes(*texts).numpy(), seen)
+                        _add(_hashes(*_sides(chunk)).numpy(), seen)
                 continue
             names = [_name(x, number, manifest) for x in settings["buckets"]]
-            encoded = _in_order(pool, encode, chunks)
+            encoded = in_order(pool, lambda chunk: encode(*_sides(chunk)), chunks)
             written = _write_shard(path.parent, names, settings, encoded, seen)
             manifest["shards"].append({"weight": weight, **written})
             _write(manifest, path)
@@ -185,7 +192,7 @@ def _write_shard(folder, names, settings, encoded, seen):
     """Writes a file for each bucket; counts the pairs in each, and those left out."""
     buckets, max_length_ratio = settings["buckets"], settings["max_length_ratio"]
     counts = np.zeros(len(buckets), np.int64)
-    left_out = {"duplicates": 0, "long": 0, "unbalanced": 0}
+    omitted = {"duplicates": 0, "long": 0, "unbalanced": 0}
     with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
@@ -199,9 +206,9 @@ def _write_shard(folder, names, settings, encoded, seen):
             is_balanced = np.ones(len(hashes), bool)
             if max_length_ratio is not None:  # without the end tokens
                 is_balanced = longest - 1 <= max_length_ratio * (shortest - 1)
-            left_out["duplicates"] += int((~is_new).sum())
-            left_out["long"] += int((is_new & ~fits).sum())
-            left_out["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
+            omitted["duplicates"] += int((~is_new).sum())
+            omitted["long"] += int((is_new & ~fits).sum())
+            omitted["unbalanced"] += int((is_new & fits & ~is_balanced).sum())
             kept = (is_new & is_balanced)[fits]
             bucket_of_pair = np.searchsorted(buckets, longest[fits][kept])
             counts += np.bincount(bucket_of_pair, minlength=len(counts))
@@ -210,7 +217,7 @@ def _write_shard(folder, names, settings, encoded, seen):
         for writer in writers:
             writer.flush()
         sizes = [(unfinished / name).stat().st_size for name in names]
-    return {"pairs": counts.tolist(), "bytes": sizes, **left_out}
+    return {"pairs": counts.tolist(), "bytes": sizes, **omitted}
 
 
 def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
@@ -374,20 +381,9 @@ def _digest(tokenizer):
     return f"crc32:{zlib.crc32(pieces.encode()):08x}"
 
 
-def _chunks(pairs) -> Iterator[tuple[list[str], list[str]]]:
-    while chunk := list(itertools.islice(pairs, _PAIRS_PER_CHUNK)):
-        yield [pair.source for pair in chunk], [pair.target for pair in chunk]
-
-
-def _in_order(pool: ThreadPoolExecutor, function, chunks: Iterable) -> Iterator:
-    """Yields what a function makes of each chunk, a few of them at the same time."""
-    pending: deque = deque()
-    for chunk in chunks:
-        pending.append(pool.submit(function, *chunk))
-        if len(pending) > 2 * (os.cpu_count() or 1):
-            yield pending.popleft().result()
-    for future in pending:
-        yield future.result()
+def _sides(chunk):
+    """Returns the sources and the targets of some pairs."""
+    return [pair.source for pair in chunk], [pair.target for pair in chunk]
 
 
 def _encoder(tokenizers, max_length):
@@ -400,7 +396,9 @@ def _encoder(tokenizers, max_length):
     @tf.function(input_signature=[texts, texts])
     def encode(*sides):
         ids = [
-            add_start_and_end(tokenizer(side), tokenizer, end=True)
+            add_start_and_end(
+                tokenizer(beginning(side, max_length + 1)[0]), tokenizer, end=True
+            )
             for tokenizer, side in zip(tokenizers, sides, strict=True)
         ]
         lengths = tf.stack([side.row_lengths() for side in ids], axis=1)

@@ -1,4 +1,4 @@
-"""Subword tokenizer: text to ids and back, with SentencePiece as TensorFlow ops."""
+"""Tokenizers: text to ids and back, with SentencePiece as TensorFlow ops."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,142 @@ from keras_transformer.text_files import Files
 LEFT_OUT = r"[\x{AD}\x{2060}\x{FEFF}]"  # soft hyphen, word joiner, byte order mark
 
 
-class SubwordTokenizer(tf.Module):
+class Tokenizer(tf.Module):
+    """What every tokenizer offers: ids of texts and texts of ids, as TensorFlow ops.
+
+    A subclass sets the attributes, and has `pieces`, `equals`, `save`, `load` and
+
+    - `_encode(texts, alpha)`: ragged int32 ids of a string tensor, sampled if `alpha`
+      is not None;
+    - `_decode(ids, unknown)`: the texts of ragged ids.
+
+    A saved translator finds the class by its name.
+
+    Args:
+        name: Name of the `tf.Module`.
+
+    Attributes:
+        pad_id: Id of the padding.
+        unknown_id: Id of what the vocabulary lacks; -1 if it lacks nothing.
+        start_id: Id that begins a target.
+        end_id: Id that ends a text.
+        vocabulary_size: Number of ids.
+        has_offsets: Whether it has `split` and `byte_offsets`.
+    """
+
+    pad_id: int
+    unknown_id: int
+    start_id: int
+    end_id: int
+    vocabulary_size: int
+    has_offsets = False
+    kinds: dict[str, type["Tokenizer"]] = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        Tokenizer.kinds[cls.__name__] = cls
+
+    def __call__(self, texts):
+        return self._encode(batch_of_texts(texts))
+
+    def sample(self, texts, alpha: float = 0.1):
+        """Segments texts into randomly sampled subwords, which regularizes training.
+
+        A BPE model skips merges of subwords with probability `alpha` (BPE-dropout). A
+        unigram model samples a segmentation in proportion to its probability to the
+        power of `alpha`: the smaller `alpha`, the more uniform the distribution
+        (subword regularization).
+
+        SentencePiece samples, in TensorFlow Text's op, and neither takes a seed: two
+        calls draw different subwords, in one process as in two. A BPE merge that was
+        skipped is not tried again, where the paper tries it in each later step.
+
+        Args:
+            texts: List of str, or string tensor of shape `(batch,)`.
+            alpha: Strength, between 0 and 1.
+
+        Returns:
+            Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
+
+        Raises:
+            ValueError: If `alpha` is outside of its range.
+
+        Reference:
+            [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267) (BPE-dropout);
+            [Kudo, 2018](https://arxiv.org/abs/1804.10959) (subword regularization)
+        """
+        if not 0 <= alpha <= 1:
+            raise ValueError(
+                f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
+            )
+        return self._encode(batch_of_texts(texts), alpha)
+
+    def split(self, texts):
+        """Returns the subwords of texts as text, where a call returns their ids.
+
+        Unknown subwords are as they are in the texts, and tokens that the tokenizer
+        adds are empty. "\u2581" is the mark of a space.
+        """
+        raise ValueError(
+            "Alignments, markup and terms are not possible with "
+            f"{type(self).__name__}, which does not say where a token stands in a text."
+        )
+
+    def byte_offsets(self, texts):
+        """Returns where each subword begins and ends, in bytes of `plain(texts)`.
+
+        A subword may begin with white space, or have no bytes.
+
+        Args:
+            texts: As in a call.
+
+        Returns:
+            The first byte of each subword and the one after its last, two ragged int64
+            tensors of shape `(batch, None)`.
+        """
+        return self.split(texts)
+
+    def detokenize(self, ids, unknown=None):
+        """Joins subwords to text, up to the first end token of each row.
+
+        Padding and start tokens are left out.
+
+        Args:
+            ids: Integer tensor of shape `(..., length)`, such as `(batch, length)` or
+                `(batch, hypotheses, length)`; or a ragged tensor or list of rows of
+                different lengths, `(batch, None)`.
+            unknown: What to write for unknown tokens, a string tensor of the shape of
+                `ids`.
+
+        Returns:
+            A string tensor of shape `(...)`.
+
+        Raises:
+            ValueError: If `ids` are not integers of the vocabulary.
+        """
+        ids = _batch_of_ids(ids, self.pad_id)
+        shape = tf.shape(ids)
+        rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
+        is_end = rows == self.end_id
+        if self.start_id == self.end_id:  # the first one is the start token
+            is_end &= tf.range(shape[-1]) > 0
+        is_before_end = tf.cumsum(tf.cast(is_end, tf.int32), axis=1) == 0
+        is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
+        rows = tf.ragged.boolean_mask(rows, is_text)
+        if unknown is not None:
+            unknown = tf.reshape(unknown, tf.shape(is_text))
+            unknown = tf.ragged.boolean_mask(unknown, is_text)
+        try:
+            return tf.reshape(self._decode(rows, unknown), shape[:-1])
+        # In a graph these are raised as they are.
+        except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
+            raise ValueError(
+                f"`ids` must lie in the vocabulary of {self.vocabulary_size} subwords. "
+                f"Received: {error.message}."
+            ) from None
+
+
+class SubwordTokenizer(Tokenizer):
     """Splits text into subwords, and joins subwords to text.
 
     A vocabulary of subwords covers every word: a frequent word is one id, a rare word
@@ -130,51 +265,11 @@ class SubwordTokenizer(tf.Module):
             )
         )
 
-    def __call__(self, texts):
-        return self._encode(batch_of_texts(texts))
-
-    def sample(self, texts, alpha: float = 0.1):
-        """Segments texts into randomly sampled subwords, which regularizes training.
-
-        A BPE model skips merges of subwords with probability `alpha` (BPE-dropout). A
-        unigram model samples a segmentation in proportion to its probability to the
-        power of `alpha`: the smaller `alpha`, the more uniform the distribution
-        (subword regularization).
-
-        SentencePiece samples, in TensorFlow Text's op, and neither takes a seed: two
-        calls draw different subwords, in one process as in two. A BPE merge that was
-        skipped is not tried again, where the paper tries it in each later step.
-
-        Args:
-            texts: List of str, or string tensor of shape `(batch,)`.
-            alpha: Strength, between 0 and 1.
-
-        Returns:
-            Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
-
-        Raises:
-            ValueError: If `alpha` is outside of its range.
-
-        Reference:
-            [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267) (BPE-dropout);
-            [Kudo, 2018](https://arxiv.org/abs/1804.10959) (subword regularization)
-        """
-        if not 0 <= alpha <= 1:
-            raise ValueError(
-                f"`alpha` must be between 0 and 1. Received: alpha={alpha}."
-            )
-        return self._encode(batch_of_texts(texts), alpha)
-
     def _encode(self, texts, alpha=None):
         """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
         return self._model.tokenize(plain(texts), alpha=alpha)
 
     def split(self, texts):
-        """Returns the subwords of texts as text, where a call returns their ids.
-
-        Unknown subwords are as they are in the texts, and tokens that the tokenizer
-        adds are empty. "\u2581" is the mark of a space.
-        """
         return self._model.tokenize(plain(batch_of_texts(texts)), tf.string)
 
     def _decode(self, ids, unknown=None):
@@ -186,57 +281,7 @@ class SubwordTokenizer(tf.Module):
         return self._model.detokenize(ids.with_values(pieces))
 
     def byte_offsets(self, texts):
-        """Returns where each subword begins and ends, in bytes of `plain(texts)`.
-
-        A subword may begin with white space, or have no bytes.
-
-        Args:
-            texts: As in a call.
-
-        Returns:
-            The first byte of each subword and the one after its last, two ragged int64
-            tensors of shape `(batch, None)`.
-        """
         return self._model.byte_offsets(plain(batch_of_texts(texts)))
-
-    def detokenize(self, ids, unknown=None):
-        """Joins subwords to text, up to the first end token of each row.
-
-        Padding and start tokens are left out.
-
-        Args:
-            ids: Integer tensor of shape `(..., length)`, such as `(batch, length)` or
-                `(batch, hypotheses, length)`; or a ragged tensor or list of rows of
-                different lengths, `(batch, None)`.
-            unknown: What to write for unknown tokens, a string tensor of the shape of
-                `ids`.
-
-        Returns:
-            A string tensor of shape `(...)`.
-
-        Raises:
-            ValueError: If `ids` are not integers of the vocabulary.
-        """
-        ids = _batch_of_ids(ids, self.pad_id)
-        shape = tf.shape(ids)
-        rows = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
-        is_end = rows == self.end_id
-        if self.start_id == self.end_id:  # the first one is the start token
-            is_end &= tf.range(shape[-1]) > 0
-        is_before_end = tf.cumsum(tf.cast(is_end, tf.int32), axis=1) == 0
-        is_text = is_before_end & (rows != self.pad_id) & (rows != self.start_id)
-        rows = tf.ragged.boolean_mask(rows, is_text)
-        if unknown is not None:
-            unknown = tf.reshape(unknown, tf.shape(is_text))
-            unknown = tf.ragged.boolean_mask(unknown, is_text)
-        try:
-            return tf.reshape(self._decode(rows, unknown), shape[:-1])
-        # In a graph these are raised as they are.
-        except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
-            raise ValueError(
-                f"`ids` must lie in the vocabulary of {self.vocabulary_size} subwords. "
-                f"Received: {error.message}."
-            ) from None
 
     def pieces(self, ids) -> list[str]:
         """Returns the text of each subword, for example to label an attention map.
@@ -245,7 +290,7 @@ class SubwordTokenizer(tf.Module):
         """
         return [self._model.processor.id_to_piece(int(index)) for index in ids]
 
-    def equals(self, other: "SubwordTokenizer") -> bool:
+    def equals(self, other: Tokenizer) -> bool:
         """Tells whether another tokenizer gives the same ids to every text."""
         return type(self) is type(other) and self.model_proto == other.model_proto
 
@@ -277,8 +322,8 @@ class SubwordTokenizer(tf.Module):
 
 
 def check_tokenizer(name, tokenizer):
-    """Raises `ValueError` unless this is a tokenizer, or looks like one."""
-    if not hasattr(tokenizer, "pad_id"):
+    """Raises `ValueError` unless this is a `Tokenizer`."""
+    if not isinstance(tokenizer, Tokenizer):
         raise ValueError(
             f"`{name}` must be a tokenizer, such as `SubwordTokenizer.load(path)` "
             f"returns. Received: {name}={tokenizer!r}."

@@ -10,13 +10,18 @@ import tensorflow as tf
 
 from keras_transformer.storage import replace_files, write_text
 from keras_transformer.text.sentencepiece_ops import SentencePieceModel
-from keras_transformer.text.tokenizer import SubwordTokenizer, batch_of_texts, plain
+from keras_transformer.text.tokenizer import (
+    SubwordTokenizer,
+    Tokenizer,
+    batch_of_texts,
+    plain,
+)
 
 # A text may begin with a target language, as ">>fra<<" (OPUS-MT).
 _LANGUAGE_CODE = r"^(?s:>>.*?<<)"
 
 
-class VocabularyTokenizer(SubwordTokenizer):
+class VocabularyTokenizer(Tokenizer):
     """Splits text by a SentencePiece model, with ids from a table of subwords.
 
     Subwords that the table lacks are unknown. Everything else is as in
@@ -38,16 +43,12 @@ class VocabularyTokenizer(SubwordTokenizer):
         reads_language_codes: Whether a code such as `">>fra<<"` at the beginning of a
             text is a separate subword.
 
-    Attributes:
-        pad_id: Id of the padding.
-        unknown_id: Id of what the vocabulary lacks.
-        start_id: Id that begins a target.
-        end_id: Id that ends a text.
-
     Raises:
         ValueError: If `model_proto` is not a SentencePiece model, a subword named here
             is not in `vocabulary`, or two have one id.
     """
+
+    has_offsets = True
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class VocabularyTokenizer(SubwordTokenizer):
         control: Sequence[str] = (),
         reads_language_codes: bool = False,
     ):
-        tf.Module.__init__(self, name="vocabulary_tokenizer")
+        super().__init__(name="vocabulary_tokenizer")
         special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
         textless = {*special.values(), *prefix, *control}
         if missing := textless - vocabulary.keys():
@@ -145,9 +146,10 @@ class VocabularyTokenizer(SubwordTokenizer):
     def pieces(self, ids) -> list[str]:
         return [self._piece_of_id[int(index)] for index in ids]
 
-    def equals(self, other: SubwordTokenizer) -> bool:
+    def equals(self, other: Tokenizer) -> bool:
         return (
-            super().equals(other)
+            isinstance(other, VocabularyTokenizer)
+            and self.model_proto == other.model_proto
             and self._vocabulary == other._vocabulary
             and self._settings == other._settings
         )
@@ -208,7 +210,7 @@ def vocabulary_path(path: str | os.PathLike) -> Path:
     return Path(path).with_suffix(".vocabulary.json")
 
 
-def load_tokenizer(path: str | os.PathLike) -> SubwordTokenizer:
+def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     """Reads a tokenizer: a `VocabularyTokenizer` if there is a table beside `path`."""
     has_table = vocabulary_path(path).is_file()
-    return (VocabularyTokenizer if has_table else SubwordTokenizer).load(path)
+    return VocabularyTokenizer.load(path) if has_table else SubwordTokenizer.load(path)

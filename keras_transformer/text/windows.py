@@ -8,11 +8,10 @@ from keras_transformer.checks import check_positive_integers
 from keras_transformer.text.buckets import pad_rows
 from keras_transformer.text.encoding import add_start_and_end
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.tokenizer import SubwordTokenizer, check_tokenizer
+from keras_transformer.text.tokenizer import Tokenizer, check_tokenizer
 from keras_transformer.text_files import (
     Files,
     as_files,
-    check_gzip,
     read_lines,
     text_lines,
 )
@@ -23,7 +22,7 @@ _SHUFFLE_BUFFER_TOKENS = 1 << 22
 
 def language_dataset(
     files: Files,
-    tokenizer: SubwordTokenizer,
+    tokenizer: Tokenizer,
     length: int,
     batch_size: int = 32,
     shuffle: bool = True,
@@ -65,7 +64,6 @@ def language_dataset(
     paths = as_files(files)
     if not paths:
         raise ValueError("`files` must name at least one text file. Received: none.")
-    check_gzip(paths)
     pad_id = tokenizer.pad_id
     num_labels = sum(_count_subwords(path, tokenizer) for path in paths) - 1
     num_batches = -(-num_labels // (length * batch_size))

@@ -22,9 +22,11 @@ class BleuCallback(keras.callbacks.Callback):
         every: Number of epochs between evaluations; other epochs log neither.
         name: Name of BLEU in the logs.
         chrf_name: Name of chrF in the logs.
+        language: Code of the references' language, as in `evaluation.cased_bleu`.
 
     Raises:
         ValueError: If `every` is not positive, or references do not match sources.
+        ImportError: For Japanese and Korean, if MeCab is not installed.
 
     Example:
         >>> callback = BleuCallback(lambda texts: texts, ["Ein Hund."], ["Ein Hund."])
@@ -42,6 +44,7 @@ class BleuCallback(keras.callbacks.Callback):
         every: int = 1,
         name: str = "val_bleu",
         chrf_name: str = "val_chrf",
+        language: str | None = None,
     ):
         super().__init__()
         check_positive_integers(every=every)
@@ -56,13 +59,16 @@ class BleuCallback(keras.callbacks.Callback):
         self.every = every
         self.name = name
         self.chrf_name = chrf_name
+        self.language = language
+        cased_bleu(self.references, self.references, language=language)  # if it can
 
     def on_epoch_end(self, epoch, logs=None):
         # Keras counts epochs from 0.
         if (epoch + 1) % self.every == 0 and logs is not None:
             translations = self.translate(self.sources)
-            logs[self.name], _ = cased_bleu(translations, self.references)
-            logs[self.chrf_name], _ = chrf(translations, self.references)
+            both = translations, self.references
+            logs[self.name], _ = cased_bleu(*both, language=self.language)
+            logs[self.chrf_name], _ = chrf(*both)
 
 
 class StopAtNaN(keras.callbacks.Callback):

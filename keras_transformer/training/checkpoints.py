@@ -11,7 +11,7 @@ import time
 import warnings
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import keras
 from keras_transformer import storage
 from keras_transformer.checks import check_positive_integers
 from keras_transformer.kernels.rematerialization import seed_states
+from keras_transformer.models.base import SettingsModel
 
 _NAME = re.compile(r"epoch-(\d{4,})\.keras$")
 
@@ -211,6 +212,8 @@ class SaveCheckpoints(keras.callbacks.Callback):
             newest is kept until the epoch ends. With `KeepPosition` before this
             callback, training can resume there.
         minutes: Minutes from one to the next.
+        on_save: Function that is called after each checkpoint, with the numbers of
+            complete epochs and of batches after these.
     """
 
     def __init__(
@@ -218,9 +221,11 @@ class SaveCheckpoints(keras.callbacks.Callback):
         checkpoints: Checkpoints,
         every: int | None = None,
         minutes: float | None = None,
+        on_save: Callable[[int, int], Any] = lambda epoch, batch: None,
     ):
         super().__init__()
         self.checkpoints = checkpoints
+        self.on_save = on_save
         self.every = every or math.inf
         self.seconds = 60 * (minutes or math.inf)
         self._epochs_before = 0
@@ -242,6 +247,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         if is_due and not is_last:
             with self._warned(f"step {done} of epoch {self._epoch + 1}"):
                 self.checkpoints.save_step(self.model, self._epoch)
+                self.on_save(self._epoch, done)
             self._wait(done)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -249,6 +255,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         metrics = {name: float(value) for name, value in (logs or {}).items()}
         with self._warned(f"epoch {self._epoch + 1}"):
             self.checkpoints.save(self.model, self._epoch + 1, metrics)
+            self.on_save(self._epoch + 1, 0)
 
     def _wait(self, done):
         self._next_step = done + self.every
@@ -280,7 +287,8 @@ def average_checkpoints(
             `Checkpoints.paths()[-5:]`, compiled in any way.
 
     Returns:
-        The model of the last path with the averaged weights, not compiled.
+        The model of the last path with the averaged weights, not compiled. The mean of
+        several low-rank adaptations is no such adaptation: it is merged into kernels.
 
     Raises:
         ValueError: If there is no path, or the models' configs differ.
@@ -316,6 +324,8 @@ def average_checkpoints(
                 "`paths` must be checkpoints of one model. "
                 f"{path} differs from {paths[0]} in: {', '.join(differing)}."
             )
+        if len(paths) > 1 and isinstance(model, SettingsModel):
+            model = model.merge_lora()
         for index, weight in enumerate(model.weights):
             sums[index] += keras.ops.convert_to_numpy(weight).astype("float64")
     for index, weight in enumerate(model.weights):

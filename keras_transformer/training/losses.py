@@ -64,6 +64,19 @@ class TokenCrossentropy(keras.losses.Loss):
         """The loss of every position, `(batch, length)`, padding included."""
         return smoothed_crossentropy(y_true, y_pred, self.label_smoothing)
 
+    def batch_weight(self, y_true, sample_weight=None):
+        """The sum of the weights of a batch's tokens, of which its loss is the mean.
+
+        `fit` and `evaluate` of this package's models weigh batches by it, so that
+        `loss` and `val_loss` are means over all real tokens. Other models of Keras log
+        means over rows.
+
+        Args:
+            y_true: The labels, a tensor of shape `(batch, length)`.
+            sample_weight: Weights of tokens or rows, a tensor; None for equal ones.
+        """
+        return ops.sum(token_weights(y_true, self.pad_id, sample_weight))
+
     def get_config(self):
         names = ("label_smoothing", "pad_id", "name")
         return {name: getattr(self, name) for name in names}

@@ -3,12 +3,13 @@
 import os
 
 import keras
+import numpy as np
 
 from keras_transformer.keras_private import begin_at_epoch
 from keras_transformer.kernels.rematerialization import seed_states
 from keras_transformer.training.distribution import is_trained_by_workers
 
-_END_OF_EPOCH = "the end of an epoch that began in its middle"
+_END_OF_EPOCH = object()  # stops an epoch that began in its middle
 
 
 class KeepPosition(keras.callbacks.Callback):
@@ -62,6 +63,8 @@ class KeepPosition(keras.callbacks.Callback):
         self._batches_of_data = int(dataset.cardinality())
         self._steps = steps_per_epoch or self._batches_of_data
         self._start = initial_batch  # where `fit` begins
+        self._start_in_data = initial_batch
+        self._ahead = 0  # of the dataset, as its epochs may have another length
         self._metrics: list = []
 
     def load(self, model: keras.Model, path: str | os.PathLike) -> None:
@@ -117,12 +120,18 @@ class KeepPosition(keras.callbacks.Callback):
             )
         if is_first:
             begin_at_epoch(self.model, None)  # not in the next call of `fit`
+        if is_first:
+            self._ahead = self._start_in_data - self._start
         if is_first or not self.steps_per_epoch:
             # In other epochs of so many steps, Keras goes on reading.
-            number, batch = divmod(self._done, self._batches_of_data)
+            number, batch = self.position_in_data()
             self.dataset.epoch.assign(number)
             self.dataset.batch.assign(batch)
-        self._first_batch, self._start = self._done, 0
+        self._first_batch, self._start, self._start_in_data = self._done, 0, 0
+
+    def position_in_data(self) -> tuple[int, int]:
+        """Returns the epoch of the dataset and its batch that come next."""
+        return divmod(self._done + self._ahead, self._batches_of_data)
 
     def on_train_batch_begin(self, batch, logs=None):
         # Other callbacks may save the model before `on_train_batch_end` is called here.
@@ -156,7 +165,8 @@ class _Position(keras.Layer):
 
     def save_own_variables(self, store):
         model = self.callback.model
-        store["batches"] = self.callback._done
+        position = divmod(self.callback._done, self.callback._steps)
+        store["position"] = np.array([position, self.callback.position_in_data()])
         for i, seed in enumerate(seed_states(model)):
             store[f"seed_{i}"] = keras.ops.convert_to_numpy(seed)
         # One worker alone saves.
@@ -168,7 +178,17 @@ class _Position(keras.Layer):
         names, callback = list(store.keys()), self.callback
         if not names:
             return  # saved without the callback
-        callback._start = int(store["batches"][()])
+        if "position" in names:
+            # The epoch counts, although it may have another number of batches now.
+            sizes = callback._steps, callback._batches_of_data
+            callback._start, callback._start_in_data = (
+                int(epoch * size + min(batch, size))
+                for (epoch, batch), size in zip(
+                    np.asarray(store["position"]), sizes, strict=True
+                )
+            )
+        else:  # of version 0.1.0
+            callback._start = callback._start_in_data = int(store["batches"][()])
         for i, seed in enumerate(seed_states(callback.model)):
             seed.assign(store[f"seed_{i}"])
         count = sum(name.startswith("metric_") for name in names)

@@ -7,9 +7,8 @@ from pathlib import Path
 import keras
 
 from keras_transformer.storage import names_in, replace_files, write_text
-from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer
+from keras_transformer.text import Tokenizer
 
-_TOKENIZERS = {x.__name__: x for x in (SubwordTokenizer, VocabularyTokenizer)}
 _SIDES = ("source", "target")
 SETTINGS = "translator.json"  # Last in sorted order, so it is moved into place last.
 # Files that mark what `from_preset` reads: Hugging Face's layout, and Marian's.
@@ -51,7 +50,8 @@ def read_translator(folder: str | os.PathLike) -> dict:
         settings = json.loads(path.read_text(encoding="utf-8"))
         max_source_length = settings["max_source_length"]
         names = [settings[f"{side}_tokenizer"] for side in _SIDES]
-        classes = [_TOKENIZERS[settings[f"{side}_tokenizer_class"]] for side in _SIDES]
+        kinds = [settings[f"{side}_tokenizer_class"] for side in _SIDES]
+        classes = [Tokenizer.kinds[kind] for kind in kinds]
         search = keras.saving.deserialize_keras_object(settings["search"])
     except (ValueError, KeyError, TypeError) as error:
         # Keras names a class that is not registered, then prints its whole config.

@@ -4,7 +4,7 @@ import hashlib
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -24,9 +24,10 @@ from keras_transformer.decoding.search import check_search
 from keras_transformer.kernels import target
 from keras_transformer.kernels.compiled import CompiledFunction
 from keras_transformer.models import Ensemble, Transformer
-from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text import Tokenizer
 from keras_transformer.text.encoding import WHITE_SPACE, encode, encoded_spans
 from keras_transformer.text.tokenizer import check_tokenizer
+from keras_transformer.text_files import chunks_of
 from keras_transformer.translation import Translation, as_bytes, flags
 from keras_transformer.translator.alignment import (
     AlignedPair,
@@ -100,8 +101,8 @@ class Translator:
     def __init__(
         self,
         model: Transformer | Ensemble,
-        source_tokenizer: SubwordTokenizer,
-        target_tokenizer: SubwordTokenizer | None = None,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None = None,
         max_source_length: int = 128,
         search: Search = DEFAULT_SEARCH,
     ):
@@ -204,7 +205,9 @@ class Translator:
         is_cut = is_cut.numpy()
         is_unknown = source_ids.numpy() == self.source_tokenizer.unknown_id
         end_ids = search.end_ids or (self.model.end_id,)
-        found = [[Translation("", 0.0)] * search.num_hypotheses for _ in encoded]
+        # Of a text whose beginning is blank, too.
+        blanks = [Translation("", 0.0, ("cut source",) * bool(x)) for x in is_cut]
+        found = [[blank] * search.num_hypotheses for blank in blanks]
         policy = self.batching_policy(max_length)
         for rows, sources, target_length in policy.groups(source_ids):
             some_texts, asked = tf.gather(encoded, rows), search
@@ -243,6 +246,37 @@ class Translator:
                     )
                     found[row].append(Translation(text, float(score), reasons))
         return found
+
+    def translate_iterable(
+        self,
+        texts: Iterable[str],
+        search: Search | None = None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        terms: Terms | None = None,
+        chunk_size: int = 8192,
+    ) -> Iterator[list[Translation]]:
+        """Translates texts of any number, such as the lines of a large file.
+
+        A chunk of them is read and translated before the first of it is yielded, so
+        the memory does not grow with the texts. Other arguments, results and errors are
+        those of `translate_n_best`.
+
+        Args:
+            texts: What to translate, str that are read when they are needed.
+            search: As in `translate`, as are the next three.
+            batch_size: Number of texts at a time.
+            max_length: The most subwords of a translation.
+            terms: What the translations must contain.
+            chunk_size: Number of texts in a chunk.
+
+        Yields:
+            For each text, in their order, a list of `Translation`, best first.
+        """
+        for chunk in chunks_of(texts, chunk_size):
+            yield from self.translate_n_best(
+                chunk, search, batch_size, max_length, terms
+            )
 
     def score(
         self, texts: Sequence[str], translations: Sequence[str]
@@ -533,9 +567,9 @@ class Translator:
         texts = tf.convert_to_tensor(texts, tf.string)
         tokenizer = self.source_tokenizer
         ids, is_cut = encode(texts, tokenizer, self.max_source_length)
-        is_blank = tf.strings.regex_full_match(texts, WHITE_SPACE)
-        is_blank |= unpadded_lengths(ids, tokenizer) == 0
-        return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_blank
+        is_space = tf.strings.regex_full_match(texts, WHITE_SPACE)
+        is_blank = is_space | (unpadded_lengths(ids, tokenizer) == 0)
+        return tf.where(is_blank[:, None], tokenizer.pad_id, ids), is_cut & ~is_space
 
     def as_encoded(self, source_ids):
         """Returns ids as `encode` would, with TensorFlow ops only.
@@ -544,7 +578,7 @@ class Translator:
         """
         tokenizer, limit = self.source_tokenizer, self.max_source_length
         is_id = (source_ids >= 0) & (source_ids < tokenizer.vocabulary_size)
-        ids = tf.where(is_id, source_ids, tokenizer.unknown_id)
+        ids = tf.where(is_id, source_ids, max(tokenizer.unknown_id, 0))
         is_cut = tf.reduce_any(ids[:, limit:] != tokenizer.pad_id, axis=1)
         ids = ids[:, :limit]
         is_last = tf.range(tf.shape(ids)[1]) == limit - 1

@@ -71,7 +71,7 @@ def test_references_are_tokenized_if_the_files_for_it_are_missing(tmp_path):
     (tmp_path / "val.bb").write_text("Ein Hund (braun) läuft.\n" * 7, "utf-8")
 
     def references():
-        files = files_of_recipe("no/run", str(path), "test", tmp_path)
+        *files, _ = files_of_recipe("no/run", str(path), "test", tmp_path)
         return read_text(*files)[2]
 
     assert references() == ["ein hund ( braun ) läuft ."] * 7

@@ -1,9 +1,15 @@
 import gzip
+import importlib.util
 
 import pytest
 import sacrebleu
 
-from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
+from keras_transformer.evaluation import (
+    cased_bleu,
+    chrf,
+    paired_bootstrap,
+    paper_protocol_bleu,
+)
 
 REFERENCES = [
     "Ein Mann fährt auf einem Fahrrad.",
@@ -52,6 +58,30 @@ def test_case_counts_in_all_but_the_papers_figure():
     assert chrf(lowered, REFERENCES)[0] < 90
     score, _ = paper_protocol_bleu(lowered, TOKENIZED, "de")
     assert score == pytest.approx(100)
+
+
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "zho_Hans", "cmn"])
+def test_chinese_is_split_by_its_own_tokenizer(language):
+    references = ["一名男子骑着自行车在街上。", "两只狗在雪地里玩耍。"]
+    hypotheses = ["一名男子骑着自行车在路上。", "两只狗在雪地里玩耍。"]
+    assert cased_bleu(hypotheses, references)[0] < 60
+    score, signature = cased_bleu(hypotheses, references, language=language)
+    expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="zh").score
+    assert score == pytest.approx(expected)
+    assert score > 70
+    assert "tok:zh" in signature
+    scores = paired_bootstrap(hypotheses, hypotheses, references, language=language)
+    assert scores["cased BLEU"].first.score == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("language", "module"), [("ja", "MeCab"), ("kor", "mecab_ko")])
+def test_japanese_and_korean_say_what_they_need(language, module):
+    if importlib.util.find_spec(module):
+        _, signature = cased_bleu(["a b"], ["a b"], language=language)
+        assert "mecab" in signature
+        return
+    with pytest.raises(ImportError, match=rf"BLEU of {language} .*\[mecab\]"):
+        cased_bleu(["a b"], ["a b"], language=language)
 
 
 def test_a_wrong_word_costs_less_than_a_wrong_sentence():

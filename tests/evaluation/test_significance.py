@@ -64,7 +64,7 @@ def test_the_numbers_are_those_of_sacrebleu():
 
 def test_a_language_makes_it_the_protocol_of_papers():
     tokenized = [x.lower().replace(".", " .") for x in REFERENCES]
-    (found,) = paired_bootstrap(GOOD, BAD, tokenized, language="de").items()
+    (found,) = paired_bootstrap(GOOD, BAD, tokenized, tokenized_language="de").items()
     name, scores = found
     assert name == "paper-protocol BLEU"
     for one, text in zip(scores[:2], (GOOD, BAD), strict=True):

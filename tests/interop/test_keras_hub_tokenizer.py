@@ -66,6 +66,16 @@ def test_a_translator_translates_scores_and_is_exported(make, tmp_path):
     )
 
 
+@pytest.mark.parametrize("make", [word_pieces, byte_pairs])
+def test_only_unknown_words_are_flagged(make):
+    tokenizer, (text, *_) = make()
+    translator = kt.Translator(small_model(tokenizer), tokenizer)
+    strange = "\u2603" if make is word_pieces else "b"
+    found = translator.translate_n_best([text, text[:1], strange], max_length=5)
+    flagged = ["unknown words" in one.flags for (one,) in found]
+    assert flagged == [False, False, make is word_pieces]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, bart])
 def test_a_preprocessor_feeds_our_models(make):
@@ -101,5 +111,7 @@ def test_what_a_tokenizer_lacks_is_said(tmp_path):
         lambda: kt.translator.translate_markup(translator, ["a <b>man</b>"]),
         lambda: translator.translate(["a man"], terms=kt.translator.Terms()),
     ):
-        with pytest.raises(ValueError, match="not possible with a tokenizer of Ker"):
+        with pytest.raises(
+            ValueError, match="not possible with (HubTok|a tokenizer of Ker)"
+        ):
             use()

@@ -157,7 +157,7 @@ def pretrained():
         keras.optimizers.Adam(1e-2), TokenCrossentropy(), metrics=[TokenAccuracy()]
     )
     texts = tf.data.Dataset.from_tensor_slices(labelled(0, LENGTH)[0]).batch(32, True)
-    dataset = masked_dataset(texts, vocabulary, MASK, share=0.3, seed=3)
+    dataset = masked_dataset(texts, vocabulary, MASK, probability=0.3, seed=3)
     model.fit(dataset, epochs=8, shuffle=False, verbose=0)
     return model
 

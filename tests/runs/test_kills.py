@@ -6,9 +6,9 @@ import time
 
 import pytest
 from forked import CONTEXT
-from same_runs import assert_same_end, train
+from same_runs import assert_same_end
 
-from keras_transformer.runs import Run
+from keras_transformer.runs import Run, train
 
 TIMEOUT = 600  # seconds; a life takes about five
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.runs import Log
-from keras_transformer.runs.log import WriteLog
+from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.storage import write_text
 from keras_transformer.training import Adam
 
@@ -106,3 +106,21 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):
         write_text(path, "new" * 100)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_training_goes_on_while_tensorboard_cannot_write(tmp_path):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    data = np.ones((5, 3)), np.ones((5, 2))
+    board = WriteTensorBoard(tmp_path, write_graph=False)
+    with (
+        small_disk(),
+        pytest.warns(UserWarning, match="TensorBoard shows no more") as warned,
+    ):
+        history = model.fit(
+            *data, epochs=3, verbose=0, validation_data=data, callbacks=[board]
+        )
+    assert history.epoch == [0, 1, 2]
+    [message] = [str(x.message) for x in warned if "TensorBoard" in str(x.message)]
+    assert "Free space" in message
+    assert "\n" not in message

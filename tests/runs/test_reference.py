@@ -5,15 +5,16 @@ import re
 import pytest
 
 from keras_transformer.runs import Recipe
-from keras_transformer.runs.recipe import FOLLOWING, _names
+from keras_transformer.runs.recipe import following
 from keras_transformer.runs.reference import (
     as_markdown,
     as_recipe,
     as_text,
     settings,
 )
+from keras_transformer.runs.settings import fields
 
-NAMES = list(_names(Recipe))
+NAMES = [name for name, _ in fields(Recipe)]
 
 
 def test_every_setting_has_a_meaning():
@@ -23,7 +24,7 @@ def test_every_setting_has_a_meaning():
     assert found["training.seed"].default == "1"
     assert found["data.source"].default == ""
     assert "`muon`" in found["training.optimizer"].meaning
-    for name in FOLLOWING:
+    for name in following():
         assert found[name].default == ""
         assert found[name].shown_default == "from the text"
         assert re.search("follows from|Default: ", found[name].meaning), name

@@ -7,10 +7,12 @@ import tensorflow as tf
 from tensorboard.compat.proto import event_pb2
 
 import keras_transformer as kt
-from keras_transformer.runs import Run, fit, plan
-from keras_transformer.runs.defaults import TextSize, settings_for
-from keras_transformer.runs.start import begin
+from keras_transformer.runs import Run, train
+from keras_transformer.runs.recipe import settings_of
+from keras_transformer.runs.run import Finished, New, Resumable
+from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.training import (
+    begun,
     check_precision,
     compiled_model,
     learning_rate,
@@ -37,30 +39,35 @@ def rows_without_time(run):
     return [{**row, **timed} for row in run.log.rows()]
 
 
-# The plan
+SIZE = TextSize(53, 424, 20)
 
 
-def test_a_new_run_begins_at_the_start(load, text, tmp_path):
-    planned = plan(load(), Run(tmp_path / "run"))
-    file = kt.text.TextFile
-    train = [file(text / "train.aa")], [file(text / "train.bb")]
-    validation = [file(text / "val.aa")], [file(text / "val.bb")]
-    assert planned.files == {"train": train, "validation": validation}
-    assert (planned.checkpoint, planned.epochs_done) == (None, 0)
-    assert not planned.is_finished
+# The state
+
+
+def state_of(run, recipe):
+    begun = run.settings if run.has_trained() else None
+    return run.state(settings_of(recipe, SIZE, begun))
+
+
+def test_a_new_run_begins_at_the_start(load, tmp_path):
+    state = state_of(Run(tmp_path / "run"), load())
+    assert isinstance(state, New)
+    assert (state.checkpoint, state.epoch) == (None, 0)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_goes_on_from_its_last_checkpoint(trained, load):
-    planned = plan(load(**{"training.epochs": 4}), trained)
-    assert planned.checkpoint.name == "epoch-0003.keras"
-    assert planned.epochs_done == 3
-    assert not planned.is_finished
+    state = state_of(trained, load(**{"training.epochs": 4}))
+    assert isinstance(state, Resumable)
+    assert state.checkpoint.name == "epoch-0003.keras"
+    assert state.epoch == 3
 
 
 @pytest.mark.parametrize("epochs", [2, 3])
 def test_a_finished_run_is_not_trained_again(trained, load, epochs):
-    assert plan(load(**{"training.epochs": epochs}), trained).is_finished
+    state = state_of(trained, load(**{"training.epochs": epochs}))
+    assert isinstance(state, Finished)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_a_run_that_has_stalled_is_finished(copy, load, losses, is_finished):
         copy.log.add({"epoch": epoch, "val_loss": loss})
     for path in copy.checkpoints().paths()[len(losses) :]:
         path.unlink()
-    assert plan(recipe, copy).is_finished == is_finished
+    assert isinstance(state_of(copy, recipe), Finished) == is_finished
 
 
 def test_without_a_whole_checkpoint_nothing_is_resumed(copy, load):
@@ -84,7 +91,7 @@ def test_without_a_whole_checkpoint_nothing_is_resumed(copy, load):
         pytest.warns(UserWarning, match="skipped"),
         pytest.raises(ValueError, match="no complete checkpoint to resume from"),
     ):
-        plan(load(**TRAINED), copy)
+        state_of(copy, load(**TRAINED))
 
 
 @pytest.mark.parametrize("kept", [[], ["best.keras"]])
@@ -95,7 +102,7 @@ def test_a_run_without_checkpoints_is_not_trained_anew(copy, load, kept):
     if kept:
         shutil.rmtree(copy.translator_path)
     with pytest.raises(ValueError, match="no complete checkpoint to resume from"):
-        plan(load(**TRAINED), copy)
+        state_of(copy, load(**TRAINED))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,7 @@ def test_a_missing_file_is_named_before_anything_is_written(
     load, tmp_path, settings, message
 ):
     with pytest.raises(FileNotFoundError, match=message):
-        plan(load(**settings), Run(tmp_path / "run"))
+        train(load(**settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -155,11 +162,18 @@ def test_the_weights_decay_of_muon_only_matrices(load, name):
         assert by_muon == {x.path for x in variables if x.path.endswith("/kernel")}
 
 
+@pytest.mark.parametrize("name", ["adam", "muon"])
+def test_gradients_are_clipped_where_the_recipe_says_so(load, name):
+    settings = {"training.optimizer": name, "training.global_clipnorm": 0.5}
+    assert optimizer(load(**settings).training, lambda: 0.1).global_clipnorm == 0.5
+    assert optimizer(load().training, lambda: 0.1).global_clipnorm is None
+
+
 def test_an_update_is_of_as_many_batches_as_the_recipe_says(load):
     settings = {"training.batches_per_update": 2, "training.optimizer": None}
     recipe = load(**settings)
-    recipe = recipe.completed(settings_for(recipe, TextSize(300, 3000, 50)))
-    made, variable = optimizer(recipe.training, lambda: 0.1), keras.Variable([0.0])
+    made = optimizer(settings_of(recipe, SIZE).training, lambda: 0.1)
+    variable = keras.Variable([0.0])
     for gradient, expected in [(1.0, 0.0), (3.0, -0.1)]:
         made.apply([tf.constant([gradient])], [variable])
         np.testing.assert_allclose(variable, [expected], rtol=1e-5)
@@ -176,13 +190,13 @@ def test_half_precision_is_refused_where_overflows_are_not_seen():
 
 @pytest.mark.parametrize(("num_replicas", "compiled"), [(1, True), (2, False)])
 def test_a_resumed_model_computes_its_steps_as_the_recipe_says(
-    trained, load, num_replicas, compiled
+    copy, load, num_replicas, compiled
 ):
     how = {"epochs": 4, "steps_per_execution": 2, "jit_compile": True}
     recipe = load(**{f"training.{name}": value for name, value in how.items()})
     schedule = learning_rate(recipe.training, 11)
-    tokenizers = trained.tokenizers()
-    model = compiled_model(plan(recipe, trained), tokenizers, schedule, num_replicas)
+    with begun(recipe, copy.folder) as state:
+        model = compiled_model(state, schedule, num_replicas)
     assert model.steps_per_execution == (2 if compiled else 1)
     assert model.jit_compile == compiled
     steps = int(model.optimizer.iterations)
@@ -196,13 +210,12 @@ def test_a_resumed_model_computes_its_steps_as_the_recipe_says(
 
 @pytest.fixture
 def started(trained, load, tmp_path):
-    """Function from settings to a recipe and a run that starts from `trained`."""
+    """Function from settings to a run that starts from `trained`."""
 
     def start(**settings):
         recipe = load(**{"model.pretrained": str(trained.folder), **settings})
-        run = Run(tmp_path / "tuned")
-        begin(recipe, run, 0)
-        return recipe, run
+        with begun(recipe, tmp_path / "tuned") as state:
+            return state.run
 
     return start
 
@@ -210,8 +223,7 @@ def started(trained, load, tmp_path):
 def test_a_pretrained_model_has_the_weights_and_the_dropout_of_the_recipe(
     trained, started
 ):
-    recipe, run = started(**{"model.dropout": 0.0})
-    model = pretrained_model(recipe, run)
+    model = pretrained_model(started(**{"model.dropout": 0.0}))
     assert model.get_config()["dropout"] == 0
     found, expected = weights_of(model), weights_of(trained.translator().model)
     assert found.keys() == expected.keys()
@@ -220,7 +232,7 @@ def test_a_pretrained_model_has_the_weights_and_the_dropout_of_the_recipe(
 
 
 def test_only_an_adaptation_is_trained(trained, started):
-    model = pretrained_model(*started(**{"model.lora_rank": 2}))
+    model = pretrained_model(started(**{"model.lora_rank": 2}))
     assert all("lora_kernel" in x.path for x in model.trainable_weights)
     assert model.trainable_weights
     expected = weights_of(trained.translator().model)
@@ -230,14 +242,15 @@ def test_only_an_adaptation_is_trained(trained, started):
 
 def test_what_is_frozen_must_be_a_layer(started):
     with pytest.raises(ValueError, match=r"such as .*encoder, decoder.*: 'incoder'"):
-        pretrained_model(*started(**{"model.frozen": "incoder"}))
+        pretrained_model(started(**{"model.frozen": "incoder"}))
 
 
 @pytest.mark.slow
-def test_fine_tuning_trains_all_but_what_is_frozen(trained, started):
+def test_fine_tuning_trains_all_but_what_is_frozen(trained, started, load):
     names = ["embedding", "encoder", "decoder/block_0/self_attention"]
-    recipe, run = started(**{"model.frozen": names, "training.epochs": 1})
-    fit(plan(recipe, run))
+    settings = {"model.frozen": names, "training.epochs": 1}
+    run = started(**settings)
+    train(load(**{"model.pretrained": str(trained.folder), **settings}), run.folder)
     before, after = (weights_of(x.translator().model) for x in (trained, run))
     prefixes = tuple(f"{name}/" for name in names)
     for path, weight in before.items():
@@ -253,11 +266,13 @@ def test_an_adaptation_is_resumed(trained, load, tmp_path):
     settings["training.learning_rate"] = 0.1
     run = Run(tmp_path / "tuned")
     for epochs in (1, 2):
-        fit(plan(load(**settings, **{"training.epochs": epochs}), run))
+        train(load(**settings, **{"training.epochs": epochs}), run.folder)
+    # The mean of two adaptations is merged into the kernels that they adapt.
     before, after = (weights_of(x.translator().model) for x in (trained, run))
-    for path, weight in before.items():
-        np.testing.assert_array_equal(after.pop(path), weight)
-    assert any(np.any(after[path]) for path in after if path.endswith("kernel_b"))
+    assert before.keys() == after.keys()
+    changed = {path for path in before if not np.array_equal(before[path], after[path])}
+    assert changed
+    assert all(path.endswith(("query/kernel", "value/kernel")) for path in changed)
     assert len(run.log.rows()) == 2
 
 
@@ -265,8 +280,8 @@ def test_an_adaptation_is_resumed(trained, load, tmp_path):
 def test_training_goes_on_to_learn(trained, load, tmp_path):
     one = {"training.epochs": 1}
     tuned = load(**one, **{"model.pretrained": str(trained.folder)})
-    (row,) = fit(plan(tuned, Run(tmp_path / "tuned"))).log.rows()
-    (fresh,) = fit(plan(load(**one), Run(tmp_path / "fresh"))).log.rows()
+    (row,) = train(tuned, tmp_path / "tuned").log.rows()
+    (fresh,) = train(load(**one), tmp_path / "fresh").log.rows()
     assert float(row["val_loss"]) < float(fresh["val_loss"])
     assert float(row["val_loss"]) != float(trained.log.rows()[-1]["val_loss"])
 
@@ -274,9 +289,9 @@ def test_training_goes_on_to_learn(trained, load, tmp_path):
 @pytest.mark.slow
 def test_an_interrupted_training_needs_no_pretrained_translator(copy, load, tmp_path):
     settings, run = {"model.pretrained": str(copy.folder)}, Run(tmp_path / "tuned")
-    fit(plan(load(**settings, **{"training.epochs": 1}), run))
+    train(load(**settings, **{"training.epochs": 1}), run.folder)
     copy.folder.rename(copy.folder.with_name("moved"))
-    fit(plan(load(**settings, **{"training.epochs": 2}), run))
+    train(load(**settings, **{"training.epochs": 2}), run.folder)
     assert len(run.log.rows()) == 2
 
 
@@ -287,8 +302,9 @@ def test_a_pretrained_translator_reads_sources_as_long_as_before(
     for longest, expected in ((77, 77), (11, 2 * 16)):
         translator.max_source_length = longest
         translator.save(tmp_path / f"of-{longest}")
-        run = Run(tmp_path / f"run-{longest}")
-        begin(load(**{"model.pretrained": str(tmp_path / f"of-{longest}")}), run, 0)
+        recipe = load(**{"model.pretrained": str(tmp_path / f"of-{longest}")})
+        with begun(recipe, tmp_path / f"run-{longest}") as (run, *_):
+            pass
         assert run.translator_of(translator.model).max_source_length == expected
 
 
@@ -304,13 +320,12 @@ def test_the_search_is_that_of_the_translator_unless_one_is_named(
         "model.pretrained": str(tmp_path / "saved"),
         "decoding.beam_width": None,
     }
-    run = Run(tmp_path / "run")
-    begin(load(**settings), run, 0)
-    assert repr(run.search()) == repr(translator.search)
+    with begun(load(**settings), tmp_path / "run") as (run, *_):
+        assert repr(run.search()) == repr(translator.search)
     for beam_width in (2, 4):  # 4 is the default without a pretrained translator
         settings["decoding.beam_width"] = beam_width
-        begin(load(**settings), run, 0)
-        search = Run(run.folder).search()
+        with begun(load(**settings), tmp_path / "run") as (run, *_):
+            search = run.search()
         assert search.beam_width == beam_width
         assert repr(search.length_penalty) == repr(penalty)
         assert [repr(x) for x in search.processors] == [repr(forced)]
@@ -365,7 +380,7 @@ def test_a_training_that_was_cut_off_ends_as_if_it_had_not(trained, copy, load):
     last.write_bytes(last.read_bytes()[:1000])
     (copy.folder / "checkpoints" / "best.keras").unlink()  # as a kill may leave it
     with pytest.warns(UserWarning, match="epoch-0003.keras: skipped"):
-        fit(plan(load(**TRAINED), copy))
+        train(load(**TRAINED), copy.folder)
     assert rows_without_time(copy) == rows_without_time(trained)
     for weight, wanted in zip(last_weights(copy), last_weights(trained), strict=True):
         np.testing.assert_array_equal(weight, wanted)
@@ -380,7 +395,7 @@ def test_a_finished_run_gets_the_best_checkpoint_by_another_metric(copy, load):
     best = {"training.best": "val_bleu"}  # of epoch 2, since bleu_every is 2
     (copy.folder / "checkpoints" / "best.keras").unlink()
     rows = copy.log.rows()
-    fit(plan(load(**TRAINED, **best), copy))
+    train(load(**TRAINED, **best), copy.folder)
     assert copy.log.rows() == rows
     checkpoints = copy.checkpoints()
     assert checkpoints.epoch_of(checkpoints.best_path) == 2
@@ -404,11 +419,11 @@ def test_two_vocabularies_and_a_training_that_ends_without_gain(load, tmp_path):
             "training.bleu_every": None,
         }
     )
-    run = fit(plan(recipe, Run(tmp_path / "run")))
+    run = train(recipe, tmp_path / "run")
     assert len(run.log.rows()) == 2
     config = run.translator().model.get_config()
     assert config["target_vocabulary_size"] == 29
-    assert plan(recipe, run).is_finished
+    assert isinstance(state_of(run, recipe), Finished)
 
 
 @pytest.mark.slow
@@ -416,7 +431,7 @@ def test_activations_that_are_computed_again_are_the_same(load, tmp_path):
     ends = []
     for recompute in (False, True):
         settings = {"training.recompute": recompute, "training.bleu_every": None}
-        ends.append(fit(plan(load(**settings), Run(tmp_path / str(recompute)))))
+        ends.append(train(load(**settings), tmp_path / str(recompute)))
     weights = map(last_weights, ends)
     for found, expected in zip(*weights, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)

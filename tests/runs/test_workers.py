@@ -6,7 +6,7 @@ import pytest
 from same_runs import assert_same_end
 from worker_processes import TIMEOUT, outputs, workers
 
-from keras_transformer.runs import Run, fit, plan, prepare
+from keras_transformer.runs import Run, prepare_recipe, train
 from keras_transformer.text import prepared_dataset
 
 pytestmark = pytest.mark.slow
@@ -77,7 +77,7 @@ def test_workers_that_are_started_again_go_on(killed, text, load, tmp_path):
 
     # All is as if one process had done it, never interrupted.
     recipe = load(**SETTINGS, **{"training.epochs": epochs})
-    alone = fit(plan(recipe, Run(tmp_path / "alone")))
+    alone = train(recipe, tmp_path / "alone")
     assert len(run.log.rows()) == len(alone.log.rows()) == epochs
     for found, wanted in zip(run.log.rows(), alone.log.rows(), strict=True):
         for name in ("perplexity", "val_perplexity", "learning_rate"):
@@ -108,7 +108,7 @@ def test_workers_whose_chief_was_killed_end_where_uninterrupted_ones_do(text, tm
 @pytest.mark.slow
 def test_workers_train_on_shards_of_their_own(text, load, tmp_path):
     prepared, run = tmp_path / "prepared", Run(tmp_path / "run")
-    prepare(load(), prepared, num_shards=3)
+    prepare_recipe(load(), prepared, num_shards=3)
     arguments = [*shell(text, run.folder, 2), "--set", f"data.prepared={prepared}"]
     with workers(*arguments) as processes:
         found = outputs(processes)

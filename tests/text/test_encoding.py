@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.text import SubwordTokenizer, VocabularyTokenizer, encode
-from keras_transformer.text.encoding import WHITE_SPACE, encoded_spans
+from keras_transformer.text.encoding import WHITE_SPACE, beginning, encoded_spans
 
 LINES = ["a man rides a bike", "a dog rides a man", "a bike"]
 TOKENIZER = SubwordTokenizer.train(LINES, vocabulary_size=25)
@@ -61,6 +61,23 @@ def test_white_space_around_a_text_does_not_hide_it(blank):
     expected = encode(["a man", ""], TOKENIZER, 9)
     for x, y in zip(found, expected, strict=True):
         assert x.numpy().tolist() == y.numpy().tolist()
+
+
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\n", "\v"])
+def test_white_space_within_a_text_does_not_hide_its_end(blank):
+    ids, is_cut = encode(["a" + 9001 * blank + "bike"], TOKENIZER, 9)
+    expected, _ = encode(["a bike"], TOKENIZER, 9)
+    assert ids.numpy().tolist() == expected.numpy().tolist()
+    assert not is_cut.numpy().any()
+    text = "a" + 9001 * blank + "bike"
+    assert shown(text, TOKENIZER) == ["a", "bi", "ke"]
+
+
+def test_a_tokenizer_gets_no_more_than_can_be_read_of_unknown_characters():
+    texts = tf.constant(["\N{GRINNING FACE}" * 250_000, "a man"])
+    read, goes_on = beginning(texts, 7)
+    assert goes_on.numpy().tolist() == [True, False]
+    assert [len(x) for x in read.numpy()] == [64 * 7, 5]
 
 
 @given(st.text(min_size=1).filter(lambda x: not x[0].isspace()), st.integers(2, 5))

@@ -25,18 +25,18 @@ def test_labels_are_the_selected_tokens_and_padding_elsewhere():
 
 
 def test_special_ids_are_neither_masked_nor_used_as_random_tokens():
-    inputs, labels = masked(share=1.0)
+    inputs, labels = masked(probability=1.0)
     assert not labels[SPECIAL].any()
     np.testing.assert_array_equal(inputs[SPECIAL], IDS[SPECIAL])
     put = inputs[~SPECIAL]
     assert set(put) == {MASK, *range(5, VOCABULARY)}
 
 
-@pytest.mark.parametrize("share", [0.15, 0.4])
-def test_the_probabilities_are_those_of_the_paper(share):
-    inputs, labels = masked(share=share)
+@pytest.mark.parametrize("probability", [0.15, 0.4])
+def test_the_probabilities_are_those_of_the_paper(probability):
+    inputs, labels = masked(probability=probability)
     chosen = labels != 0
-    assert abs(chosen[~SPECIAL].mean() - share) < 0.01
+    assert abs(chosen[~SPECIAL].mean() - probability) < 0.01
     hidden, stays = inputs[chosen] == MASK, (inputs == labels)[chosen]
     assert abs(hidden.mean() - 0.8) < 0.03
     # One in 24 of the tokens drawn is the one that was there.
@@ -74,8 +74,11 @@ def test_every_pass_masks_other_tokens_of_the_same_text():
     [
         ({"mask_id": 29}, "`mask_id` must lie in the vocabulary of 29 .* mask_id=29"),
         ({"mask_id": 3}, "`mask_id` must .* not be special. Received: mask_id=3"),
-        ({"share": 0.0}, "`share` must be above 0 .* share=0.0"),
-        ({"share": 1.1}, "`share` must be .* at most 1. .* share=1.1"),
+        ({"probability": 0.0}, "`probability` must be above 0 .* probability=0.0"),
+        (
+            {"probability": 1.1},
+            "`probability` must be .* at most 1. .* probability=1.1",
+        ),
         ({"vocabulary_size": 5}, "`special_ids` must leave some ids to mask"),
     ],
     ids=lambda x: "+".join(x) if isinstance(x, dict) else "",

@@ -53,6 +53,16 @@ def test_both_figures_are_in_the_logs_of_every_epoch():
     assert len(history["loss"]) == 3
 
 
+def test_the_language_chooses_how_bleu_splits_words():
+    chinese = ["一名男子骑着自行车在街上。", "两只狗在雪地里玩耍。"]
+    worse = [chinese[0].replace("街", "路"), chinese[1]]
+    logs = {}
+    BleuCallback(lambda _: worse, ["a", "b"], chinese, language="zh").on_epoch_end(
+        0, logs
+    )
+    assert logs["val_bleu"] == cased_bleu(worse, chinese, language="zh")[0] > 70
+
+
 def test_between_translations_the_logs_have_no_figures():
     seen = []
     names = {"name": "bleu", "chrf_name": "chrf"}

@@ -555,6 +555,24 @@ def test_every_weight_is_the_mean_of_its_values(tmp_path):
         np.testing.assert_allclose(found, np.mean(values, axis=0), rtol=1e-6, atol=1e-7)
 
 
+def test_the_average_of_low_rank_adaptations_is_that_of_what_they_compute(tmp_path):
+    """Not the product of the averages of its two factors."""
+    models = []
+    draw = np.random.default_rng(3).normal
+    base = transformer()
+    for _ in range(2):
+        model = type(base).from_config(base.get_config())
+        model.set_weights(base.get_weights())
+        model.enable_lora(2)
+        for weight in model.trainable_weights:
+            weight.assign(draw(size=weight.shape))
+        models.append(model)
+    average = average_checkpoints(save_all(tmp_path, models))
+    merged = [model.merge_lora().get_weights() for model in models]
+    for found, *values in zip(average.get_weights(), *merged, strict=True):
+        np.testing.assert_allclose(found, np.mean(values, axis=0), rtol=1e-4, atol=1e-5)
+
+
 def test_the_average_of_one_is_itself(tmp_path):
     model = transformer()
     (path,) = save_all(tmp_path, [model])

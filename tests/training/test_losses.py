@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformer.training import TokenCrossentropy
+from keras_transformer.models import LanguageModel, TextClassifier
+from keras_transformer.training import Adam, Perplexity, TokenCrossentropy
 
 BATCH, LENGTH, VOCABULARY = 3, 5, 7
 RANDOM = np.random.default_rng(0)
@@ -221,3 +222,75 @@ def test_lengths_may_be_unknown_in_a_graph():
 def test_labels_of_another_length_are_refused():
     with pytest.raises(ValueError, match="`labels` must have the shape of `logits`"):
         TokenCrossentropy()(LABELS[:, :-1], LOGITS)
+
+
+# What `fit` and `evaluate` log
+
+
+def small_model(**compiled):
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+    model = LanguageModel(VOCABULARY, **sizes, dropout=0)
+    model.compile(
+        loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=False, **compiled
+    )
+    return model
+
+
+def uneven_batches():
+    """Ids and labels of 2 rows with 14 real tokens, and of 5 with one."""
+    long = np.random.default_rng(3).integers(1, VOCABULARY, (2, 7))
+    short = np.zeros((5, 3), int)
+    short[0, 0] = 5
+    return [(np.roll(labels, 1, axis=1), labels) for labels in (long, short)]
+
+
+def dataset(batches):
+    import tensorflow as tf
+
+    signature = tuple(tf.TensorSpec((None, None), x.dtype) for x in batches[0])
+    data = tf.data.Dataset.from_generator(lambda: batches, output_signature=signature)
+    return data.apply(tf.data.experimental.assert_cardinality(len(batches)))
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("batches_per_update", [1, 2])
+def test_the_loss_of_an_epoch_is_the_mean_over_its_tokens(batches_per_update):
+    data = dataset(uneven_batches())
+    # A step of almost nothing.
+    adam = Adam(1e-9, gradient_accumulation_steps=batches_per_update)
+    model = small_model(optimizer=adam)
+    fitted = model.fit(data, validation_data=data, shuffle=False, verbose=0)
+    logs = {name: values[0] for name, values in fitted.history.items()}
+    found = model.evaluate(data, return_dict=True, verbose=0)
+    for loss, perplexity in (
+        (logs["loss"], logs["perplexity"]),
+        (logs["val_loss"], logs["val_perplexity"]),
+        (found["loss"], found["perplexity"]),
+    ):
+        np.testing.assert_allclose(loss, np.log(perplexity), 1e-5)
+
+
+@pytest.mark.needs_tensorflow
+def test_weights_of_tokens_and_batches_count_in_the_loss_of_an_epoch():
+    model, weigh = small_model(optimizer="sgd"), np.random.default_rng(4).uniform
+    batches = [(*batch, weigh(0, 2, batch[1].shape)) for batch in uneven_batches()]
+    found = model.evaluate(dataset(batches), return_dict=True, verbose=0)
+    losses, weights = zip(
+        *((model.loss.call(y, model(x)), w * (y != 0)) for x, y, w in batches),
+        strict=True,
+    )
+    losses = np.concatenate([np.ravel(ops.convert_to_numpy(x)) for x in losses])
+    weights = np.concatenate([x.ravel() for x in weights])
+    np.testing.assert_allclose(found["loss"], np.average(losses, weights=weights), 1e-5)
+
+
+def test_a_loss_of_rows_weighs_a_batch_by_its_rows():
+    model = TextClassifier(
+        VOCABULARY, 2, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11
+    )
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ids = np.random.default_rng(5).integers(1, VOCABULARY, (7, 3))
+    labels = np.array([0, 1, 1, 0, 1, 0, 0])
+    found = model.evaluate(ids, labels, batch_size=4, verbose=0)
+    expected = model.evaluate(ids, labels, batch_size=7, verbose=0)
+    np.testing.assert_allclose(found, expected, 1e-5)

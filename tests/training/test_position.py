@@ -17,7 +17,7 @@ EPOCHS, BATCHES = 3, 7  # batches of an epoch
 SAVED = "saved.weights.h5"
 
 
-def make_data():
+def make_data(num_batches=BATCHES):
     """Returns epochs in random orders, quicker than those of text files."""
 
     def read_pass(seed):
@@ -29,7 +29,9 @@ def make_data():
         both = rows.map(lambda x: ({"source_ids": x[0], "target_ids": x[1]}, x[1]))
         return both.batch(2)
 
-    return numbered_epochs(read_pass, make_batches, BATCHES, seed=3, initial_epoch=0)
+    return numbered_epochs(
+        read_pass, make_batches, num_batches, seed=3, initial_epoch=0
+    )
 
 
 def make_model(kind="bigrams", optimizer=None, dtype="float32", **how):
@@ -162,6 +164,33 @@ def test_a_file_of_model_checkpoint_is_loaded_by_hand(tmp_path, name):
     assert_same_end(model, train(data, model, position), whole, expected)
     # What has been trained is no position of the next training.
     assert len(train(data, model, position)["loss"]) == EPOCHS
+
+
+@pytest.mark.parametrize("steps", [None, 2])
+def test_epochs_of_another_number_of_batches_go_on_with_the_same_epoch(tmp_path, steps):
+    """As of ids that another number of workers reads, or of sampled subwords."""
+    where = []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            found = int(data.epoch), int(data.batch)
+            where.append((epoch, found) if not steps or not where else epoch)
+
+    save = keras.callbacks.ModelCheckpoint(tmp_path / "saved.keras", save_freq=1)
+    data = make_data()
+    done = 2 * (steps or BATCHES)
+    batches = data.repeat() if steps else data
+    how = {"epochs": 5, "steps_per_epoch": steps}
+    train(batches, make_model(), KeepPosition(data, steps), save, kill=done, **how)
+    model = keras.saving.load_model(tmp_path / "saved.keras")
+    data = make_data(BATCHES - 1)
+    position = KeepPosition(data, steps)
+    position.load(model, tmp_path / "saved.keras")
+    batches = data.repeat() if steps else data
+    train(batches, model, position, Look(), **how)
+    first = divmod(done, BATCHES) if steps else (2, 0)
+    assert where[0] == (2, first)
+    assert len(where) == 3
 
 
 def test_the_position_may_be_given():

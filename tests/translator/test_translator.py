@@ -1,3 +1,4 @@
+import itertools
 import json
 import random
 import resource
@@ -422,6 +423,25 @@ def test_settings_that_make_no_translator_are_not_taken(copied):
     (copied / "translator.json").write_text(json.dumps(text))
     with pytest.raises(ValueError, match="integer of at least 2.*'many'"):
         kt.Translator.load(copied)
+
+
+def test_an_iterable_is_translated_in_order_as_it_is_read(translator):
+    texts, read = ["a", "", "b a", "c", "d b"] * 3, []
+
+    def lines():
+        for text in texts:
+            read.append(text)
+            yield text
+
+    found = translator.translate_iterable(lines(), max_length=7, chunk_size=8)
+    assert not read
+    first = next(found)
+    assert len(read) == 1  # an eighth of a chunk is ready sooner
+    rest = list(itertools.islice(found, 3))
+    assert len(read) == 9
+    expected = [translator.translate_n_best([x], max_length=7)[0] for x in texts]
+    for one, other in zip([first, *rest, *found], expected, strict=True):
+        assert [x.text for x in one] == [x.text for x in other]
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,24 @@
+import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 from interop.random_translator import make_translator
 
 from keras_transformer.decoding import BannedIds, BeamSearch, PowerLengthPenalty
 from keras_transformer.runs import Run
-from keras_transformer.runs.recipe import DecodingSettings
+from keras_transformer.runs.recipe import settings_of
+from keras_transformer.runs.settings import TextSize
 
 
 def test_a_run_holds_all_that_made_it(trained):
     names = {path.name for path in trained.folder.iterdir()}
-    wanted = "settings.yaml tokenizers checkpoints log.csv tensorboard translator"
-    assert names == set(wanted.split())
+    wanted = "settings.yaml run.json tokenizers checkpoints log.csv tensorboard "
+    assert names - {".lock"} == set((wanted + "translator").split())
 
 
 def test_its_settings_are_those_that_it_was_trained_with(trained, load):
-    assert trained.recipe == load(**{"training.epochs": 3})
+    recipe = load(**{"training.epochs": 3})
+    assert trained.settings == settings_of(recipe, TextSize(53, 424, 20))
 
 
 def test_its_translator_translates(trained):
@@ -25,7 +27,7 @@ def test_its_translator_translates(trained):
 
 def test_a_folder_without_a_run_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
-        _ = Run(tmp_path).recipe
+        _ = Run(tmp_path).settings
     with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
         Run(tmp_path).translator()
 
@@ -60,7 +62,7 @@ def test_settings_keep_the_limits_and_ends_of_a_pretrained_search(tmp_path):
     translator.save(run.pretrained_path)
 
     def searched(**settings):
-        run.recipe = SimpleNamespace(decoding=DecodingSettings(**settings))
+        run.settings_path.write_text(json.dumps({"decoding": settings}))
         return run.search()
 
     assert repr(searched()) == repr(translator.search)

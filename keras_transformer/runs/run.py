@@ -1,0 +1,422 @@
+"""The folder of a run: what has happened there, and what it holds."""
+
+import contextlib
+import dataclasses
+import functools
+import importlib.metadata
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ruamel.yaml import YAML
+
+from keras_transformer.decoding import BeamSearch, GreedySearch, Search
+from keras_transformer.decoding.beam import LengthPenalty
+from keras_transformer.models import Transformer
+from keras_transformer.runs.log import Log
+from keras_transformer.runs.recipe import Recipe, Settings, settings_of
+from keras_transformer.runs.recipe_files import read_yaml
+from keras_transformer.runs.settings import SIDES
+from keras_transformer.storage import (
+    LOCK,
+    is_unfinished,
+    locked,
+    remove_unfinished,
+    replace_file,
+    write_text,
+)
+from keras_transformer.text import Tokenizer
+from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
+from keras_transformer.text_files import checksum
+from keras_transformer.training import Checkpoints
+from keras_transformer.version import __version__
+
+if TYPE_CHECKING:  # training begins without a translator, and ends with one
+    from keras_transformer.translator import Translator
+
+_FORMAT = 1
+_LIBRARIES = ("keras", "tensorflow", "tensorflow-text", "sentencepiece", "numpy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What has happened in a folder, as its `run.json` tells.
+
+    Attributes:
+        kind: `"training"`, or `"prepared"` for text that is written as ids.
+        training_text: Checksum of the training text.
+        validation_text: Checksum of the validation text; None if it is not known.
+        text_size: Numbers of a `TextSize`.
+        pairs: Number of sentence pairs in each pair of files; None for ids.
+        batches_per_epoch: Number of batches; None for ids.
+        epoch: Complete epochs before the last checkpoint.
+        batch: Batches after these before the last checkpoint.
+        versions: Version of each library that was used.
+        format: Number of the format of this file.
+    """
+
+    kind: str
+    training_text: str
+    validation_text: str | None = None
+    text_size: tuple[int, int, int] | None = None
+    pairs: tuple[int, ...] | None = None
+    batches_per_epoch: int | None = None
+    epoch: int = 0
+    batch: int = 0
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    format: int = _FORMAT
+
+
+class New(NamedTuple):
+    """The state of a run without checkpoints.
+
+    Attributes:
+        run: The run.
+        epoch: 0.
+        checkpoint: None.
+    """
+
+    run: "Run"
+    epoch: int = 0
+    checkpoint: None = None
+
+
+class Resumable(NamedTuple):
+    """The state of a run that goes on after a checkpoint.
+
+    Attributes:
+        run: The run.
+        epoch: Number of complete epochs.
+        checkpoint: Path of the checkpoint.
+    """
+
+    run: "Run"
+    epoch: int
+    checkpoint: Path
+
+
+class Finished(NamedTuple):
+    """The state of a run that has nothing left to train.
+
+    Attributes:
+        run: The run.
+        epoch: Number of complete epochs.
+    """
+
+    run: "Run"
+    epoch: int
+
+
+State = New | Resumable | Finished
+
+
+class Run:
+    """The folder of a training run.
+
+    - `settings.yaml`: every setting, and `run.json`: a `Record`;
+    - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
+    - `log.csv`, one row per epoch, and `tensorboard/`;
+    - `translator/`: the trained translator;
+    - `pretrained/`: the translator that training continued from, if there was one;
+    - `ids/`: the training text, where `keras-transformer prepare` wrote it.
+
+    It may be moved.
+
+    Args:
+        folder: Path of the folder, which may not exist yet.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        self.settings_path = self.folder / "settings.yaml"
+        self.record_path = self.folder / "run.json"
+        self.translator_path = self.folder / "translator"
+        self.pretrained_path = self.folder / "pretrained"
+        self.tokenizers_path = self.folder / "tokenizers"
+        self.ids_path = self.folder / "ids"
+        self.log = Log(self.folder / "log.csv")
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, folder: str | os.PathLike, settings: Settings) -> Iterator[State]:
+        """Locks a folder for training, and yields the state of its run.
+
+        Nothing but the lock is written. No other process can open the folder until the
+        block ends.
+
+        Args:
+            folder: A new folder, or one to resume.
+            settings: What the training is to be.
+
+        Raises:
+            BlockingIOError: If another process trains there.
+            ValueError: If the folder holds something else: no run, prepared text, or a
+                run of other settings or other text.
+        """
+        cls(folder).state(settings)  # raises errors before the lock is written
+        with locked(folder):
+            yield cls(folder).state(settings)
+
+    def state(self, settings: Settings) -> State:
+        """Returns the state of a run that is to have these settings; see `open`."""
+        self.check_kind("training")
+        if not self.has_trained():
+            return New(self)
+        self.check_same(settings)
+        checkpoints = self.checkpoints()
+        checkpoint = checkpoints.latest()
+        if checkpoint is None:
+            raise ValueError(
+                f"{checkpoints.folder} holds no complete checkpoint to resume from. "
+                "Name another run folder."
+            )
+        epoch = checkpoints.epoch_of(checkpoint)
+        waited = self.log.epochs_without_improvement(epoch)
+        has_stalled = waited >= (settings.training.early_stopping or math.inf)
+        if has_stalled or epoch >= (settings.training.epochs or 0):
+            return Finished(self, epoch)
+        return Resumable(self, epoch, checkpoint)
+
+    def check_same(self, settings: Settings) -> None:
+        """Raises `ValueError` unless the settings and the text are those of the run."""
+        before, record = self.settings, self.record
+        differences = before.differences(settings)
+        texts = {"training": record.training_text, "validation": record.validation_text}
+        for split, known in texts.items() if not differences else ():
+            now = checksum_of(settings, split)
+            if known not in (None, now):
+                differences.append(f"its {split} text was {known} and is {now}")
+        if differences:
+            raise ValueError(
+                f"{self.folder} holds another model: {'; '.join(differences)}. Name "
+                "another run folder, or train with the settings that this run began "
+                "with."
+            )
+
+    def has_trained(self) -> bool:
+        """Returns whether the folder holds a checkpoint or a translator, or has."""
+        if self._record is None or self._record.kind != "training":
+            return False
+        checkpoints = Checkpoints(self.folder / "checkpoints")
+        results = *checkpoints.paths(), checkpoints.step_path, checkpoints.best_path
+        is_there = any(path.exists() for path in (*results, self.translator_path))
+        return is_there or bool(self._record.epoch or self._record.batch)
+
+    def check_kind(self, kind: str) -> Record | None:
+        """Returns the record; raises `ValueError` if the folder holds something else.
+
+        Args:
+            kind: As in `Record`.
+        """
+        if (record := self._record) is not None:
+            if record.kind == kind:
+                return record
+            holds = "prepared text" if record.kind == "prepared" else "a run"
+            raise ValueError(f"{self.folder} holds {holds}. Name a new folder.")
+        if self.folder.exists() and not (
+            self.folder.is_dir()
+            and all(is_unfinished(x) or x.name == LOCK for x in self.folder.iterdir())
+        ):
+            raise ValueError(
+                f"{self.folder} holds something other than a run. Name a new folder."
+            )
+        return None
+
+    @property
+    def record(self) -> Record:
+        """What has happened in the folder; raises `FileNotFoundError` if it is none."""
+        self._check_is_run()
+        assert self._record is not None
+        return self._record
+
+    @functools.cached_property
+    def _record(self) -> Record | None:
+        if not self.record_path.is_file():
+            return self._record_of_version_0_1()
+        values = json.loads(self.record_path.read_text("utf-8"))
+        if values["format"] > _FORMAT:
+            raise ValueError(f"{self._other_version(values['versions'])}.")
+        return Record(**values)
+
+    def _record_of_version_0_1(self):
+        if not self.settings_path.is_file():
+            return None
+        versions = dict(read_yaml(self.settings_path)["versions"])
+        text, size = versions.pop("training_text"), self.folder / "text.json"
+        if not size.is_file():
+            return Record("training", text, versions=versions)
+        numbers = json.loads(size.read_text("utf-8"))
+        sizes = numbers["pairs"], numbers["words"], numbers["characters"]
+        return Record("prepared", text, text_size=sizes, versions=versions)
+
+    def update(self, **changes) -> None:
+        """Writes a change to `run.json`."""
+        self._write_record(dataclasses.replace(self.record, **changes))
+
+    def write(self, record: Record, settings: Settings) -> None:
+        """Writes a record, with the versions of now, and the settings that hold."""
+        versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+        versions |= {"keras-transformer": __version__}
+        versions |= {"python": platform.python_version()}
+        # First, so that a killed process leaves no settings of an unknown kind.
+        self._write_record(dataclasses.replace(record, versions=versions))
+        values = settings.model_dump(mode="json")
+        values["data"]["folder"] = str(Path(settings.data.folder).resolve())
+        yaml = YAML(typ="safe", pure=True)
+        yaml.default_flow_style = False
+        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+        with replace_file(self.settings_path) as path:
+            yaml.dump(values, path)
+        self.settings = settings
+
+    def _write_record(self, record):
+        values = dataclasses.asdict(record)
+        write_text(self.record_path, json.dumps(values, indent=1) + "\n")
+        self._record = record
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """The settings, read once; raises `FileNotFoundError` if this is no run."""
+        self._check_is_run()
+        try:
+            return settings_of(Recipe.load(self.settings_path))
+        except ValueError as error:
+            if not self.record_path.is_file():
+                raise
+            versions = json.loads(self.record_path.read_text("utf-8"))["versions"]
+            if versions["keras-transformer"] == __version__:
+                raise
+            raise ValueError(f"{self._other_version(versions)}: {error}") from None
+
+    def _other_version(self, versions):
+        return (
+            f"{self.folder} was written by version {versions['keras-transformer']} of "
+            f"keras-transformer, and this is {__version__}"
+        )
+
+    def _check_is_run(self):
+        if not self.settings_path.is_file():
+            raise FileNotFoundError(
+                f"{self.folder} holds no run: there is no {self.settings_path.name}. "
+                "Name a folder that `train` made."
+            )
+
+    def checkpoints(self) -> Checkpoints:
+        """Returns the checkpoints of the run."""
+        settings = self.settings.training
+        return Checkpoints(self.folder / "checkpoints", settings.keep, settings.best)
+
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Returns the source and the target tokenizer, once they are trained."""
+        shared = self.tokenizers_path / "shared.model"
+        source, target = (self.tokenizers_path / f"{side}.model" for side in SIDES)
+        if not source.exists():
+            source = target = shared
+        return load_tokenizer(source), load_tokenizer(target)
+
+    def search(self) -> Search:
+        """Returns the search that the settings name.
+
+        If they name none, it is that of the pretrained translator, if there was one.
+        Its processors, such as a forced language, what ends its translations, and the
+        kind of its length penalty always hold.
+        """
+        from keras_transformer.translator.saving import SETTINGS, read_search
+
+        search: Search = BeamSearch(4, 0.6)
+        if (self.pretrained_path / SETTINGS).is_file():
+            search, _ = read_search(self.pretrained_path)
+        beam_width, length_penalty = map(
+            self._values["decoding"].get, ("beam_width", "length_penalty")
+        )
+        if beam_width is None and length_penalty is None:
+            return search
+        return with_beam(search, beam_width or search.num_slots, length_penalty)
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """The settings as they are written, which a later version may have done."""
+        self._check_is_run()
+        return read_yaml(self.settings_path)
+
+    def translator(self, checkpoint: str | os.PathLike | None = None) -> "Translator":
+        """Returns the translator, with the search that the settings name now.
+
+        Args:
+            checkpoint: Path of a checkpoint of the run, such as
+                `run.checkpoints().best()`, to have the translator with its weights.
+
+        Raises:
+            FileNotFoundError: If there is none yet.
+        """
+        from keras_transformer.translator import Translator
+        from keras_transformer.translator.saving import load_model
+
+        if checkpoint is not None:
+            return self.translator_of(load_model(Path(checkpoint))).in_dtype()
+        self._check_is_run()
+        if not self.translator_path.is_dir():
+            count = len(Checkpoints(self.folder / "checkpoints").paths())
+            command = f"keras-transformer average {self.folder}"
+            average = f", or average its {count} checkpoints: {command}"
+            raise FileNotFoundError(
+                f"{self.folder} holds no translator yet. Finish the training by the "
+                f"command that began it{average if count else '.'}"
+            )
+        translator = Translator.load(self.translator_path)
+        translator.search = self.search()
+        return translator
+
+    def translator_of(self, model: Transformer) -> "Translator":
+        """Returns a translator with the run's tokenizers and search."""
+        from keras_transformer.translator import Translator
+        from keras_transformer.translator.saving import SETTINGS, read_search
+
+        # A source longer than the training text translates better whole than cut.
+        longest = 2 * self._values["training"]["max_length"]
+        if (self.pretrained_path / SETTINGS).is_file():
+            longest = max(longest, read_search(self.pretrained_path)[1])
+        return Translator(model, *self.tokenizers(), longest, self.search())
+
+    def remove_unfinished(self) -> None:
+        """Removes what killed processes were writing."""
+        for folder in (self.folder, self.translator_path, self.pretrained_path):
+            remove_unfinished(folder)
+
+
+def checksum_of(settings: Settings, split: str) -> str:
+    """Returns a checksum of a text that ignores the names of its files.
+
+    Args:
+        settings: They name the text.
+        split: `"training"` or `"validation"`.
+    """
+    if split == "training" and settings.data.prepared:
+        from keras_transformer.text.prepared import MANIFEST
+
+        return f"ids of {checksum(Run(settings.data.prepared).ids_path / MANIFEST)}"
+    name = "train" if split == "training" else split
+    return checksum([x for side in SIDES for x in settings.data.paths(name, side)])
+
+
+def with_beam(search: Search, beam_width: int, exponent: float | None = None) -> Search:
+    """Returns a search of another beam width with the limits and ends of `search`.
+
+    Args:
+        search: Gives its processors and end ids, and its length penalty
+            if it has one.
+        beam_width: Hypotheses that beam search keeps; 1 is greedy search.
+        exponent: Exponent of a length penalty of the same kind; None keeps it.
+    """
+    kept = {x: getattr(search, x) for x in ("processors", "end_ids")}
+    if beam_width == 1:
+        return GreedySearch(**kept)
+    penalty = getattr(search, "length_penalty", 0.6)
+    if exponent is not None:
+        kind = type(penalty) if isinstance(penalty, LengthPenalty) else float
+        penalty = kind(exponent)
+    return BeamSearch(beam_width, penalty, **kept)
