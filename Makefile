@@ -11,7 +11,7 @@ SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
 .PHONY: help demo lint test test-all test-backends test-interop test-package \
-    test-notebooks figures notebooks docs clean
+    test-notebooks figures notebooks docs dist clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -75,6 +75,9 @@ test-notebooks: $(READY) ## Run the notebooks in a short form
 docs: $(READY) ## Build the site in build/site
 	$(BIN)/python docs/pages.py build/pages
 	$(BIN)/zensical build --clean --strict -f build/pages.yml
+
+dist: $(READY) ## Build the sdist and the wheel in dist/
+	$(BIN)/python -m build
 
 clean: ## Remove the environments and the caches
 	rm -rf $(VENV) .venv-jax .venv-torch .venv-originals .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -33,6 +33,7 @@ SECTIONS = {
     "Call arguments": "Other Parameters: Call arguments",
     "Example": "Examples: Example",
 }
+VARIADIC = griffe.ParameterKind.var_keyword
 # Sections of prose; and of arguments, if they say only "As in `EncoderBlock`."
 PROSE = (
     r"^(Reference|Returns|Yields|(?:Args|Call arguments|Raises)(?=:\n +(?![\w* ]+:)))"
@@ -86,6 +87,122 @@ def public_names() -> dict[str, str]:
     if undocumented:
         raise ValueError(f"Public names without a docstring: {undocumented}.")
     return lines
+
+
+@functools.cache
+def all_classes() -> dict:
+    """Returns every class of the package by its name, those that are not public too."""
+    found, modules = {}, [load_package()]
+    while modules:
+        for member in modules.pop().members.values():
+            if not member.is_alias and member.is_module:
+                modules.append(member)
+            elif not member.is_alias and member.is_class:
+                found[member.name] = member
+    return found
+
+
+def parameters_of(class_) -> dict:
+    """Returns the parameters of a class by name; of a layer, with its base classes'.
+
+    The constructor of a layer passes its `**kwargs` to its base class.
+    """
+    found, rest = {}, []
+    is_layer = class_.path.startswith(f"{PACKAGE}.layers.")
+    for each in [class_, *class_.mro()]:
+        if "__init__" not in each.members:
+            continue
+        own = {one.name: one for one in each.members["__init__"].parameters}
+        own.pop("self")
+        rest = [one for one in own.values() if one.kind is VARIADIC]
+        found |= {key: own[key] for key in own if own[key].kind is not VARIADIC} | found
+        if not rest or not is_layer:
+            break
+    return found | {one.name: one for one in rest}
+
+
+def items_of(body: str) -> dict[str, str]:
+    """Returns the text of each argument in a section, indented as it was."""
+    item = r"^    (\*{0,2}\w+): ((?:.*\n?)(?:^ {8}.*\n?)*)"
+    return dict(re.findall(item, body, re.MULTILINE))
+
+
+def sections_of(docstring: str) -> dict[str, str]:
+    """Returns the sections of a docstring by title; what comes first has none."""
+    titles = "Args|Attributes|Call arguments|Returns|Raises|Example|Reference"
+    pieces = re.split(rf"^({titles}):\n", docstring, flags=re.MULTILINE)
+    return dict(zip(["", *pieces[1::2]], pieces[::2], strict=True))
+
+
+@functools.cache
+def full_docstring(name: str) -> str:
+    """Returns the docstring of a class, with what it says is as in another class.
+
+    `help` shows "As in `EncoderBlock`"; on the site each page has all of its arguments.
+    """
+    class_ = all_classes()[name]
+    text = class_.docstring.value if class_.docstring else ""
+    found = sections_of(text)
+    for title in ("Args", "Call arguments", "Returns"):
+        body = found.get(title, "")
+        if match := re.match(r"    As in\s+`(\w+)`(.*)", body, re.DOTALL):
+            source = sections_of_class(match[1]).get(title, "")
+            found[title] = _continued(source, match[2]) if source else body
+        elif title != "Args" and not body:
+            word = {"Call arguments": "inputs of", "Returns": "returns what"}[title]
+            word = "(?:" + word.replace(" ", r"\s+") + r"|takes\s+and\s+returns\s+what)"
+            pattern = rf"{word}\s+`(\w+)`(?:\s+does)?(,[^.]*\.)?"
+            if match := re.search(pattern, found[""]):
+                source = sections_of_class(match[1]).get(title, "")
+                rest = match[2] if title == "Returns" and match[2] else ".\n\n"
+                found[title] = _continued(source, rest) if source else ""
+        for key, item in items_of(found.get(title, "")).items():
+            if match := re.match(r"As in\s+`(\w+)`(.*)", item, re.DOTALL):
+                source = items_of(sections_of_class(match[1]).get(title, ""))
+                if key in source:
+                    whole = _continued(source[key], match[2])
+                    found[title] = found[title].replace(item, whole, 1)
+    found["Args"] = _all_arguments(class_, text, found.get("Args", ""))
+    order = ["", "Args", "Attributes", "Call arguments", "Returns"]
+    titles = [each for each in order if found.get(each)]
+    titles += [each for each in found if each not in order]
+    parts = [f"{each}:\n{found[each]}" if each else found[each] for each in titles]
+    return "\n\n".join(each.rstrip("\n") for each in parts) + "\n"
+
+
+def sections_of_class(name: str) -> dict[str, str]:
+    """Returns the sections of a class's whole docstring; none of another name."""
+    return sections_of(full_docstring(name)) if name in all_classes() else {}
+
+
+def _continued(text, rest):
+    """Returns a text, with what followed "As in ..." as the end of its sentence."""
+    return rest.strip(" ") if not text else text.rstrip().removesuffix(".") + rest
+
+
+def _all_arguments(class_, text, body):
+    """Returns the section of arguments with those that other classes describe."""
+    pattern = r"arguments\b[^`.]*`(\w+)`|takes\s+and\s+returns\s+what\s+`(\w+)`"
+    sources = [first or second for first, second in re.findall(pattern, text)]
+    sources = [name for name in sources if name in all_classes()]
+    items, taken = items_of(body), parameters_of(class_)
+    if not sources:
+        return body
+    variadic = [one.name for one in taken.values() if one.kind is VARIADIC]
+    passed_on = items.pop(f"**{variadic[0]}", "") if variadic else ""
+    takes_all = "other arguments" in passed_on or variadic == ["settings"]
+    for name in sources:
+        for key, item in items_of(sections_of_class(name).get("Args", "")).items():
+            if takes_all or key in taken or key[:2] == "**":
+                items.setdefault(key, item)
+    if passed_on and "other arguments" not in passed_on:
+        items[f"**{variadic[0]}"] = passed_on
+    last = {key: items[key] for key in items if key[:2] == "**"}
+    items = {key: item for key, item in items.items() if key not in last} | last
+    lines = "".join(f"    {key}: {item.rstrip()}\n" for key, item in items.items())
+    prose = re.findall(r"^\S.*(?:\n\S.*)*", body, re.MULTILINE)
+    prose = [each for each in prose if "other arguments" not in each.lower()]
+    return "\n".join([lines, *prose])
 
 
 def link_names(text: str, bare: bool = False) -> str:
@@ -143,8 +260,8 @@ def part_page(part: str) -> str:
 
 def class_page(part: str, name: str) -> str:
     """Returns the page of a public class."""
-    lines = [f"# {name}", "", f"::: {PACKAGE}.{part}.{name}"]
-    lines += ["    options:", "      show_root_heading: false"]
+    lines = ["---", f"title: {name}", "---", "", f"::: {PACKAGE}.{part}.{name}"]
+    lines += ["    options:", "      heading_level: 1"]
     # Layers inherit little but the machinery of weight options.
     lines += [INHERITED] if part == "layers" else []
     return "\n".join(lines) + "\n"
@@ -167,12 +284,33 @@ class HouseStyle(griffe.Extension):
     """Has Griffe read docstrings as this package writes them."""
 
     def on_package(self, *, pkg, **kwargs) -> None:
-        """Adds the names that are imported when they are first used."""
-        if pkg.name == PACKAGE:
-            add_lazy_names(pkg)
+        """Adds the names that are imported when they are first used.
+
+        Signatures of classes get the arguments that base classes take.
+        """
+        if pkg.name != PACKAGE:
+            return
+        add_lazy_names(pkg)
+        for part in PARTS:
+            for name in classes_of(part):
+                class_ = pkg[part][name]
+                class_ = class_.final_target if class_.is_alias else class_
+                parameters = parameters_of(class_)
+                if "__init__" in class_.all_members and parameters:
+                    inherited = class_.all_members["__init__"]
+                    own = griffe.Function(
+                        "__init__",
+                        parameters=griffe.Parameters(
+                            inherited.parameters["self"], *parameters.values()
+                        ),
+                        parent=class_,
+                    )
+                    class_.set_member("__init__", own)
 
     def on_object(self, *, obj, **kwargs) -> None:
         """Renames sections, and links the names of other objects."""
         if obj.docstring:
-            text = translate_sections(obj.docstring.value)
+            is_ours = obj.is_class and obj.name in all_classes()
+            text = full_docstring(obj.name) if is_ours else obj.docstring.value
+            text = translate_sections(text)
             obj.docstring.value = link_names(text, bare=True)

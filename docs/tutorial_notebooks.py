@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import runpy
 import shutil
 import tempfile
 from pathlib import Path
@@ -27,9 +26,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 OUTPUTS = ROOT / "docs" / "outputs"
 FIGURES = ROOT / "docs" / "figures"
-# Without importing the package, and Keras with it.
-VERSION = runpy.run_path(str(ROOT / "keras_transformer" / "version.py"))
-INSTALL = f"# Colab, for one, lacks it.\n%pip install -q {VERSION['DISTRIBUTION']}"
+INSTALL = "# The checkout that this notebook is in.\n%pip install -q .."
 FOLDER_SHOWN = "/tmp/tutorial"
 
 

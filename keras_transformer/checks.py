@@ -6,7 +6,7 @@ import numbers
 import os
 from collections.abc import Iterator
 
-from keras_transformer.version import DISTRIBUTION
+from keras_transformer.version import INSTALL
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def optional(package: str, extra: str, purpose: str) -> Iterator[None]:
             raise  # it is installed, and lacks something itself
         raise ImportError(
             f"{purpose} needs the package {package}, which is not installed. "
-            f'Install it with: pip install "{DISTRIBUTION}[{extra}]"'
+            f"Install it with: {INSTALL.format(extra=extra)}"
         ) from None
 
 

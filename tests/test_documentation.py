@@ -86,6 +86,30 @@ def test_the_docstring_says_what_a_layer_takes(part, name):
         assert not has_call or is_documented or refers(docstring, "input")
 
 
+@each_name
+def test_the_page_of_a_class_has_all_of_its_arguments(part, name):
+    found, _ = find(part, name)
+    if not inspect.isclass(found) or part not in ("layers", "models", "decoding"):
+        return
+    written = reference.sections_of(reference.full_docstring(name))
+    listed = reference.items_of(written.get("Args", ""))
+    for section in ("Args", "Call arguments", "Returns"):
+        assert "As in `" not in written.get(section, "")
+    class_ = reference.all_classes()[name]
+    taken = [each.lstrip("*") for each in reference.parameters_of(class_)]
+    own = inspect.signature(found).parameters.values()
+    variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    if listed:
+        assert {each.name for each in own if each.kind not in variadic} <= set(listed)
+    is_layer = issubclass(found, keras.layers.Layer)
+    if part == "layers" and is_layer and found.call is not keras.layers.Layer.call:
+        call = inspect.signature(found.call).parameters.values()
+        names = {each.name for each in call if each.kind not in variadic} - {"self"}
+        assert names <= set(reference.items_of(written["Call arguments"]))
+        assert set(taken) - {"kwargs"} <= set(listed)
+        assert written["Returns"]
+
+
 def test_sections_of_prose_become_paragraphs_and_lists_stay_lists():
     lists = "A.\n\nArgs:\n    b: C.\n\n"
     prose = "Call arguments:\n    As in `D`.\n\nReturns:\n    E.\n"

@@ -11,7 +11,7 @@ import keras_transformer as kt
 from keras_transformer.checks import optional
 from keras_transformer.cli.serve import serve
 from keras_transformer.interop import checkpoint, hub
-from keras_transformer.version import DISTRIBUTION
+from keras_transformer.version import INSTALL
 
 SERVICE = "keras_transformer.service"
 pytestmark = pytest.mark.needs_tensorflow
@@ -114,7 +114,7 @@ def test_a_missing_package_is_named_with_its_extra(
         use(tmp_path)
     pattern = r".+ needs the package (.+), which is not installed\. .* with: (.+)"
     needed, remedy = re.fullmatch(pattern, str(caught.value)).groups()
-    assert (needed, remedy) == (package, f'pip install "{DISTRIBUTION}[{extra}]"')
+    assert (needed, remedy) == (package, INSTALL.format(extra=extra))
     inputs = {"model.safetensors", "a.po", "book", "text.zst", "text.parquet"}
     assert {path.name for path in tmp_path.iterdir()} <= inputs
 

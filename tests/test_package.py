@@ -1,12 +1,16 @@
 import importlib
 import json
 import os
+import re
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 import keras_transformer
 from keras_transformer import checks
@@ -144,9 +148,51 @@ def test_changelog_speaks_of_this_version():
     assert f"## [{keras_transformer.__version__}]" in changelog
 
 
+def test_a_release_says_that_it_is_on_the_package_index(tmp_path):
+    text = (ROOT / ".github" / "workflows" / "publish.yml").read_text("utf-8")
+    (script,) = (
+        step["run"]
+        for step in yaml.safe_load(text)["jobs"]["build"]["steps"]
+        if step.get("name") == "Say that the package is on the index"
+    )
+    (tmp_path / "keras_transformer").mkdir()
+    for name in ("README.md", "keras_transformer/version.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
+    version = runpy.run_path(str(tmp_path / "keras_transformer" / "version.py"))
+    name = version["DISTRIBUTION"]
+    assert version["INSTALL"].format(extra="hub") == f'pip install "{name}[hub]"'
+    readme = (tmp_path / "README.md").read_text("utf-8")
+    assert f"`pip install {name}` installs the latest release." in readme
+    assert "not on the package index" not in readme
+    assert "unreleased" not in readme
+
+
 def test_the_citation_is_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert citation["version"] == keras_transformer.__version__
+
+
+def test_the_tested_versions_are_those_that_setup_allows():
+    setup = (ROOT / "setup.py").read_text("utf-8")
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    table = re.findall(r"^\| (.+) \| ([\d., ]+) \| `(.+)` \|$", page, re.MULTILINE)
+    rows = {name: (tested.split(", "), allowed) for name, tested, allowed in table}
+    assert set(rows) == {
+        "Python",
+        "TensorFlow",
+        "TensorFlow Text",
+        "Keras",
+        "Keras on Python 3.10",
+    }
+    for name, (tested, allowed) in rows.items():
+        package = name.partition(" on ")[0].lower().replace(" ", "-")
+        required = (
+            f'python_requires="{allowed}"' if name == "Python" else package + allowed
+        )
+        assert required in setup
+        assert all(version in SpecifierSet(allowed) for version in tested)
+    assert rows["Python"][0] == re.findall(r"Python :: (3\.\d+)", setup)
 
 
 def test_the_shell_command_exists():

@@ -70,10 +70,12 @@ translator = kt.Translator(model, tokenizer, max_source_length=48)
 
 # %% [markdown]
 # ## Alignment
-# The cross-attention of the last layer, averaged over its heads, is close to an
-# alignment: each row is a piece of the translation, and its dark cells show which
-# pieces of the source it came from. Attention was introduced with such a picture
-# ([Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), figure 3).
+# The cross-attention, averaged over the heads of all layers but the first, is close to
+# an alignment: each row is a piece of the translation, and its dark cells show which
+# pieces of the source it attended to. Attention was introduced with such a picture
+# ([Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), figure 3). It is close, and
+# not the same: "März" may attend to the blank after "March" more than to "March", since
+# the encoder has mixed the states of neighbours.
 
 # %%
 phrase = "Tuesday, March 14, 2023"

@@ -166,7 +166,7 @@ for index in range(len(hosts)):
 #
 # On Kubernetes, the operators of Kubeflow set `TF_CONFIG`; under Slurm,
 # `--set training.strategy=slurm` reads the variables of the job. The
-# page on [many GPUs](../docs/many_gpus.md) shows both.
+# page on [clusters](../docs/clusters.md) shows both.
 #
 # If a worker is lost, the others cannot add up their gradients, so they stop with an
 # error message. Start the same command on all machines again, and training continues

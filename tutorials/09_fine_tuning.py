@@ -133,7 +133,7 @@ translator.save(FOLDER / "pretrained")
 # %%
 def load_pretrained():
     # Or "hf://Helsinki-NLP/opus-mt-en-de", after
-    # `pip install "keras3-transformer[hub]"`.
+    # `pip install ".[hub]"` in a checkout.
     return kt.Translator.from_preset(FOLDER / "pretrained", dropout=0.1)
 
 

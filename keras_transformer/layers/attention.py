@@ -91,8 +91,8 @@ class Attention(WeightOptionsLayer):
     `value` and `key` are applied automatically. Each layer can also be the `score`
     of `MultiHeadAttention`, whose own `dropout` then counts.
 
-    Two things differ from `keras.layers.Attention`: the attention weights returned are
-    not dropped out, and those of a masked query are zero, as its outputs are.
+    Two things differ from `keras.layers.Attention`: the attention weights are returned
+    without dropout, and a masked query has weights and outputs of zero.
 
     Args:
         dropout: Fraction of the attention weights dropped in training.
@@ -103,9 +103,16 @@ class Attention(WeightOptionsLayer):
         query: Float tensor of shape `(batch, query_length, query_dim)`.
         value: Float tensor of shape `(batch, key_length, value_dim)`.
         key: Float tensor of shape `(batch, key_length, key_dim)`. Default: `value`.
-        query_mask: As in `MultiHeadAttention`, without heads; and so are
-            `value_mask`, `key_mask`, `attention_mask`, `use_causal_mask`,
-            `return_attention_scores` and `training`.
+        query_mask: Boolean tensor of shape `(batch, query_length)`. Default: the Keras
+            mask of `query`.
+        value_mask: Boolean tensor of shape `(batch, key_length)`, False at padding.
+            Default: the Keras mask of `value`.
+        key_mask: The same for `key`. A position must be True in both masks.
+        attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
+            which key each query may attend to.
+        use_causal_mask: Whether queries attend only to keys at or before them.
+        return_attention_scores: Whether to return the attention weights too.
+        training: Whether to apply dropout.
 
     Returns:
         The outputs, of shape `(batch, query_length, value_dim)`, zeros for a query

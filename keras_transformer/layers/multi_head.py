@@ -38,8 +38,8 @@ class MultiHeadAttention(WeightOptionsLayer):
     `keras.layers.Add`, which keeps the mask, where `states + outputs` loses it. All
     heads share one score function, and its weights if it has any.
 
-    If attention weights are not requested, those of more than 1,024 positions are never
-    materialised: memory grows with the length of the inputs rather than with its
+    Unless attention weights are requested, they are never materialised for more than
+    1,024 positions: memory grows with the length of the inputs rather than with its
     square. Exceptions: a `score`, `dropout` in training, and `positions` that have
     weights.
 
@@ -80,7 +80,7 @@ class MultiHeadAttention(WeightOptionsLayer):
         query_positions: Positions of the queries, for the layer's `positions`: an
             integer tensor of shape `(query_length,)` or `(batch, query_length)`.
             Default: 0, 1, 2, ...
-        key_positions: Positions of the keys, given together with those of the queries.
+        key_positions: Positions of the keys. Pass both, or neither.
 
     Returns:
         The outputs, of the shape of `query`, and on request the attention weights, of

@@ -21,7 +21,10 @@ class DotProductAttention(Attention):
             `name` and `dtype`.
 
     Call arguments:
-        As in `Attention`; `query_dim` and `key_dim` are the same.
+        As in `Attention`.
+
+    Returns:
+        As in `Attention`.
 
     Raises:
         ValueError: If queries and keys differ in width.
@@ -61,12 +64,17 @@ class DotProductAttention(Attention):
 class MultiplicativeAttention(Attention):
     """Scores a key by `query W key^T`, with a learned matrix between the two.
 
+    Queries and keys may differ in width.
+
     Args:
         **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, and
             weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
-        As in `Attention`; `query_dim` and `key_dim` may differ.
+        As in `Attention`.
+
+    Returns:
+        As in `Attention`.
 
     Example:
         >>> query = keras.random.normal((2, 5, 16))
@@ -95,7 +103,7 @@ class AdditiveAttention(Attention):
 
     The hidden layer is computed for every pair of a query and a key: a tensor
     of shape `(batch, query_length, key_length, units)`, `units` times as large as
-    the products of a dot-product attention.
+    the products of a dot-product attention. Queries and keys may differ in width.
 
     Args:
         units: Width of the hidden layer.
@@ -103,7 +111,10 @@ class AdditiveAttention(Attention):
             weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
-        As in `Attention`; `query_dim` and `key_dim` may differ.
+        As in `Attention`.
+
+    Returns:
+        As in `Attention`.
 
     Raises:
         ValueError: If `units` is not positive.

@@ -161,15 +161,17 @@ class Encoder(TransformerStack):
         num_layers: Number of blocks.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
-        positions: As in `EncoderBlock`; or `"sinusoidal"`, or a layer such as
-            `LearnedPositionalEncoding(max_length=512)`, which is copied.
+        positions: `"rotary"` or `"linear_bias"`, which act in self-attention;
+            `"sinusoidal"`, which is added to the inputs; or a layer such as
+            `LearnedPositionalEncoding(max_length=512)`, which is copied. None: no
+            positions; the inputs may contain them.
         **kwargs: The other arguments of `EncoderBlock`.
 
     Call arguments:
         As in `EncoderBlock`.
 
     Returns:
-        As in `EncoderBlock`, the attention weights with the layers as a new first axis.
+        As in `EncoderBlock`, with the layers as a new first axis of the weights.
 
     Raises:
         ValueError: If `num_layers` is not positive; see `EncoderBlock`.
@@ -214,7 +216,7 @@ class Decoder(CachedStack):
     """A stack of decoder blocks; pre-norm stacks end with a normalisation.
 
     It takes the arguments of `Encoder` and the inputs of `DecoderBlock`, and returns
-    what the latter does, the attention weights with the layers as a new first axis.
+    what `DecoderBlock` does, with the layers as a new first axis of the weights.
 
     Example:
         >>> decoder = Decoder(num_layers=2, num_heads=2, intermediate_dim=32)

@@ -54,7 +54,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
         parts: The `Parts` that made the layers, with the settings that models share.
         settings: The other arguments of the constructor, as a config holds them.
         name: Name of the model.
-        trainable: Whether its weights are to be trained, if given.
+        trainable: Whether its weights are trained, if given.
 
     Attributes:
         settings: The constructor's arguments but `name`, `trainable` and weight
@@ -241,8 +241,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
         A kernel `W` becomes `W + alpha / rank * A B`, where only `A`, `(width, rank)`,
         and `B`, `(rank, units)`, which is zero at first, are trained. Compile the model
-        afterwards. What else is to be trained, such as the layer `"logits"` of a
-        classifier, may be made trainable again. Saved models keep `A` and `B`; exports
+        afterwards. To train another layer too, such as the `"logits"` of a
+        classifier, make it trainable again. Saved models keep `A` and `B`; exports
         hold `W + alpha / rank * A B`, as does `merge_lora()`.
 
         Args:

@@ -32,7 +32,7 @@ class Ensemble(GenerationMixin, keras.Model):
 
     Returns:
         Float32 log-probabilities of shape `(batch, target_length, vocabulary)`: at
-        each position those of the token that comes next.
+        each position of the next token.
 
     Raises:
         ValueError: If there is no model, if one is not a `Transformer` or is there

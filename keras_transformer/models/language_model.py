@@ -141,7 +141,7 @@ class LanguageModel(DecodedModel, TokenModel):
                 alone.
             search: A search of `keras_transformer.decoding`; greedy unless
                 given.
-            max_length: Most tokens to add, the end token included.
+            max_length: Maximum number of tokens to add, end token included.
             batch_size: Texts to continue at a time, which memory limits; by default
                 what is fastest on CPUs.
 

@@ -21,14 +21,14 @@ class MaskedLanguageModel(TokenModel):
         vocabulary_size: Number of tokens, the mask token included.
         encoder: A `TextEncoder` to continue with; `from_encoder` passes it.
         name: Name of the model.
-        trainable: Whether its weights are to be trained.
+        trainable: Whether its weights are trained.
         **settings: The other arguments of `TextEncoder`, such as `num_layers`,
             `hidden_dim` and `dtype`, if there is no `encoder`.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide
             `hidden_dim`, `pad_id` is not in the vocabulary, or a setting differs from
-            that of `encoder`.
+            the setting of `encoder`.
 
     Example:
         >>> model = MaskedLanguageModel(
@@ -89,5 +89,5 @@ class MaskedLanguageModel(TokenModel):
         return cls(encoder=encoder, name=name, **encoder.settings)
 
     def attention_scores(self, ids):
-        """Returns those of the encoder; see `TextEncoder.attention_scores`."""
+        """Returns the encoder's attention weights, as `TextEncoder` does."""
         return self.encoder.attention_scores(ids)

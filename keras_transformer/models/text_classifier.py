@@ -86,7 +86,7 @@ class TextClassifier(TokenModel):
         """Makes a classifier from a trained encoder, to fine-tune it.
 
         Args:
-            encoder: A `TextEncoder`, such as that of a `MaskedLanguageModel`.
+            encoder: A `TextEncoder`, such as a `MaskedLanguageModel` has.
                 It becomes part of the classifier, which trains it unless
                 `encoder.trainable` is False.
             num_classes: Number of classes.
@@ -112,5 +112,5 @@ class TextClassifier(TokenModel):
         return self.pooling(self.encoder(ids), return_attention_scores=True)[1]
 
     def attention_scores(self, ids):
-        """Returns those of the encoder; see `TextEncoder.attention_scores`."""
+        """Returns the encoder's attention weights, as `TextEncoder` does."""
         return self.encoder.attention_scores(ids)

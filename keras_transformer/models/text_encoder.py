@@ -112,7 +112,7 @@ class TextEncoder(TokenModel):
         Returns:
             A dictionary with the key `"encoder"`: a float tensor of shape
             `(num_layers, batch, num_heads, query_length, key_length)`. Rows of
-            real tokens sum to one, those of padding to zero.
+            real tokens sum to one, rows of padding to zero.
         """
         check_ids(ids, is_batch=True)
         states = self.embedding(ids)

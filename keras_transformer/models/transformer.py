@@ -28,7 +28,7 @@ class Transformer(DecodedModel, TokenModel):
     takes `{"source_ids": (batch, source_length), "target_ids":
     (batch, target_length)}`, int32, the target beginning with `start_id`, and
     returns float32 logits `(batch, target_length, vocabulary)`: at each position
-    those of the token that comes next.
+    the logits of the next token.
 
     Args:
         source_vocabulary_size: Number of source tokens.
@@ -208,8 +208,8 @@ class Transformer(DecodedModel, TokenModel):
                 Otherwise a pretrained model: a folder or `"hf://user/model"`, as in
                 `Translator.from_preset`.
             source_vocabulary_size: Number of source tokens, for a size.
-            **kwargs: Any other constructor argument. It overrides that of the preset;
-                of a pretrained model it must not change the weights.
+            **kwargs: Any other constructor argument. It overrides the preset's.
+                For a pretrained model it must not change the weights.
 
         Returns:
             A `Transformer`.
@@ -254,7 +254,7 @@ class Transformer(DecodedModel, TokenModel):
             A dictionary of float tensors of shape `(num_layers, batch,
             num_heads, query_length, key_length)`: `"encoder"`, `"decoder"`
             (the self-attention) and `"cross"`. Rows of real tokens sum to
-            one, those of padding to zero.
+            one, rows of padding to zero.
         """
         for name, ids in (("source_ids", source_ids), ("target_ids", target_ids)):
             check_ids(ids, name, is_batch=True)
@@ -282,7 +282,7 @@ class Transformer(DecodedModel, TokenModel):
             source_ids: Integer array or tensor of shape
                 `(batch, source_length)`, padded with `pad_id`.
             search: A search of `keras_transformer.decoding`; greedy by default.
-            max_length: Most tokens to produce, the end token included.
+            max_length: Maximum number of tokens to produce, end token included.
             batch_size: Sentences to search at a time, which memory limits; by default
                 what is fastest on CPUs.
 

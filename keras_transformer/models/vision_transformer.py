@@ -32,12 +32,13 @@ class VisionTransformer(SettingsModel):
 
     Args:
         image_shape: Height, width and channels of the images.
-        patch_size: Height and width of a patch; divides those of the images.
+        patch_size: Height and width of a patch; divides both of the images.
         num_classes: Number of classes.
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as
             `layers.AttentionPooling()`, which is copied. None: the paper's class token.
-        positions: As in `Transformer`, or `"learned"`, as in the paper.
+        positions: The scheme of positions: `"learned"`, as in the paper; else
+            `"sinusoidal"`, `"rotary"`, `"linear_bias"`, a layer to copy, or None.
 
     The other arguments are those of `Transformer`, except the options of embeddings.
 

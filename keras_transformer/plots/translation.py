@@ -42,8 +42,9 @@ def translation_attention(
 ) -> Figure:
     """Translates a text and draws which source subwords each new one attended to.
 
-    It draws the cross-attention of the last layer, averaged over its heads. For other
-    layers and heads, pass the scores of `translate_with_attention` to `attention_map`.
+    It draws the cross-attention weights that `Translator.align` compares: the mean over
+    the heads of all layers but the first. For other layers and heads, pass the scores
+    of `translate_with_attention` to `attention_map`.
 
     Args:
         translator: A `Translator`.
@@ -59,7 +60,8 @@ def translation_attention(
         ValueError: If `text` is blank, or if processors forbid every token.
     """
     seen = translate_with_attention(translator, text, search, max_length)
-    scores = seen.scores["cross"][-1].mean(axis=0)
+    cross = seen.scores["cross"]
+    scores = cross[min(1, len(cross) - 1) :].mean(axis=(0, 1))
     figure = attention_map(seen.target_tokens, seen.source_tokens, scores)
     figure.supxlabel("source")
     figure.supylabel("translation")

@@ -11,6 +11,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.kernels import attention
+from keras_transformer.version import INSTALL
 
 pytestmark = [
     pytest.mark.needs_tensorflow,
@@ -18,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`np.object`:FutureWarning"),
 ]
 PAGE = Path(__file__).parents[2] / "docs" / "exports.md"
-PIP = 'pip install "keras3-transformer[export]"'
+PIP = INSTALL.format(extra="export")
 SETTINGS = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 SHAPES = [(3, 7), (1, 1), (2, 13)]
 

@@ -18,6 +18,7 @@ from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.models import Transformer
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.translator import Translator
+from keras_transformer.translator.alignment import alignment_weights
 
 QUERIES = ["ein", "Mann", "."]
 KEYS = ["a", "man", "on", "it", "."]
@@ -268,14 +269,22 @@ def test_the_attention_of_every_hypothesis_is_that_of_the_model(translator):
             np.testing.assert_allclose(weights, scores[kind["name"]][:, 0], atol=5.1e-4)
 
 
-def test_a_translation_is_drawn_with_the_mean_over_the_heads_of_the_last_layer(
-    translator,
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_a_translation_is_drawn_with_the_weights_that_align_compares(
+    num_layers, translator
 ):
+    tokenizer = translator.source_tokenizer
+    sizes = {"hidden_dim": 12, "num_heads": 3, "intermediate_dim": 11}
+    model = Transformer(29, num_layers=num_layers, **sizes)
+    translator = Translator(model, tokenizer, max_source_length=17)
     seen = plots.translate_with_attention(translator, "a dog rides")
     figure = plots.translation_attention(translator, "a dog rides")
     axes, _ = figure.axes
-    mean = seen.scores["cross"][1].mean(axis=0)
-    np.testing.assert_allclose(image(axes), mean, rtol=1e-5)
+    source_ids, _ = translator.encode(["a dog rides"])
+    pieces = tokenizer.pieces(range(29))
+    target_ids = np.array([[pieces.index(each) for each in seen.target_tokens]])
+    (weights,) = alignment_weights(model, source_ids, target_ids)
+    np.testing.assert_allclose(image(axes), weights, rtol=1e-4, atol=1e-6)
     assert labels(axes.xaxis)[-1] == "</s>"
     assert len(labels(axes.yaxis)) == len(seen.target_tokens)
     assert figure.get_supxlabel() == "source"

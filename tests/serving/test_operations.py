@@ -93,9 +93,7 @@ def check_roll(loading, moved):
     assert loading == moved
 
 
-@pytest.mark.parametrize(
-    "page", ["serving_operations.md", "many_gpus.md", "service.md"]
-)
+@pytest.mark.parametrize("page", ["serving_operations.md", "clusters.md", "service.md"])
 def test_manifests_are_of_kubernetes(page):
     validate = pytest.importorskip("kubernetes_validate").validate
     found = manifests(page).values()
@@ -106,7 +104,7 @@ def test_manifests_are_of_kubernetes(page):
 
 
 def test_a_training_is_of_kubeflow():
-    found = manifests("many_gpus.md")
+    found = manifests("clusters.md")
     kubeflow = pytest.importorskip("kubeflow_trainer_api.models")
     for kind in ("TrainingRuntime", "TrainJob"):
         model = getattr(kubeflow, f"TrainerV1alpha1{kind}")

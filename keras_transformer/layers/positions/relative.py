@@ -44,10 +44,10 @@ class AttentionPositions(keras.layers.Layer):
 class RotaryEmbedding(AttentionPositions):
     """Rotates queries and keys by angles proportional to their position (RoPE).
 
-    Two columns are the coordinates of a point, the `i`-th of which is rotated by
-    `position / max_wavelength ** (2i / dim)`. So the product of a query and a key
+    Each pair of columns holds the coordinates of a point; the `i`-th point is rotated
+    by `position / max_wavelength ** (2i / dim)`. So the product of a query and a key
     depends only on the distance between their positions. There are no weights and no
-    maximum length. The computation is in float32 whatever the dtype policy.
+    maximum length. The computation is in float32 under every dtype policy.
 
     Args:
         max_wavelength: As in `SinusoidalPositionalEncoding`.
