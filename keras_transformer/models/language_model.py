@@ -7,7 +7,6 @@ from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.kernels import target
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import Activation, Dtype, Positions
@@ -155,8 +154,7 @@ class LanguageModel(DecodedModel, TokenModel):
         size = self.settings["vocabulary_size"]
         check_ids(prompt_ids, "prompt_ids", is_batch=True, vocabulary_size=size)
         check_positive_integers(max_length=max_length)
-        if target.BACKEND == "jax":
-            check_layout(self)
+        check_layout(self)
         length = prompt_ids.shape[1]
         if length == 0:
             raise ValueError(

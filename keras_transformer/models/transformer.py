@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.kernels import target
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import Activation, Dtype, Positions
@@ -297,8 +296,7 @@ class Transformer(DecodedModel, TokenModel):
         source_size = self.settings["source_vocabulary_size"]
         check_ids(source_ids, "source_ids", is_batch=True, vocabulary_size=source_size)
         check_positive_integers(max_length=max_length)
-        if target.BACKEND == "jax":
-            check_layout(self)
+        check_layout(self)
         # Checked here, since the compiled program does not know the length.
         check_position_range(self.max_positions, max(source_ids.shape[1], max_length))
         target_size = self.settings["target_vocabulary_size"] or source_size

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.kernels.crossentropy import smoothed_crossentropy
+from keras_transformer.kernels.graphs import as_rows
 from keras_transformer.training.distribution import num_replicas, sum_over_replicas
 
 
@@ -87,10 +88,7 @@ def token_weights(labels, pad_id=0, sample_weight=None):
     weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
     if sample_weight is None:
         return weights
-    sample_weight = ops.cast(sample_weight, "float32")
-    if len(sample_weight.shape) == 1:
-        sample_weight = sample_weight[:, None]
-    return weights * sample_weight
+    return weights * as_rows(ops.cast(sample_weight, "float32"))
 
 
 def global_mean(total, count):
