@@ -5,6 +5,7 @@ import re
 from keras_transformer.documents.document import (
     ALWAYS_WRAPPED,
     Document,
+    Source,
     changed_in_place,
     decoded,
 )
@@ -26,9 +27,7 @@ _ENCODINGS = dict.fromkeys(["ascii", "iso-8859-1", "latin1", "us-ascii"], "cp125
 
 def read_html(data: bytes, **settings) -> Document:
     """Reads the text between the tags of blocks, with its inline tags."""
-    source = decoded(data, _encoding(data))
-    spans, texts = html_texts(source.text)
-    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)
+    return html_document(decoded(data, _encoding(data)))
 
 
 def _encoding(data):
@@ -47,11 +46,9 @@ def _encoding(data):
     return "utf-8" if name.startswith("utf-16") else _ENCODINGS.get(name, name)
 
 
-def html_texts(text: str) -> tuple[list[tuple[int, int]], list[Fragment]]:
-    """Returns where the texts between the tags of blocks stand, and the texts.
-
-    Of preformatted text, each line is a text.
-    """
+def html_document(source: Source) -> Document:
+    """Returns a page as a document; of preformatted text, each line is a text."""
+    text = source.text
     spans: list[tuple[int, int]] = []
     texts: list[Fragment] = []
     inline: list[Tag] = []  # since the last text
@@ -79,4 +76,4 @@ def html_texts(text: str) -> tuple[list[tuple[int, int]], list[Fragment]]:
         if tag.name in _PREFORMATTED:
             change = {"open": 1, "close": -1, "alone": 0}[tag.kind]
             num_preformatted = max(0, num_preformatted + change)
-    return spans, texts
+    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)

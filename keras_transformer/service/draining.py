@@ -30,14 +30,8 @@ class DrainingServer(uvicorn.Server):
     """
 
     def __init__(self, app: Starlette, drain_seconds: float, answer_seconds: int):
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                ws="none",
-                timeout_graceful_shutdown=answer_seconds,
-            )
-        )
+        settings = {"ws": "none", "timeout_graceful_shutdown": answer_seconds}
+        super().__init__(uvicorn.Config(app, log_level="warning", **settings))
         self._state = app.state
         self._drain_seconds = drain_seconds
 

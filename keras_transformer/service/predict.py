@@ -23,6 +23,7 @@ from keras_transformer.service.requests import (
     quoted,
     read_body,
     read_json,
+    refusal,
 )
 
 # The inputs of each signature, and the method that the translator must have.
@@ -46,16 +47,11 @@ def predict_routes(
     def direction_of(request):
         name = request.path_params["name"]
         if name not in directions:
-            raise HTTPException(
-                404,
-                f"The model must be {_one_of(directions)}. Received: {quoted(name)}.",
-            )
+            raise refusal(f"The model must be {_one_of(directions)}", name, 404)
         for kind, only in (("version", VERSION), ("label", LABEL)):
             asked = request.path_params.get(kind, only)
             if asked != only:
-                raise HTTPException(
-                    404, f"The {kind} must be {only}. Received: {quoted(asked)}."
-                )
+                raise refusal(f"The {kind} must be {only}", asked, 404)
         request.state.model = name
         return directions[name]
 
@@ -66,10 +62,8 @@ def predict_routes(
         # What TensorFlow Serving answers, and what KServe does.
         status = {"error_code": "OK", "error_message": ""}
         version = {"version": VERSION, "state": "AVAILABLE", "status": status}
-        name = direction_of(request).name
-        return json_response(
-            {"model_version_status": [version], "name": name, "ready": True}
-        )
+        answer = {"model_version_status": [version], "ready": True}
+        return json_response({**answer, "name": direction_of(request).name})
 
     async def predict(request):
         check_key(request, api_keys)
@@ -78,25 +72,17 @@ def predict_routes(
         signature = body.get("signature_name", "serving_default")
         served = [x for x, (_, name) in _SIGNATURES.items() if direction.can(name)]
         if signature not in served:
-            raise HTTPException(
-                400,
-                f"`signature_name` must be {_one_of(served)}. "
-                f"Received: {quoted(signature)}.",
-            )
+            raise refusal(f"`signature_name` must be {_one_of(served)}", signature)
         if ("instances" in body) == ("inputs" in body):
-            raise HTTPException(
-                400,
-                "The request must have either `instances`, a list of rows, or "
-                "`inputs`, an object of columns.",
-            )
+            wanted = "`instances`, a list of rows, or `inputs`, an object of columns"
+            raise HTTPException(400, f"The request must have either {wanted}.")
         names, _ = _SIGNATURES[signature]
         if "instances" in body:
             columns = _columns_of_rows(body["instances"], names)
-        else:
-            columns = _columns(body["inputs"], names)
-        rows = await _predictions(direction, signature, columns)
-        if "instances" in body:
+            rows = await _predictions(direction, signature, columns)
             return json_response({"predictions": rows})
+        columns = _columns(body["inputs"], names)
+        rows = await _predictions(direction, signature, columns)
         outputs = {key: [row[key] for row in rows] for key in rows[0]}
         return json_response({"outputs": outputs})
 
@@ -124,20 +110,14 @@ def _columns(inputs, names):
         inputs = {names[0]: inputs}
     wanted = f"`inputs` must be an object of {_one_of(names, 'and')}, lists of texts"
     if not isinstance(inputs, dict) or set(inputs) != set(names):
-        raise HTTPException(400, f"{wanted}. Received: {quoted(inputs)}.")
+        raise refusal(wanted, inputs)
     columns = [inputs[name] for name in names]
     for name, texts in zip(names, columns, strict=True):
         if not isinstance(texts, list) or not texts:
-            raise HTTPException(
-                400,
-                f"`{name}` must be a list of one or more texts. "
-                f"Received: {quoted(texts)}.",
-            )
+            raise refusal(f"`{name}` must be a list of one or more texts", texts)
         for index, text in enumerate(texts):
             if not isinstance(text, str):
-                raise HTTPException(
-                    400, f"`{name}[{index}]` must be a text. Received: {quoted(text)}."
-                )
+                raise refusal(f"`{name}[{index}]` must be a text", text)
     if len(set(map(len, columns))) > 1:
         raise HTTPException(400, f"{wanted} of one length.")
     return columns
@@ -146,24 +126,14 @@ def _columns(inputs, names):
 def _columns_of_rows(instances, names):
     """Returns the texts of each input; a row of the only input may be a text alone."""
     if not isinstance(instances, list) or not instances:
-        raise HTTPException(
-            400,
-            "`instances` must be a list of one or more rows. "
-            f"Received: {quoted(instances)}.",
-        )
+        raise refusal("`instances` must be a list of one or more rows", instances)
     if len(names) == 1:
         instances = [{names[0]: x} if isinstance(x, str) else x for x in instances]
     for index, row in enumerate(instances):
-        if (
-            not isinstance(row, dict)
-            or set(row) != set(names)
-            or not all(isinstance(text, str) for text in row.values())
-        ):
-            raise HTTPException(
-                400,
-                f"`instances[{index}]` must be an object of "
-                f"{_one_of(names, 'and')}, each a text. Received: {quoted(row)}.",
-            )
+        is_row = isinstance(row, dict) and set(row) == set(names)
+        if not is_row or not all(isinstance(text, str) for text in row.values()):
+            wanted = f"an object of {_one_of(names, 'and')}, each a text"
+            raise refusal(f"`instances[{index}]` must be {wanted}", row)
     return [[row[name] for row in instances] for name in names]
 
 
@@ -178,10 +148,9 @@ async def _predictions(direction, signature, columns):
             for pairs in await direction.of_pairs("align", *columns)
         ]
     if signature == "score":
-        found = await direction.of_pairs("score", *columns)
         return [
             {"log_probability": _finite(x.log_probability), "tokens": x.tokens}
-            for x in found
+            for x in await direction.of_pairs("score", *columns)
         ]
     (texts,) = columns
     direction.limits.check_texts(texts, "text")
@@ -189,13 +158,8 @@ async def _predictions(direction, signature, columns):
     rows = [[(plain_text(x), _finite(score)) for (x,), score in row] for row in found]
     if signature == "serving_default":
         return [{"translation": text, "score": score} for (text, score), *_ in rows]
-    return [
-        {
-            "translations": [text for text, _ in row],
-            "scores": [score for _, score in row],
-        }
-        for row in rows
-    ]
+    columns = [tuple(zip(*row, strict=True)) for row in rows]
+    return [{"translations": text, "scores": score} for text, score in columns]
 
 
 def _one_of(names, word="or"):
