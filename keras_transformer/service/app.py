@@ -95,7 +95,7 @@ def make_app(
         raise ValueError("`translators` must hold one or more. Received: none.")
     limits = limits or Limits()
     registry = prometheus_client.CollectorRegistry()
-    known = {"namespace": "keras_transformer", "registry": registry}
+    known: dict = {"namespace": "keras_transformer", "registry": registry}
     batches = prometheus_client.Histogram(
         "batch_texts",
         "Texts that were translated together",
@@ -153,11 +153,10 @@ def make_app(
 
     async def ready(request):
         if request.app.state.is_draining:
-            return json_response({"error": "The service is about to end."}, 503)
-        dead = [x.name for x in directions.values() if x.thread.has_died()]
-        if dead:
+            raise HTTPException(503, "The service is about to end.")
+        if dead := [x.name for x in directions.values() if x.thread.has_died()]:
             reason = f"What translates {', '.join(dead)} has died, and starts again."
-            return json_response({"error": reason}, 503)
+            raise HTTPException(503, reason)
         return json_response({"status": "ok"})
 
     async def metrics(request):

@@ -13,13 +13,10 @@ class QueueFull(Exception):
 
 
 class _Request(NamedTuple):
-    """A function of a batch of items, and the items that it has yet to be called with.
-
-    Each item stands with what takes its result.
-    """
+    """A function of a batch of items, and the items that wait for it."""
 
     function: Callable[[list], Sequence]
-    items: deque[tuple[Any, Future]]
+    items: deque[tuple[Any, Future]]  # each with what takes its result
 
 
 class BatchingThread:
@@ -59,9 +56,7 @@ class BatchingThread:
             return sum(len(request.items) for request in self._requests)
 
     async def run(self, function: Callable[[list], Sequence], items: Sequence) -> list:
-        """Returns the result of a function for each item.
-
-        If this is cancelled, items that still wait are left out.
+        """Returns the result of a function for each item; cancelled, it skips the rest.
 
         Raises:
             QueueFull: If not all items can wait.

@@ -43,25 +43,15 @@ class ServableTranslator(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Direction:
-    """A translator from one language to another, and the thread that it runs in.
+    """A translator from one language to another, and the thread that it runs in."""
 
-    Attributes:
-        source: Code of the language that it translates from, such as `"en"`.
-        target: Code of the language that it translates to.
-        translator: The translator.
-        limits: The limits of requests.
-        terms: What all translations must contain.
-        observe_batch: Called with the number of sentences of each batch.
-        observe_characters: Called with the number of characters of each request.
-    """
-
-    source: str
+    source: str  # codes, such as "en"
     target: str
     translator: ServableTranslator
     limits: Limits
     terms: "Terms | None"
-    observe_batch: Callable[[int], None]
-    observe_characters: Callable[[int], None]
+    observe_batch: Callable[[int], None]  # called with its number of sentences
+    observe_characters: Callable[[int], None]  # called with those of each request
 
     def __post_init__(self):
         limits = self.limits.batch, self.limits.waiting
@@ -77,12 +67,8 @@ class Direction:
     ) -> list[list[tuple[list[Fragment], float]]]:
         """Returns the translations of the texts of each document, best first.
 
-        The score of each is the sum of those of its sentences.
-
-        Args:
-            documents: What to translate, sentence by sentence.
-            status: Status of the error of too many sentences.
-            size: How many sentences to translate before the next ones. Default: all.
+        The score of each is the sum of those of its sentences. `size` of them are
+        translated before the next ones, all by default.
         """
         parts, sentences = await asyncio.to_thread(self._split, documents)
         step = size or max(1, len(sentences))

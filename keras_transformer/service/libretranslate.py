@@ -69,16 +69,12 @@ def libretranslate_routes(
 
     async def detect(request):
         asked = await _fields(request, "q")
-        texts = _texts(asked["q"])
-        limits.check_texts(texts, "q", 400)
-        found = [_detected(text, (*codes,)) for text in texts]
+        found = [_detected(text, (*codes,)) for text in asked["texts"]]
         return json_response(found if len(found) > 1 else found[0])
 
     async def translate(request):
         asked = await _fields(request, "q", "source", "target")
-        texts = _texts(asked["q"])
-        limits.check_texts(texts, "q", 400)
-        detected = None
+        texts, detected = asked["texts"], None
         if asked["source"] == "auto":
             sources = [source for source, other in pairs if other == asked["target"]]
             detected = _detected("\n".join(texts), tuple(sources or codes))[0]
@@ -147,6 +143,13 @@ def libretranslate_routes(
         for name in names:
             if not asked.get(name):
                 raise _invalid(f"missing {name} parameter")
+        if "q" in names:
+            texts = asked["q"] if isinstance(asked["q"], list) else [asked["q"]]
+            if not all(isinstance(text, str) for text in texts):
+                raise _invalid("q parameter is neither a text nor a list of texts")
+            # A lone surrogate becomes a question mark.
+            asked["texts"] = [x.encode("utf-8", "replace").decode() for x in texts]
+            limits.check_texts(texts, "q", 400)
         return asked
 
     def _direction(request, asked):
@@ -176,14 +179,6 @@ def libretranslate_routes(
 
 def _invalid(reason):
     return HTTPException(400, f"Invalid request: {reason}.")
-
-
-def _texts(q) -> list[str]:
-    texts = q if isinstance(q, list) else [q]
-    if not all(isinstance(text, str) for text in texts):
-        raise _invalid("q parameter is neither a text nor a list of texts")
-    # A lone surrogate becomes a question mark.
-    return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
 @functools.cache

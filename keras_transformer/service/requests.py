@@ -45,14 +45,12 @@ class Limits:
         check_positive_integers(**values)
         if not is_finite_number(seconds) or seconds <= 0:
             raise ValueError(
-                "`seconds` must be a positive number. "
-                f"Received: seconds={self.seconds!r}."
+                f"`seconds` must be a positive number. Received: seconds={seconds!r}."
             )
         if self.waiting < self.texts:
             raise ValueError(
-                "`waiting` must be at least `texts`, so that every request that is "
-                "allowed can wait. "
-                f"Received: waiting={self.waiting}, texts={self.texts}."
+                "`waiting` must be at least `texts`, so that all that is allowed can "
+                f"wait. Received: waiting={self.waiting}, texts={self.texts}."
             )
 
     def check_texts(self, texts: Sequence[str], name: str, status: int = 413) -> None:
@@ -115,11 +113,11 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
         if kind == "multipart/form-data":
             size = limits.body_bytes
             parser = MultiPartParser(request.headers, parts(), max_part_size=size)
-            form = await parser.parse()
+            form: Any = await parser.parse()
             for name, value in form.multi_items():
-                if not isinstance(value, str):
-                    value = value.filename or "", await value.read()
-                pairs.append((name, value))
+                is_text = isinstance(value, str)
+                file = value if is_text else (value.filename or "", await value.read())
+                pairs.append((name, file))
             await form.close()
         # `curl -d` calls JSON a form, too.
         elif kind == "application/x-www-form-urlencoded" and body[:1] != b"{":

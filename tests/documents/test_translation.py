@@ -286,7 +286,7 @@ def test_a_call_that_was_killed_goes_on_where_it_stopped(
     translate(translator, path, output, **HOW)
     expected = output.read_bytes()
     output.write_text("precious")
-    (job,) = translation.plan(path, output, None, "en", None, ())
+    (job,) = translation.plan(path, output, None, "en", None)
     asked = []
 
     def killed(*args, **kwargs):
@@ -403,7 +403,7 @@ def test_messages_keep_their_placeholders_without_being_told(tmp_path):
 def test_two_calls_do_not_write_one_output(translator, tmp_path):
     path, output = tmp_path / "a.txt", tmp_path / "out"
     path.write_text("a dog\na man\n")
-    (job,) = translation.plan(path, output, None, "en", None, ())
+    (job,) = translation.plan(path, output, None, "en", None)
     running = translation.run(translator, [job], **HOW)
     next(running)
     with pytest.raises(ValueError, match="out is being written by another process"):
