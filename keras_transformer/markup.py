@@ -46,17 +46,13 @@ INLINE = _names(
 )
 _BETWEEN_WORDS = _names("br img it math ph svg x")
 # Elements that the start of others ends.
-_CELLS, _ROWS = _names("td th"), _names("td th tr")
 _ENDED_BY = {
     "li": _names("li"),
-    "dt": _names("dd dt"),
-    "dd": _names("dd dt"),
     "option": _names("option"),
-    "td": _CELLS,
-    "th": _CELLS,
-    "tr": _ROWS,
-    "tbody": _ROWS | _names("tbody thead"),
-    "tfoot": _ROWS | _names("tbody thead"),
+    **dict.fromkeys(["dd", "dt"], _names("dd dt")),
+    **dict.fromkeys(["td", "th"], _names("td th")),
+    "tr": _names("td th tr"),
+    **dict.fromkeys(["tbody", "tfoot"], _names("td th tr tbody thead")),
 }
 _NOT_IN_PARAGRAPHS = _names(
     "address article aside blockquote center dd details dir div dl dt fieldset",

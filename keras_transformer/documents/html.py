@@ -27,12 +27,7 @@ _ENCODINGS = dict.fromkeys(["ascii", "iso-8859-1", "latin1", "us-ascii"], "cp125
 
 def read_html(data: bytes, **settings) -> Document:
     """Reads the text between the tags of blocks, with its inline tags."""
-    return html_document(decoded(data, _encoding(data)))
-
-
-def _encoding(data):
-    """Returns the encoding that a page names in its first 1,024 bytes."""
-    start = data[:1024].decode("latin-1")
+    start = data[:1024].decode("latin-1")  # where browsers look for the encoding
     named = re.match(r"""<\?xml[^>]*\sencoding\s*=\s*["']([^"']+)""", start)
     names = [named[1]] if named else []
     for tag in html_tags(start):
@@ -43,7 +38,8 @@ def _encoding(data):
             names.append(tag.attributes.get("charset", named[1] if is_header else ""))
     name = next((name.strip().lower() for name in names if name.strip()), "utf-8")
     # A page that could be read so far is not in UTF-16.
-    return "utf-8" if name.startswith("utf-16") else _ENCODINGS.get(name, name)
+    name = "utf-8" if name.startswith("utf-16") else _ENCODINGS.get(name, name)
+    return html_document(decoded(data, name))
 
 
 def html_document(source: Source) -> Document:

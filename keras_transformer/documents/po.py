@@ -52,11 +52,6 @@ class _Message:
         is_open = is_guess or not any(self.fields[name] for name in self.targets())
         return is_open and bool(self.fields.get("msgid") and self.targets())
 
-    def has_format(self) -> bool:
-        """Returns whether a program fills in what the text has placeholders for."""
-        flags = [flag for flag in self.flags if not flag.startswith("no-")]
-        return any(flag.endswith("-format") for flag in flags)
-
 
 def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
     """Reads the messages without a translation, plurals among them.
@@ -79,14 +74,17 @@ def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
             sources, names = message.sources(), message.targets()
             forms = [next(remaining) for _ in sources]
             wanted, found = (list(map(_placeholders, x)) for x in (sources, forms))
-            is_missing = message.has_format() and wanted[0] != wanted[-1]
+            # Whether a program fills in what the text has placeholders for.
+            flags = [flag for flag in message.flags if not flag.startswith("no-")]
+            has_format = any(flag.endswith("-format") for flag in flags)
+            is_missing = has_format and wanted[0] != wanted[-1]
             for number, name in enumerate(names):
                 # One form for all numbers, or several for the plural.
                 is_singular = number == 0 and len(names) > 1
                 is_singular &= has_singular or not is_missing
                 text = _written(forms[0 if is_singular else -1], line_end)
                 edits.append((*message.spans[name], text))
-            is_fuzzy = mark_fuzzy or (message.has_format() and wanted != found)
+            is_fuzzy = mark_fuzzy or (has_format and wanted != found)
             if is_fuzzy and "fuzzy" not in message.flags:
                 at, text = message.start, f"#, fuzzy{line_end}"
                 if message.flags_start is not None:

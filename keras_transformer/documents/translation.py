@@ -52,7 +52,6 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "xliff": ("xliff.read_xliff", (".xlf", ".xliff")),
     "tmx": ("xliff.read_tmx", (".tmx",)),
 }
-_SIDES = "source", "target"
 # Formats whose texts are plain, unless they are said to have tags.
 PLAIN_FORMATS = {"text", "json", "csv", "tsv", "po"}
 # Endings of files with a syntax that is not read.
@@ -277,10 +276,8 @@ def run(
 ) -> Iterator[tuple[Job, int, list[tuple[str, Translation]]]]:
     """Translates what `plan` returned; `settings` are as in `translate`.
 
-    Yields:
-        For each chunk of sentences, or lines, that are translated together: the job;
-        the number of the first of them in the file, from 1; and these sentences with
-        their translations.
+    Of each chunk of sentences, or lines, it yields the job, the number of the first of
+    them in the file, from 1, and these sentences with their translations.
     """
     known = hashlib.blake2b(repr((translator.checksum(), settings)).encode())
     for job in jobs:
@@ -320,20 +317,17 @@ def run(
 def translate_sentences(
     translator, sentences: Sequence[Fragment], keeps: bool, terms=None, **settings
 ) -> list[list[tuple[Fragment, Translation]]]:
-    """Translates sentences, whether they have codes or not.
+    """Returns the translations of each sentence, best first.
 
-    Where the translator has no `align`, codes are placed by guess. With `keeps`,
-    translations have the same placeholders, such as `%s`. `terms` and `settings` are as
-    in `Translator.translate`.
-
-    Returns:
-        For each sentence, its translations, best first, each as a fragment and as the
-        `Translation` of its plain text. Where codes are aligned, there is one.
+    Each is a fragment and the `Translation` of its plain text. Where codes are aligned,
+    there is one; without `align`, they are placed by guess. With `keeps`, translations
+    have the same placeholders, such as `%s`.
     """
     aligns = callable(getattr(translator, "align", None))
-    tokenizers = [getattr(translator, f"{x}_tokenizer", None) for x in _SIDES]
     # `Terms` keeps them, which needs places in texts.
-    keeps &= all(getattr(each, "has_offsets", False) for each in tokenizers)
+    for side in ("source", "target"):
+        tokenizer = getattr(translator, f"{side}_tokenizer", None)
+        keeps &= getattr(tokenizer, "has_offsets", False)
     groups: dict[tuple[bool, bool], list[int]] = {}
     for index, one in enumerate(sentences):
         is_kept = keeps and re.search(PLACEHOLDER, plain_text(one)) is not None

@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_SUFFIX = ".unfinished"
-
 
 class Journal:
     """A file that translations are appended to, one a line.
@@ -58,7 +56,7 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
         with tempfile.TemporaryFile() as file:
             yield Journal(file, question)
         return
-    path = output.with_name(f"{output.name}{_SUFFIX}")
+    path = output.with_name(f"{output.name}.unfinished")
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+b") as file:
         try:

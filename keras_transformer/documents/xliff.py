@@ -58,10 +58,9 @@ def read_xliff(data: bytes, target_language: str | None = None, **settings) -> D
             target = next(iter(part.elements("target")), None)
             attributes = dict(target.attributes) if target else {}
             state = (attributes if is_first else part.attributes).get("state")
-            is_done = (
-                target and _has_content(text, target) and state not in _UNTRANSLATED
-            )
-            if is_done or not sources or unit.attributes.get("approved") == "yes":
+            if not sources or unit.attributes.get("approved") == "yes":
+                continue
+            if target and state not in _UNTRANSLATED and _has_content(text, target):
                 continue
             base, edit = sources[-1], []
             place = (max(x.end for x in sources),) * 2

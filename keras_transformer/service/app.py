@@ -95,26 +95,21 @@ def make_app(
         raise ValueError("`translators` must hold one or more. Received: none.")
     limits = limits or Limits()
     registry = prometheus_client.CollectorRegistry()
-    known: dict = {"namespace": "keras_transformer", "registry": registry}
+    how: dict = {"namespace": "keras_transformer", "registry": registry}
+    how["labelnames"] = ["model"]
     batches = prometheus_client.Histogram(
-        "batch_texts",
-        "Texts that were translated together",
-        ["model"],
-        buckets=BATCH_SIZES,
-        **known,
+        "batch_texts", "Texts that were translated together", buckets=BATCH_SIZES, **how
     )
-    waiting = prometheus_client.Gauge(
-        "waiting_texts", "Texts that wait", ["model"], **known
-    )
+    waiting = prometheus_client.Gauge("waiting_texts", "Texts that wait", **how)
     characters = prometheus_client.Counter(
-        "characters", "Characters that were to be translated", ["model"], **known
+        "characters", "Characters that were to be translated", **how
     )
+    how["labelnames"] = ["route", "model", "status"]
     seconds = prometheus_client.Histogram(
         "request_seconds",
         "Time from a request to its answer",
-        ["route", "model", "status"],
         buckets=[*(x for x in SECONDS if x < limits.seconds), limits.seconds],
-        **known,
+        **how,
     )
     directions = {}
     for (source, target), translator in translators.items():
@@ -138,7 +133,7 @@ def make_app(
                 "source": x.source,
                 "target": x.target,
                 "names": [language_name(x.source), language_name(x.target)],
-                "aligns": x.can("align"),
+                "aligns": x.can_align(),
                 "needsKey": bool(api_keys),
             }
             for x in directions.values()

@@ -25,12 +25,7 @@ class BatchingThread:
     Batches form under load. A request that comes while nothing is computed is not
     kept waiting; what comes while a batch is computed is in the next one. Each
     request in turn gives an item to the batch, so that a short request does not wait
-    for the end of a long one.
-
-    Args:
-        max_batch: Most items of a call.
-        max_waiting: Most items that wait.
-        observe: Called with the number of items of each batch.
+    for the end of a long one. `observe` is called with the number of items of each.
     """
 
     def __init__(
@@ -56,11 +51,7 @@ class BatchingThread:
             return sum(len(request.items) for request in self._requests)
 
     async def run(self, function: Callable[[list], Sequence], items: Sequence) -> list:
-        """Returns the result of a function for each item; cancelled, it skips the rest.
-
-        Raises:
-            QueueFull: If not all items can wait.
-        """
+        """Returns the result of a function for each item, or raises `QueueFull`."""
         futures: list[Future] = [Future() for _ in items]
         with self._changed:
             if self.num_waiting() + len(items) > self._max_waiting:

@@ -26,29 +26,25 @@ from keras_transformer.service.requests import (
     refusal,
 )
 
-# The inputs of each signature, and the method that the translator must have.
+# The inputs of each signature.
 _SIGNATURES = {
-    "serving_default": (["text"], "translate_n_best"),
-    "translate_n_best": (["text"], "translate_n_best"),
-    "score": (["text", "target"], "score"),
-    "align": (["text", "target"], "align"),
+    "serving_default": ["text"],
+    "translate_n_best": ["text"],
+    "align": ["text", "target"],
 }
-VERSION, LABEL = "1", "stable"
+_ONLY = {"version": "1", "label": "stable"}
 
 
 def predict_routes(
     directions: Mapping[str, Direction], limits: Limits, api_keys: Collection[str]
 ) -> list:
-    """Returns the routes of the dialect; the names of directions are its models.
-
-    Each has one version, which has one label.
-    """
+    """Returns the routes of the dialect; the names of directions are its models."""
 
     def direction_of(request):
         name = request.path_params["name"]
         if name not in directions:
             raise refusal(f"The model must be {_one_of(directions)}", name, 404)
-        for kind, only in (("version", VERSION), ("label", LABEL)):
+        for kind, only in _ONLY.items():
             asked = request.path_params.get(kind, only)
             if asked != only:
                 raise refusal(f"The {kind} must be {only}", asked, 404)
@@ -61,7 +57,7 @@ def predict_routes(
     async def model(request):
         # What TensorFlow Serving answers, and what KServe does.
         status = {"error_code": "OK", "error_message": ""}
-        version = {"version": VERSION, "state": "AVAILABLE", "status": status}
+        version = {"version": "1", "state": "AVAILABLE", "status": status}
         answer = {"model_version_status": [version], "ready": True}
         return json_response({**answer, "name": direction_of(request).name})
 
@@ -70,13 +66,13 @@ def predict_routes(
         direction = direction_of(request)
         body = read_json(await read_body(request, limits))
         signature = body.get("signature_name", "serving_default")
-        served = [x for x, (_, name) in _SIGNATURES.items() if direction.can(name)]
+        served = [x for x in _SIGNATURES if x != "align" or direction.can_align()]
         if signature not in served:
             raise refusal(f"`signature_name` must be {_one_of(served)}", signature)
         if ("instances" in body) == ("inputs" in body):
             wanted = "`instances`, a list of rows, or `inputs`, an object of columns"
             raise HTTPException(400, f"The request must have either {wanted}.")
-        names, _ = _SIGNATURES[signature]
+        names = _SIGNATURES[signature]
         if "instances" in body:
             columns = _columns_of_rows(body["instances"], names)
             rows = await _predictions(direction, signature, columns)
@@ -145,17 +141,19 @@ async def _predictions(direction, signature, columns):
                 "spans": [[*pair.source, *pair.target] for pair in pairs],
                 "weights": [pair.weight for pair in pairs],
             }
-            for pairs in await direction.of_pairs("align", *columns)
-        ]
-    if signature == "score":
-        return [
-            {"log_probability": _finite(x.log_probability), "tokens": x.tokens}
-            for x in await direction.of_pairs("score", *columns)
+            for pairs in await direction.align(*columns)
         ]
     (texts,) = columns
     direction.limits.check_texts(texts, "text")
     found = await direction.translate(list(map(plain_document, texts)))
-    rows = [[(plain_text(x), _finite(score)) for (x,), score in row] for row in found]
+    # JSON has no infinity.
+    rows = [
+        [
+            (plain_text(x), score if math.isfinite(score) else None)
+            for (x,), score in row
+        ]
+        for row in found
+    ]
     if signature == "serving_default":
         return [{"translation": text, "score": score} for (text, score), *_ in rows]
     columns = [tuple(zip(*row, strict=True)) for row in rows]
@@ -165,8 +163,3 @@ async def _predictions(direction, signature, columns):
 def _one_of(names, word="or"):
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} {word} {last}" if first else last
-
-
-def _finite(score):
-    """Returns a score, or None, since JSON has no infinity."""
-    return score if math.isfinite(score) else None

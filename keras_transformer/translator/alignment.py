@@ -57,11 +57,8 @@ def aligned_spans(weights, source_spans, target_spans, is_end):
     Subwords without text are left out.
 
     Spans have the shape `(batch, length, 2)`, and `is_end`, the end tokens of sources,
-    `(batch, source_length)`.
-
-    Returns:
-        The two spans of each pair, ragged of shape `(batch, None, 4)`; and the weights
-        of the pairs, ragged of shape `(batch, None)`.
+    `(batch, source_length)`. What is returned are the two spans of each pair, ragged of
+    shape `(batch, None, 4)`, and the weights of the pairs, of shape `(batch, None)`.
     """
     is_source = (source_spans[..., 0] < source_spans[..., 1]) | is_end
     is_target = target_spans[..., 0] < target_spans[..., 1]
@@ -116,10 +113,8 @@ def word_links(
         >>> word_links("a man", "ein Mann", pairs)
         [(0, 0), (1, 1)]
     """
-    source_ends, target_ends = (
-        [word.end() for word in re.finditer(r"\S+", side)]
-        for side in (text, translation)
-    )
+    source_ends = [word.end() for word in re.finditer(r"\S+", text)]
+    target_ends = [word.end() for word in re.finditer(r"\S+", translation)]
     links = {
         (source, target)
         for pair in pairs

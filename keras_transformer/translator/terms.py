@@ -99,9 +99,19 @@ class Terms(tf.Module):
                     f"Received: {target!r} for {term!r}."
                 )
         self.keep = (keep,) if isinstance(keep, str) else tuple(keep)
-        for pattern in self.keep:
-            _check_pattern(PATTERNS.get(pattern, pattern))
-        self._kept = "|".join(f"(?:{PATTERNS.get(x, x)})" for x in self.keep)
+        patterns = [PATTERNS.get(x, x) for x in self.keep]
+        for pattern in patterns:
+            try:
+                is_empty = tf.strings.regex_full_match("", pattern)
+                problem = "and matches the empty text" if is_empty else ""
+            except tf.errors.InvalidArgumentError as error:
+                problem = error.message
+            if problem:
+                raise ValueError(
+                    "`keep` must be names of patterns or regular expressions that "
+                    f"match some text. Received: {pattern!r}, {problem}."
+                )
+        self._kept = "|".join(f"(?:{x})" for x in patterns)
         # A key that no text has stands in an empty table.
         units = _units_of([*self.glossary, _FROM])
         self._longest = int(units.bounding_shape()[1])
@@ -204,29 +214,13 @@ def _units_of(texts):
     return tf.ragged.boolean_mask(units, units.with_values(~is_blank))
 
 
-def _check_pattern(pattern):
-    try:
-        is_empty = tf.strings.regex_full_match("", pattern)
-        problem = "and matches the empty text" if is_empty else ""
-    except tf.errors.InvalidArgumentError as error:
-        problem = error.message
-    if problem:
-        raise ValueError(
-            "`keep` must be names of patterns or regular expressions that match some "
-            f"text. Received: {pattern!r}, {problem}."
-        )
-
-
 def required_phrases(terms: Terms, texts, translator, limits):
     """Returns what the translations of `(batch,)` texts must contain, with TensorFlow.
 
-    `limits` are the most subwords of each translation; what takes more is left out.
-
-    Returns:
-        The ids of what is required, int32 of shape `(batch, phrases, length)`, padded
-        with -1 to a power of four and to `MAX_PHRASE_LENGTH`; and the texts that
-        unknown tokens represent, in their order, a string tensor of shape
-        `(batch, phrases)` padded with empty texts.
+    First the ids, int32 of shape `(batch, phrases, length)`, padded with -1 to a power
+    of four and to `MAX_PHRASE_LENGTH`; then the texts that unknown tokens represent, in
+    their order, of shape `(batch, phrases)`, padded with empty ones. `limits` are the
+    most subwords of each translation; what takes more is left out.
     """
     tokenizer = translator.target_tokenizer
     for each in (translator.source_tokenizer, tokenizer):
