@@ -245,12 +245,7 @@ def translate(
     if not is_one_text or (files and output and not given):
         source, target = languages_of_run(model) or ("en", None)
         languages = source_language or source, target_language or target
-        how = {
-            "columns": tuple(column or ()),
-            "markup": markup,
-            "mark_fuzzy": mark_fuzzy,
-        }
-        jobs = plan(files, output, format, *languages, **how)
+        jobs = plan(files, output, format, *languages, column or (), markup, mark_fuzzy)
     elif files:
         # Counting the lines finds a faulty one before anything is loaded or written.
         total = sum(1 for _ in read_lines(files[0]))

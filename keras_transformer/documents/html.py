@@ -34,8 +34,8 @@ def read_html(data: bytes, **settings) -> Document:
         if tag.name == "meta":
             content = tag.attributes.get("content", "")
             named = re.search(r"""charset\s*=\s*["']?([^\s"';]+)""", content)
-            is_header = named and "http-equiv" in tag.attributes
-            names.append(tag.attributes.get("charset", named[1] if is_header else ""))
+            header = named[1] if named and "http-equiv" in tag.attributes else ""
+            names.append(tag.attributes.get("charset", header))
     name = next((name.strip().lower() for name in names if name.strip()), "utf-8")
     # A page that could be read so far is not in UTF-16.
     name = "utf-8" if name.startswith("utf-16") else _ENCODINGS.get(name, name)

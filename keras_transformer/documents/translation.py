@@ -114,9 +114,8 @@ def translate(
     output, whose name ends in `.unfinished`. If the process is killed, the same call
     goes on after them.
     """
-    how = {"columns": tuple(columns), "markup": markup, "mark_fuzzy": mark_fuzzy}
-    languages = source_language, target_language
-    for job in plan(files, output, format, *languages, **how):
+    reading = source_language, target_language, columns, markup, mark_fuzzy
+    for job in plan(files, output, format, *reading):
         flagged = [
             (sentence, one)
             for _, _, pairs in run(translator, [job], **settings)
@@ -152,14 +151,17 @@ def plan(
     output: str | Path | None,
     format: str | None,
     source_language: str,
-    target_language: str | None,
-    **settings,
+    target_language: str | None = None,
+    columns: Iterable[str] = (),
+    markup: bool = False,
+    mark_fuzzy: bool = False,
 ) -> list[Job]:
     """Reads the files that are to be translated; see `translate`.
 
     Without an `output`, the one file is written to standard output.
     """
-    languages = {"source_language": source_language, "target_language": target_language}
+    settings: dict = {"columns": tuple(columns), "mark_fuzzy": mark_fuzzy}
+    settings |= {"source_language": source_language, "target_language": target_language}
     jobs = []
     for path, written in _pairs(as_paths(files), output):
         if written and written.exists() and Path(output or "").is_dir():
@@ -172,8 +174,7 @@ def plan(
             if not path.exists():
                 raise FileNotFoundError(f"{path} does not exist. Check the path.")
             data = path.read_bytes()
-            how = {**languages, **settings}
-            document = read_document(data, one_format, str(path), **how)
+            document = read_document(data, one_format, str(path), markup, **settings)
             parts = split(document, source_language)
             count = sum(len(one) // 2 for one in parts)
             if not count:

@@ -227,5 +227,5 @@ async def _observed(histogram, request, answer):
         seconds = time.perf_counter() - begin
         histogram.labels(route, model, status).observe(seconds)
         client = request.client.host if request.client else "-"
-        line = client, request.method, request.url.path, status, seconds
+        line = client, request.method, request.scope["path"], status, seconds
         _log.info("%s %s %r %s %.3f s %s", *line, request.state.id)

@@ -49,8 +49,8 @@ class Direction:
     translator: ServableTranslator
     limits: Limits
     terms: "Terms | None"
-    observe_batch: Callable[[int], None]  # called with its number of sentences
-    observe_characters: Callable[[int], None]  # called with those of each request
+    observe_batch: Callable[[int], None]  # of sentences
+    observe_characters: Callable[[int], None]  # of each request
 
     def __post_init__(self):
         limits = self.limits.batch, self.limits.waiting

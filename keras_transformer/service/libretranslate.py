@@ -1,7 +1,5 @@
 """LibreTranslate's API, which Weblate and editors of subtitles call.
 
-It has no suggestions.
-
 Reference:
     https://docs.libretranslate.com
 """
@@ -87,13 +85,11 @@ def libretranslate_routes(
         format = asked.get("format") or "text"
         if format not in ("text", "html"):
             raise HTTPException(400, f"{quoted(format)} format is not supported.")
-
-        def read():
-            if format == "html":
-                return [html_document(Source(text, "utf-8")) for text in texts]
-            return list(map(plain_document, texts))
-
-        documents = await asyncio.to_thread(read)
+        if format == "html":
+            pages = [Source(text, "utf-8") for text in texts]
+            documents = await asyncio.to_thread(lambda: list(map(html_document, pages)))
+        else:
+            documents = list(map(plain_document, texts))
         found = await direction.translate(documents, 400)
         results = [
             list(dict.fromkeys(document.assemble(x).decode() for x, _ in ranked))

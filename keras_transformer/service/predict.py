@@ -26,14 +26,6 @@ from keras_transformer.service.requests import (
     refusal,
 )
 
-# The inputs of each signature.
-_SIGNATURES = {
-    "serving_default": ["text"],
-    "translate_n_best": ["text"],
-    "align": ["text", "target"],
-}
-_ONLY = {"version": "1", "label": "stable"}
-
 
 def predict_routes(
     directions: Mapping[str, Direction], limits: Limits, api_keys: Collection[str]
@@ -44,7 +36,7 @@ def predict_routes(
         name = request.path_params["name"]
         if name not in directions:
             raise refusal(f"The model must be {_one_of(directions)}", name, 404)
-        for kind, only in _ONLY.items():
+        for kind, only in (("version", "1"), ("label", "stable")):
             asked = request.path_params.get(kind, only)
             if asked != only:
                 raise refusal(f"The {kind} must be {only}", asked, 404)
@@ -66,13 +58,14 @@ def predict_routes(
         direction = direction_of(request)
         body = read_json(await read_body(request, limits))
         signature = body.get("signature_name", "serving_default")
-        served = [x for x in _SIGNATURES if x != "align" or direction.can_align()]
+        served = ["serving_default", "translate_n_best"]
+        served += ["align"] if direction.can_align() else []
         if signature not in served:
             raise refusal(f"`signature_name` must be {_one_of(served)}", signature)
         if ("instances" in body) == ("inputs" in body):
             wanted = "`instances`, a list of rows, or `inputs`, an object of columns"
             raise HTTPException(400, f"The request must have either {wanted}.")
-        names = _SIGNATURES[signature]
+        names = ["text", "target"] if signature == "align" else ["text"]
         if "instances" in body:
             columns = _columns_of_rows(body["instances"], names)
             rows = await _predictions(direction, signature, columns)
