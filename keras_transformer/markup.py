@@ -46,17 +46,13 @@ INLINE = _names(
 )
 _BETWEEN_WORDS = _names("br img it math ph svg x")
 # Elements that the start of others ends.
-_CELLS, _ROWS = _names("td th"), _names("td th tr")
 _ENDED_BY = {
     "li": _names("li"),
-    "dt": _names("dd dt"),
-    "dd": _names("dd dt"),
     "option": _names("option"),
-    "td": _CELLS,
-    "th": _CELLS,
-    "tr": _ROWS,
-    "tbody": _ROWS | _names("tbody thead"),
-    "tfoot": _ROWS | _names("tbody thead"),
+    **dict.fromkeys(["dd", "dt"], _names("dd dt")),
+    **dict.fromkeys(["td", "th"], _names("td th")),
+    "tr": _names("td th tr"),
+    **dict.fromkeys(["tbody", "tfoot"], _names("td th tr tbody thead")),
 }
 _NOT_IN_PARAGRAPHS = _names(
     "address article aside blockquote center dd details dir div dl dt fieldset",
@@ -117,20 +113,14 @@ def merged(items: Iterable[str | Code]) -> Fragment:
 
 
 class Tag(NamedTuple):
-    """A tag, or what is none and no text either, such as a comment.
-
-    Attributes:
-        start: Where it begins.
-        end: Where it ends.
-        kind: As in `Code`, or `"cdata"`. Raw text, such as a script, is alone.
-        name: Its name, in small letters in HTML; `""` if it is no tag.
-        attributes: Its attributes.
-    """
+    """A tag, or what is none and no text either, such as a comment."""
 
     start: int
     end: int
-    kind: str = "alone"
-    name: str = ""
+    kind: str = (
+        "alone"  # as in `Code`, or "cdata"; raw text, such as a script, is alone
+    )
+    name: str = ""  # in small letters in HTML; "" if it is no tag
     attributes: dict[str, str] = {}
 
 
@@ -227,17 +217,19 @@ def translated_tags(text: str) -> Iterator[Tag]:
             is_outer = not elements or elements[-1][1]
             if tag.name not in INLINE:
                 blocks.append(len(elements))
-            elements.append((tag.name, _is_translated(tag, is_outer)))
+            translate = tag.attributes.get("translate", "-").lower()
+            is_kept = "notranslate" in tag.attributes.get("class", "").split()
+            is_kept |= translate == "no" or not (is_outer or translate in ("", "yes"))
+            elements.append((tag.name, not is_kept))
             num_open[tag.name] += 1
         is_translated = not elements or elements[-1][1]
         if was_translated and is_translated:
             yield tag
+        elif was_translated and tag.kind == "open":
+            begin, outer = tag.start, tag.name
         elif was_translated:
-            if tag.kind == "open":
-                begin, outer = tag.start, tag.name
-            else:
-                yield tag
-                begin, outer = tag.end, "div"
+            yield tag
+            begin, outer = tag.end, "div"
         elif is_translated:
             end = tag.end if has_ended else tag.start
             if end > begin:
@@ -246,14 +238,6 @@ def translated_tags(text: str) -> Iterator[Tag]:
                 yield tag
     if elements and not elements[-1][1]:
         yield Tag(begin, len(text), name=outer)
-
-
-def _is_translated(tag, is_outer) -> bool:
-    """Returns whether the content of an element is translated."""
-    translate = tag.attributes.get("translate", "-").lower()
-    if translate == "no" or "notranslate" in tag.attributes.get("class", "").split():
-        return False
-    return is_outer or translate in ("", "yes")
 
 
 def read_markup(text: str) -> Fragment:

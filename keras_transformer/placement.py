@@ -17,19 +17,15 @@ Pair = tuple[Span, Span, float]
 
 @dataclass
 class _Element:
-    """A code, or a pair of codes, and what it encloses.
+    """A code, or a pair of codes, and what it encloses."""
 
-    `start` and `end` are positions in the plain source; `first` and `last` are words of
-    the translation, `last` excluded.
-    """
-
-    start: int
+    start: int  # in the plain source
     end: int
     opening: Code | None = None
     closing: Code | None = None
     is_lone_end: bool = False
     children: list["_Element"] = field(default_factory=list)
-    first: int = 0
+    first: int = 0  # of the words of the translation; `last` is excluded
     last: int = 0
 
     def order(self):
@@ -54,10 +50,8 @@ class CodedText:
             is_word = last.isalnum() or last in [*"_.,;:!?)"]
             self.plain += " " * (is_apart and is_word and item[0].isalnum()) + item
             is_apart = False
-        self._num_visible = [
-            0,
-            *itertools.accumulate(not x.isspace() for x in self.plain),
-        ]
+        visible = (not x.isspace() for x in self.plain)
+        self._num_visible = [*itertools.accumulate(visible, initial=0)]
 
     def write(self, translation: str, pairs: Iterable[Pair]) -> Fragment:
         """Returns a translation of the plain text with the codes."""
@@ -103,11 +97,10 @@ class CodedText:
         owner: dict[int, _Element | None]
         owner = dict.fromkeys(range(parent.first, parent.last))
         for child in parent.children:
-            is_whole = self._is_blank(parent.start, child.start)
-            is_whole = is_whole and self._is_blank(child.end, parent.end)
             if self._is_blank(child.start, child.end):
                 continue
-            if is_whole:
+            outside = (parent.start, child.start), (child.end, parent.end)
+            if all(self._is_blank(*span) for span in outside):
                 child.first, child.last = parent.first, parent.last
             else:
                 gains = {word: 0.0 for word in owner if owner[word] is None}
@@ -197,13 +190,12 @@ def _words(text: str) -> list[tuple[int, int]]:
         elif character.isspace() or kind == "Z":
             is_open = False
         else:
-            is_letter = kind in "LN"
-            is_whole = bool(UNSPACED_LETTER.match(character))
-            if is_letter and not is_whole and is_open:
+            is_part = kind in "LN" and not UNSPACED_LETTER.match(character)
+            if is_part and is_open:
                 words[-1] = words[-1][0], index + 1
             else:
                 words.append((index, index + 1))
-            is_open = is_letter and not is_whole
+            is_open = is_part
     return words
 
 

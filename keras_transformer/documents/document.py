@@ -16,20 +16,12 @@ _MARKS = {
 
 
 class Document(NamedTuple):
-    """The texts of a document, and how to write their translations.
-
-    Attributes:
-        texts: What to translate.
-        assemble: Function from their translations to the bytes of a document.
-        width: The width that lines are wrapped to; see `sentences.wrapped_width`.
-        keeps_placeholders: Whether translations must have the same placeholders, such
-            as `%s`.
-    """
+    """The texts of a document, and how to write their translations."""
 
     texts: list[Fragment]
-    assemble: Callable[[Sequence[Fragment]], bytes]
-    width: float = NEVER_WRAPPED
-    keeps_placeholders: bool = False
+    assemble: Callable[[Sequence[Fragment]], bytes]  # from translations to the file
+    width: float = NEVER_WRAPPED  # see `sentences.wrapped_width`
+    keeps_placeholders: bool = False  # whether translations must have the same, as `%s`
 
 
 class Source(NamedTuple):
@@ -47,12 +39,7 @@ class Source(NamedTuple):
 
 
 def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Returns a text with others in some places.
-
-    Args:
-        text: The text.
-        edits: For each, where what it replaces begins and ends, and the new text.
-    """
+    """Returns a text with others in place of its spans, each from start to stop."""
     parts, end = [], 0
     for start, stop, new in sorted(edits, key=lambda edit: edit[:2]):
         parts += [text[end:start], new]
@@ -61,11 +48,7 @@ def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
 
 
 def decoded(data: bytes, encoding: str = "utf-8") -> Source:
-    """Decodes a file; a byte order mark overrules the encoding.
-
-    Raises:
-        ValueError: If it cannot be decoded, with the line.
-    """
+    """Decodes a file; a byte order mark overrules the encoding."""
     mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
     encoding = _MARKS.get(mark, encoding)
     try:
@@ -91,14 +74,8 @@ def changed_in_place(
 ) -> Document:
     """Returns a document in which translations take the place of spans of its text.
 
-    Args:
-        source: The text of the file.
-        spans: Where its texts stand, in order.
-        texts: The texts.
-        write: Function from a translation, and what stands in its place, to what is
-            written there.
-        keeps_same: Whether a text whose translation is the same stays as it is written.
-        **settings: Attributes of the `Document`.
+    `write` returns what is written for a translation, and what stood in its place. With
+    `keeps_same`, texts whose translations are the same stay as they are written.
     """
 
     def assemble(translations):
@@ -107,8 +84,7 @@ def changed_in_place(
             spans, texts, translations, strict=True
         ):
             if not keeps_same or translation != text:
-                new = write(translation, source.text[start:end])
-                edits.append((start, end, new))
+                edits.append((start, end, write(translation, source.text[start:end])))
         return source.changed(edits)
 
     return Document(list(texts), assemble, **settings)

@@ -5,6 +5,7 @@ import re
 from keras_transformer.documents.document import (
     ALWAYS_WRAPPED,
     Document,
+    Source,
     changed_in_place,
     decoded,
 )
@@ -26,32 +27,24 @@ _ENCODINGS = dict.fromkeys(["ascii", "iso-8859-1", "latin1", "us-ascii"], "cp125
 
 def read_html(data: bytes, **settings) -> Document:
     """Reads the text between the tags of blocks, with its inline tags."""
-    source = decoded(data, _encoding(data))
-    spans, texts = html_texts(source.text)
-    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)
-
-
-def _encoding(data):
-    """Returns the encoding that a page names in its first 1,024 bytes."""
-    start = data[:1024].decode("latin-1")
+    start = data[:1024].decode("latin-1")  # where browsers look for the encoding
     named = re.match(r"""<\?xml[^>]*\sencoding\s*=\s*["']([^"']+)""", start)
     names = [named[1]] if named else []
     for tag in html_tags(start):
         if tag.name == "meta":
             content = tag.attributes.get("content", "")
             named = re.search(r"""charset\s*=\s*["']?([^\s"';]+)""", content)
-            is_header = named and "http-equiv" in tag.attributes
-            names.append(tag.attributes.get("charset", named[1] if is_header else ""))
+            header = named[1] if named and "http-equiv" in tag.attributes else ""
+            names.append(tag.attributes.get("charset", header))
     name = next((name.strip().lower() for name in names if name.strip()), "utf-8")
     # A page that could be read so far is not in UTF-16.
-    return "utf-8" if name.startswith("utf-16") else _ENCODINGS.get(name, name)
+    name = "utf-8" if name.startswith("utf-16") else _ENCODINGS.get(name, name)
+    return html_document(decoded(data, name))
 
 
-def html_texts(text: str) -> tuple[list[tuple[int, int]], list[Fragment]]:
-    """Returns where the texts between the tags of blocks stand, and the texts.
-
-    Of preformatted text, each line is a text.
-    """
+def html_document(source: Source) -> Document:
+    """Returns a page as a document; of preformatted text, each line is a text."""
+    text = source.text
     spans: list[tuple[int, int]] = []
     texts: list[Fragment] = []
     inline: list[Tag] = []  # since the last text
@@ -79,4 +72,4 @@ def html_texts(text: str) -> tuple[list[tuple[int, int]], list[Fragment]]:
         if tag.name in _PREFORMATTED:
             change = {"open": 1, "close": -1, "alone": 0}[tag.kind]
             num_preformatted = max(0, num_preformatted + change)
-    return spans, texts
+    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)

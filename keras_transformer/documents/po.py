@@ -48,18 +48,9 @@ class _Message:
 
     def needs_translation(self) -> bool:
         """Returns whether there is no translation but a guess."""
-        is_head = not self.fields.get("msgid")
-        has_target = any(self.fields[name] for name in self.targets())
         is_guess = self.is_guess and "fuzzy" in self.flags
-        can_be = bool(self.targets()) and not is_head
-        return can_be and (is_guess or not has_target)
-
-    def has_format(self) -> bool:
-        """Returns whether a program fills in what the text has placeholders for."""
-        return any(
-            flag.endswith("-format") and not flag.startswith("no-")
-            for flag in self.flags
-        )
+        is_open = is_guess or not any(self.fields[name] for name in self.targets())
+        return is_open and bool(self.fields.get("msgid") and self.targets())
 
 
 def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
@@ -70,10 +61,10 @@ def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
     a placeholder always is: programs do not use it then.
     """
     source = decoded(data)
-    found = _messages(source.text)
-    messages = [one for one in found if one.needs_translation()]
+    every = _messages(source.text)
+    messages = [one for one in every if one.needs_translation()]
     # Whether the first plural form is for one thing alone, not for 21, too.
-    has_singular = any(_SINGULAR.search(one.fields.get("msgstr", "")) for one in found)
+    has_singular = any(_SINGULAR.search(one.fields.get("msgstr", "")) for one in every)
     line_end = "\r\n" if "\r\n" in source.text else "\n"
 
     def assemble(translations):
@@ -82,15 +73,18 @@ def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
         for message in messages:
             sources, names = message.sources(), message.targets()
             forms = [next(remaining) for _ in sources]
-            first, last = map(_placeholders, (sources[0], sources[-1]))
-            is_missing = message.has_format() and first != last
+            wanted, found = (list(map(_placeholders, x)) for x in (sources, forms))
+            # Whether a program fills in what the text has placeholders for.
+            flags = [flag for flag in message.flags if not flag.startswith("no-")]
+            has_format = any(flag.endswith("-format") for flag in flags)
+            is_missing = has_format and wanted[0] != wanted[-1]
             for number, name in enumerate(names):
                 # One form for all numbers, or several for the plural.
                 is_singular = number == 0 and len(names) > 1
                 is_singular &= has_singular or not is_missing
                 text = _written(forms[0 if is_singular else -1], line_end)
                 edits.append((*message.spans[name], text))
-            is_fuzzy = mark_fuzzy or not _has_placeholders(message, forms)
+            is_fuzzy = mark_fuzzy or (has_format and wanted != found)
             if is_fuzzy and "fuzzy" not in message.flags:
                 at, text = message.start, f"#, fuzzy{line_end}"
                 if message.flags_start is not None:
@@ -156,14 +150,6 @@ def _written(text, line_end):
     """Returns a text as PO writes it: one with line ends inside in a line for each."""
     lines = [f'"{line.translate(_WRITTEN)}"' for line in text.splitlines(keepends=True)]
     return line_end.join(['""', *lines] if len(lines) > 1 else lines or ['""'])
-
-
-def _has_placeholders(message, forms) -> bool:
-    """Returns whether translations have what a program fills in, if it does so."""
-    return not message.has_format() or all(
-        _placeholders(source) == _placeholders(form)
-        for source, form in zip(message.sources(), forms, strict=True)
-    )
 
 
 def _placeholders(text) -> tuple[list[str], list[str]]:

@@ -49,12 +49,9 @@ def read_text(data: bytes, **settings) -> Document:
 
 
 def split_sentences(text: Fragment, language: str, width: float) -> list[Fragment]:
-    """Returns the parts of a text. A sentence holds both codes of a pair.
+    """Returns the parts of a text whose lines are wrapped to a width.
 
-    Args:
-        text: The text.
-        language: ISO 639 code of its language, which decides about abbreviations.
-        width: The width that its lines are wrapped to; see `wrapped_width`.
+    A sentence holds both codes of a pair. The language decides about abbreviations.
     """
     language = re.split("[-_]", language)[0]
     lengths = [
@@ -171,11 +168,8 @@ def _without_ends(text: Fragment) -> tuple[Fragment, Fragment, Fragment]:
 
 
 def wrapped_width(text: str) -> float:
-    """Returns the width that a text's lines are wrapped to, infinity if they are not.
-
-    19 of 20 lines are no longer than it: an address that cannot be wrapped is no
-    measure.
-    """
+    """Returns the width that lines are wrapped to, infinity if they are not."""
+    # One line of 20 may be longer, such as an address that cannot be wrapped.
     lengths = sorted(len(line.rstrip()) for line in _LINE.findall(text) if line.strip())
     width = lengths[math.ceil((len(lengths) - 1) * 0.95)] if lengths else 0
     is_wrapped = MIN_WRAPPED_WIDTH <= width <= MAX_WRAPPED_WIDTH
@@ -192,13 +186,8 @@ def _paragraphs(text, width):
     line = ""
     for following in _LINE.findall(text):
         words = following.split(maxsplit=1)
-        is_wrapped = (
-            line.strip()
-            and words
-            and len(line.rstrip()) + 1 + len(words[0]) > FULL * width
-            and not _BULLET.match(following)
-        )
-        if not is_wrapped:
+        is_wrapped = line.strip() and words and not _BULLET.match(following)
+        if not is_wrapped or len(f"{line.rstrip()} {words[0]}") <= FULL * width:
             yield "".join(paragraph)
             paragraph = []
         paragraph.append(following)
@@ -227,12 +216,10 @@ def _halves(sentence: Fragment) -> list[Fragment]:
     """Cuts a sentence in two, with what stands between; one character stays whole."""
     text = plain_text(sentence)
     middle = len(text) / 2
-    for pattern in (_CLAUSES, _WORDS):
-        gaps = [gap.span() for gap in pattern.finditer(text)]
-        if pattern is _CLAUSES:
-            gaps = [gap for gap in gaps if abs(gap[0] - middle) <= middle / 2]
-        if gaps:
-            start, end = min(gaps, key=lambda gap: abs(gap[0] - middle))
+    for pattern, furthest in ((_CLAUSES, middle / 2), (_WORDS, middle)):
+        gaps = [(abs(x.start() - middle), x.span()) for x in pattern.finditer(text)]
+        distance, (start, end) = min(gaps, default=(math.inf, (0, 0)))
+        if distance <= furthest:
             first, *gap, last = _cut(sentence, sorted({start, end}))
             return [first, gap[0] if gap else [], last]
     if len(text) < 2:

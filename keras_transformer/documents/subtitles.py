@@ -14,7 +14,6 @@ from keras_transformer.documents.document import (
     decoded,
 )
 from keras_transformer.markup import (
-    Fragment,
     Tag,
     fragment_of_tags,
     html_tags,
@@ -39,23 +38,16 @@ _VTT_CODE = re.compile(r"<[\d:.]+>")
 
 def read_srt(data: bytes, **settings) -> Document:
     """Reads SRT: a text extends to the next time, whatever lines are blank."""
-
-    def read(text):
-        return _fragment(text, _SRT_TAGS, _SRT_CODE, str)
-
-    return _read(data, read, lambda text, old: shown(text))
+    return _read(data, _SRT_TAGS, _SRT_CODE, str, lambda text, old: shown(text))
 
 
 def read_vtt(data: bytes, **settings) -> Document:
     """Reads WebVTT: a text ends with a blank line, and may have entities."""
-
-    def read(text):
-        return _fragment(text, _VTT_TAGS, _VTT_CODE, html.unescape)
-
-    return _read(data, read, write_markup, _BLANK_LINE)
+    how = _VTT_TAGS, _VTT_CODE, html.unescape, write_markup
+    return _read(data, *how, end_of_text=_BLANK_LINE)
 
 
-def _read(data, read, write, end_of_text=None):
+def _read(data, names, code, unescape, write, end_of_text=None):
     source = decoded(data)
     heads = [head.span() for head in _HEAD.finditer(source.text)]
     ends = [start for start, _ in heads[1:]] + [len(source.text)]
@@ -63,22 +55,20 @@ def _read(data, read, write, end_of_text=None):
     for (_, start), end in zip(heads, ends, strict=False):
         ending = end_of_text and end_of_text.search(source.text, start, end)
         end = ending.start() if ending else end
-        text = read(source.text[start:end])
-        if not is_empty(text):
+        text = source.text[start:end]
+        tags = [
+            tag._replace(name=tag.name.partition(".")[0]) for tag in html_tags(text)
+        ]
+        tags = [tag for tag in tags if tag.name in names and text[tag.end - 1] == ">"]
+        for found in code.finditer(text):
+            name = "br" if found[0].startswith("\\") else ""
+            tags.append(Tag(found.start(), found.end(), name=name))
+        apart: list[Tag] = []
+        for tag in sorted(tags):
+            if not apart or tag.start >= apart[-1].end:
+                apart.append(tag)
+        fragment = fragment_of_tags(text, apart, 0, len(text), unescape)
+        if not is_empty(fragment):
             spans.append((start, end))
-            texts.append(text)
+            texts.append(fragment)
     return changed_in_place(source, spans, texts, write, width=ALWAYS_WRAPPED)
-
-
-def _fragment(text, names, code, unescape) -> Fragment:
-    """Returns a text with tags of some names, and what else is a code."""
-    tags = [tag._replace(name=tag.name.partition(".")[0]) for tag in html_tags(text)]
-    tags = [tag for tag in tags if tag.name in names and text[tag.end - 1] == ">"]
-    for found in code.finditer(text):
-        name = "br" if found[0].startswith("\\") else ""
-        tags.append(Tag(found.start(), found.end(), name=name))
-    apart: list[Tag] = []
-    for tag in sorted(tags):
-        if not apart or tag.start >= apart[-1].end:
-            apart.append(tag)
-    return fragment_of_tags(text, apart, 0, len(text), unescape)

@@ -52,7 +52,6 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "xliff": ("xliff.read_xliff", (".xlf", ".xliff")),
     "tmx": ("xliff.read_tmx", (".tmx",)),
 }
-_SIDES = "source", "target"
 # Formats whose texts are plain, unless they are said to have tags.
 PLAIN_FORMATS = {"text", "json", "csv", "tsv", "po"}
 # Endings of files with a syntax that is not read.
@@ -115,9 +114,8 @@ def translate(
     output, whose name ends in `.unfinished`. If the process is killed, the same call
     goes on after them.
     """
-    languages = source_language, target_language
-    jobs = plan(files, output, format, *languages, columns, markup, mark_fuzzy)
-    for job in jobs:
+    reading = source_language, target_language, columns, markup, mark_fuzzy
+    for job in plan(files, output, format, *reading):
         flagged = [
             (sentence, one)
             for _, _, pairs in run(translator, [job], **settings)
@@ -135,21 +133,13 @@ def translate(
 
 
 class Job(NamedTuple):
-    """A file to translate.
-
-    Attributes:
-        path: The file.
-        output: What to write; None for standard output.
-        document: What was read; None for lines, which are read again.
-        parts: The parts of each text; see `sentences`.
-        num_sentences: The number of sentences, or lines.
-    """
+    """A file to translate."""
 
     path: Path
-    output: Path | None
-    document: Document | None
-    parts: list[list[Fragment]]
-    num_sentences: int
+    output: Path | None  # none for standard output
+    document: Document | None  # none for lines, which are read again
+    parts: list[list[Fragment]]  # of each text; see `sentences`
+    num_sentences: int  # or lines
 
     def has_codes(self) -> bool:
         """Returns whether sentences have codes, which only attention can place."""
@@ -161,8 +151,8 @@ def plan(
     output: str | Path | None,
     format: str | None,
     source_language: str,
-    target_language: str | None,
-    columns: Iterable[str],
+    target_language: str | None = None,
+    columns: Iterable[str] = (),
     markup: bool = False,
     mark_fuzzy: bool = False,
 ) -> list[Job]:
@@ -170,12 +160,8 @@ def plan(
 
     Without an `output`, the one file is written to standard output.
     """
-    settings = {
-        "source_language": source_language,
-        "target_language": target_language,
-        "columns": tuple(columns),
-        "mark_fuzzy": mark_fuzzy,
-    }
+    settings: dict = {"columns": tuple(columns), "mark_fuzzy": mark_fuzzy}
+    settings |= {"source_language": source_language, "target_language": target_language}
     jobs = []
     for path, written in _pairs(as_paths(files), output):
         if written and written.exists() and Path(output or "").is_dir():
@@ -198,11 +184,7 @@ def plan(
 
 
 def format_of(path: Path) -> str:
-    """Returns the format that a file's name tells, or `"lines"`.
-
-    Raises:
-        ValueError: If it tells one that is not read.
-    """
+    """Returns the format that a file's name tells, or `"lines"`."""
     ending = path.suffix.lower()
     if _UNREAD.fullmatch(ending):
         raise ValueError(
@@ -215,18 +197,9 @@ def format_of(path: Path) -> str:
 def read_document(
     data: bytes, format: str, name: str, markup: bool = False, **settings
 ) -> Document:
-    """Reads a file of any format but `"lines"`.
+    """Reads a file of any format but `"lines"`; errors have its name.
 
-    Args:
-        data: The file.
-        format: Its format.
-        name: Its name, for errors.
-        markup: As in `translate`.
-        **settings: More arguments of `translate`, by their names.
-
-    Raises:
-        ImportError: If a format needs the extra `documents`, which is not installed.
-        ValueError: If it cannot be read.
+    `markup` and `settings` are arguments of `translate`, by their names.
     """
     if format not in FORMATS:
         raise ValueError(
@@ -263,15 +236,13 @@ def _pairs(paths, output):
     if output is None:
         return [(path, None) for path in paths]
     output = Path(output)
-    if len(paths) == 1 and not output.is_dir():
-        pairs = [(paths[0], output)]
-    else:
-        if output.is_file():
-            raise ValueError(
-                "`output` must be a folder if there are several files. "
-                f"Received: output={output}, which is a file."
-            )
-        pairs = [(path, output / path.name) for path in paths]
+    is_folder = len(paths) > 1 or output.is_dir()
+    if is_folder and output.is_file():
+        raise ValueError(
+            "`output` must be a folder if there are several files. "
+            f"Received: output={output}, which is a file."
+        )
+    pairs = [(path, output / path.name if is_folder else output) for path in paths]
     for path, written in pairs:
         if written.resolve() == path.resolve():
             raise ValueError(f"{written} is the input. Name another file to write to.")
@@ -306,10 +277,8 @@ def run(
 ) -> Iterator[tuple[Job, int, list[tuple[str, Translation]]]]:
     """Translates what `plan` returned; `settings` are as in `translate`.
 
-    Yields:
-        For each chunk of sentences, or lines, that are translated together: the job;
-        the number of the first of them in the file, from 1; and these sentences with
-        their translations.
+    Of each chunk of sentences, or lines, it yields the job, the number of the first of
+    them in the file, from 1, and these sentences with their translations.
     """
     known = hashlib.blake2b(repr((translator.checksum(), settings)).encode())
     for job in jobs:
@@ -331,10 +300,8 @@ def run(
                 rows = translate_sentences(translator, chunk, keeps, **settings)
                 found = [(one, *row[0]) for one, row in zip(chunk, rows, strict=True)]
                 done.append(
-                    [
-                        [x if isinstance(x, str) else one.index(x) for x in text]
-                        for one, text, _ in found
-                    ]
+                    [x if isinstance(x, str) else one.index(x) for x in text]
+                    for one, text, _ in found
                 )
                 yield job, first, [(shown(one), best) for one, _, best in found]
             translations = (
@@ -351,23 +318,17 @@ def run(
 def translate_sentences(
     translator, sentences: Sequence[Fragment], keeps: bool, terms=None, **settings
 ) -> list[list[tuple[Fragment, Translation]]]:
-    """Translates sentences, whether they have codes or not.
+    """Returns the translations of each sentence, best first.
 
-    Args:
-        translator: A `Translator`, or what has its `translate_n_best`.
-        sentences: The sentences. Without `align`, codes are placed by guess.
-        keeps: Whether translations must have the same placeholders, such as `%s`.
-        terms: As in `Translator.translate`.
-        **settings: More arguments of `Translator.translate`.
-
-    Returns:
-        For each sentence, its translations, best first, each as a fragment and as the
-        `Translation` of its plain text. Where codes are aligned, there is one.
+    Each is a fragment and the `Translation` of its plain text. Where codes are aligned,
+    there is one; without `align`, they are placed by guess. With `keeps`, translations
+    have the same placeholders, such as `%s`.
     """
     aligns = callable(getattr(translator, "align", None))
-    tokenizers = [getattr(translator, f"{x}_tokenizer", None) for x in _SIDES]
     # `Terms` keeps them, which needs places in texts.
-    keeps &= all(getattr(each, "has_offsets", False) for each in tokenizers)
+    for side in ("source", "target"):
+        tokenizer = getattr(translator, f"{side}_tokenizer", None)
+        keeps &= getattr(tokenizer, "has_offsets", False)
     groups: dict[tuple[bool, bool], list[int]] = {}
     for index, one in enumerate(sentences):
         is_kept = keeps and re.search(PLACEHOLDER, plain_text(one)) is not None
@@ -382,11 +343,14 @@ def translate_sentences(
 
             rows = [[one] for one in translate_fragments(translator, texts, **how)]
         else:
-            plain = [CodedText(text).plain for text in texts]
-            n_best = translator.translate_n_best(plain, **how)
+            coded = list(map(CodedText, texts))
+            n_best = translator.translate_n_best([x.plain for x in coded], **how)
             rows = [
-                [(_guessed(text, one.text), one) for one in row]
-                for text, row in zip(texts, n_best, strict=True)
+                [
+                    (x.write(one.text, guessed_pairs(x.plain, one.text)), one)
+                    for one in row
+                ]
+                for x, row in zip(coded, n_best, strict=True)
             ]
         found.update(zip(indices, rows, strict=True))
     return [found[index] for index in range(len(sentences))]
@@ -398,14 +362,6 @@ def _keeping_placeholders(terms):
 
     keep = [*(terms.keep if terms else ()), "placeholder"]
     return Terms(terms and terms.glossary, keep)
-
-
-def _guessed(text, translation) -> Fragment:
-    """Returns a translation with the codes of its text, placed by guess."""
-    if not has_codes(text):
-        return [translation]
-    source = CodedText(text)
-    return source.write(translation, guessed_pairs(source.plain, translation))
 
 
 @contextlib.contextmanager

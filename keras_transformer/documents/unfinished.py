@@ -5,20 +5,15 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-_SUFFIX = ".unfinished"
 
 
 class Journal:
     """A file that translations are appended to, one a line.
 
-    Args:
-        file: The open file.
-        question: What is translated and how, as a line. Translations that the file
-            holds for another question are removed, and so is a line that a killed
-            process has not completed.
+    Those for another `question` than what is translated now, and how, are removed, and
+    so is a line that a killed process has not completed.
     """
 
     def __init__(self, file, question: str):
@@ -35,12 +30,13 @@ class Journal:
         if self.count < 0:
             self.append([question])
 
-    def append(self, lines: list) -> None:
+    def append(self, lines: Iterable) -> None:
         """Writes translations, each a line of JSON, and counts them."""
+        written = [f"{json.dumps(line)}\n".encode() for line in lines]
         self._file.seek(0, os.SEEK_END)
-        self._file.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+        self._file.writelines(written)
         self._file.flush()
-        self.count += len(lines)
+        self.count += len(written)
 
     def __iter__(self) -> Iterator:
         """Yields the translations."""
@@ -55,15 +51,12 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
 
     If the block raises an error, the journal stays if it holds translations. Without an
     output, or for one that is no file, such as a pipe, it is a temporary file.
-
-    Raises:
-        ValueError: If another process writes this output.
     """
     if output is None or (output.exists() and not output.is_file()):
         with tempfile.TemporaryFile() as file:
             yield Journal(file, question)
         return
-    path = output.with_name(f"{output.name}{_SUFFIX}")
+    path = output.with_name(f"{output.name}.unfinished")
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+b") as file:
         try:

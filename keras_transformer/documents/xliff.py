@@ -6,7 +6,7 @@ Reference:
     https://www.gala-global.org/tmx-14b
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
@@ -27,23 +27,13 @@ _UNTRANSLATED = {"initial", "needs-translation", "new"}
 
 
 class _Unit(NamedTuple):
-    """What is translated together.
+    """What is translated together."""
 
-    Attributes:
-        segments: The elements whose contents are the texts.
-        copied: The element whose content is written, with translations in it.
-        place: What that replaces: a span of the file.
-        before: What is written before it.
-        after: What is written after it.
-        edits: Other changes of the file.
-    """
-
-    segments: list[Element]
-    copied: Element
-    place: tuple[int, int]
+    copied: Element  # whose content is written again, with translations in it
+    place: tuple[int, int]  # where it is written
     before: str
     after: str
-    edits: list[tuple[int, int, str]]
+    edits: Sequence[tuple[int, int, str]] = ()  # other changes of the file
 
 
 def read_xliff(data: bytes, target_language: str | None = None, **settings) -> Document:
@@ -61,16 +51,16 @@ def read_xliff(data: bytes, target_language: str | None = None, **settings) -> D
         if target_language and language not in element.attributes
     ]
     units = []
-    for unit in _translated(root, "trans-unit" if is_first else "unit"):
+    name = "trans-unit" if is_first else "unit"
+    for unit in (x for x in _translated(root) if x.name == name):
         for part in [unit] if is_first else unit.elements("segment"):
             sources = part.elements("source") + part.elements("seg-source")
             target = next(iter(part.elements("target")), None)
             attributes = dict(target.attributes) if target else {}
             state = (attributes if is_first else part.attributes).get("state")
-            is_done = (
-                target and _has_content(text, target) and state not in _UNTRANSLATED
-            )
-            if is_done or not sources or unit.attributes.get("approved") == "yes":
+            if not sources or unit.attributes.get("approved") == "yes":
+                continue
+            if target and state not in _UNTRANSLATED and _has_content(text, target):
                 continue
             base, edit = sources[-1], []
             place = (max(x.end for x in sources),) * 2
@@ -83,7 +73,7 @@ def read_xliff(data: bytes, target_language: str | None = None, **settings) -> D
             else:
                 edit.append(_set(text, part, "state", "translated"))
             before += opening_tag(tag, attributes)
-            units.append(_Unit(_segments(base), base, place, before, f"</{tag}>", edit))
+            units.append(_Unit(base, place, before, f"</{tag}>", edit))
     return _document(source, units, edits)
 
 
@@ -102,7 +92,7 @@ def read_tmx(
     source, root = read_xml(data, "tmx")
     known = [x.attributes.get("srclang", "*all*") for x in root.elements("header")]
     units = []
-    for tu in _translated(root, "tu"):
+    for tu in (x for x in _translated(root) if x.name == "tu"):
         language = tu.attributes.get("srclang", *known[:1])
         spoken = source_language if language in (None, "*all*") else language
         old, new = _variant(tu, spoken), _variant(tu, target_language)
@@ -117,7 +107,7 @@ def read_tmx(
             opening = opening_tag("tuv", {"xml:lang": target_language})
             before = f"{_space_before(source.text, last)}{opening}{before}"
             after += "</tuv>"
-        units.append(_Unit([old], old, place, before, after, []))
+        units.append(_Unit(old, place, before, after))
     return _document(source, units, [])
 
 
@@ -130,15 +120,14 @@ def _variant(tu, language) -> Element | None:
     return None
 
 
-def _translated(root, name) -> Iterator[Element]:
-    """Yields elements of a name, but those that are not to be translated."""
+def _translated(root) -> Iterator[Element]:
+    """Yields an element and all in it, but those that are not to be translated."""
     waiting = [root]
     while waiting:
         element = waiting.pop()
         if element.attributes.get("translate") == "no":
             continue
-        if element.name == name:
-            yield element
+        yield element
         waiting += [x for x in element.children[::-1] if isinstance(x, Element)]
 
 
@@ -146,16 +135,6 @@ def _has_content(text, element) -> bool:
     """Returns whether there is anything in an element but empty segments."""
     is_more = any(tag.name != "mrk" for tag in _tags(element) if tag.name)
     return is_more or not is_empty(_fragment(text, element))
-
-
-def _segments(element) -> list[Element]:
-    """Returns the segments in an element, if there are any, else the element."""
-    found, waiting = [], [element]
-    while waiting:
-        one = waiting.pop()
-        found += [one] if one.attributes.get("mtype") == "seg" else []
-        waiting += [x for x in one.children[::-1] if isinstance(x, Element)]
-    return found or [element]
 
 
 def _set(text, element, name, value):
@@ -178,25 +157,28 @@ def _document(source: Source, units: Iterable[_Unit], edits) -> Document:
     """Returns a document of the units that have a text."""
     found = []
     for unit in units:
-        texts = [_fragment(source.text, segment) for segment in unit.segments]
+        within = _translated(unit.copied)
+        segments = [x for x in within if x.attributes.get("mtype") == "seg"]
+        segments = segments or [unit.copied]
+        texts = [_fragment(source.text, segment) for segment in segments]
         if not all(map(is_empty, texts)):
-            found.append((unit, texts))
+            found.append((unit, segments, texts))
 
     def assemble(translations):
         remaining = iter(translations)
         changes = list(edits)
-        for unit, _ in found:
+        for unit, segments, _ in found:
             start, end = unit.copied.content_start, unit.copied.content_end
             old = source.text[start:end]
             inner = [
                 (x.content_start - start, x.content_end - start, write_markup(new, old))
-                for x, new in zip(unit.segments, remaining, strict=False)
+                for x, new in zip(segments, remaining, strict=False)
             ]
             new = edited(old, inner)
             changes += [(*unit.place, unit.before + new + unit.after), *unit.edits]
         return source.changed(changes)
 
-    return Document([text for _, texts in found for text in texts], assemble)
+    return Document([text for _, _, texts in found for text in texts], assemble)
 
 
 def _fragment(text, element) -> Fragment:

@@ -13,24 +13,15 @@ _ENCODING = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']([\w.-]+)""")
 
 @dataclass
 class Element:
-    """An element, with where it stands in the text.
+    """An element, with where it and its content stand in the text."""
 
-    Attributes:
-        tag: Its name, with its prefix.
-        attributes: Its attributes.
-        start: Where its opening tag begins.
-        content_start: Where its content begins.
-        content_end: Where its content ends.
-        end: Where its closing tag ends.
-        children: What it has beside text: elements, and others such as comments.
-    """
-
-    tag: str
+    tag: str  # its name, with its prefix
     attributes: dict[str, str]
     start: int
     content_start: int = 0
     content_end: int = 0
     end: int = 0
+    # All but text: elements, and others such as comments.
     children: list["Tag | Element"] = field(default_factory=list)
 
     @property
@@ -50,11 +41,7 @@ def opening_tag(tag: str, attributes: dict[str, str]) -> str:
 
 
 def read_xml(data: bytes, name: str) -> tuple[Source, Element]:
-    """Returns the text of a file, and its outermost element, which has a name.
-
-    Raises:
-        ValueError: If it is not well-formed, defines entities, or has another element.
-    """
+    """Returns the text of a file, and its outermost element, which must have a name."""
     declared = _ENCODING.match(data)
     source = decoded(data, declared[1].decode() if declared else "utf-8")
     encoded = source.text.encode()

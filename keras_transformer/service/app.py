@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import prometheus_client
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
@@ -93,32 +95,29 @@ def make_app(
         raise ValueError("`translators` must hold one or more. Received: none.")
     limits = limits or Limits()
     registry = prometheus_client.CollectorRegistry()
+    how: dict = {"namespace": "keras_transformer", "registry": registry}
+    how["labelnames"] = ["model"]
     batches = prometheus_client.Histogram(
-        "keras_transformer_batch_texts",
-        "Texts that were translated together",
-        ["model"],
-        buckets=BATCH_SIZES,
-        registry=registry,
+        "batch_texts", "Texts that were translated together", buckets=BATCH_SIZES, **how
     )
-    waiting = prometheus_client.Gauge(
-        "keras_transformer_waiting_texts",
-        "Texts that wait",
-        ["model"],
-        registry=registry,
-    )
+    waiting = prometheus_client.Gauge("waiting_texts", "Texts that wait", **how)
     characters = prometheus_client.Counter(
-        "keras_transformer_characters",
-        "Characters that were to be translated",
-        ["model"],
-        registry=registry,
+        "characters", "Characters that were to be translated", **how
+    )
+    how["labelnames"] = ["route", "model", "status"]
+    seconds = prometheus_client.Histogram(
+        "request_seconds",
+        "Time from a request to its answer",
+        buckets=[*(x for x in SECONDS if x < limits.seconds), limits.seconds],
+        **how,
     )
     directions = {}
     for (source, target), translator in translators.items():
         name = f"{source}-{target}"
         observe = batches.labels(name).observe, characters.labels(name).inc
         direction = Direction(source, target, translator, limits, terms, *observe)
-        directions[direction.name] = direction
-        waiting.labels(direction.name).set_function(direction.thread.num_waiting)
+        directions[name] = direction
+        waiting.labels(name).set_function(direction.thread.num_waiting)
 
     @contextlib.asynccontextmanager
     async def lifespan(app):
@@ -127,18 +126,32 @@ def make_app(
             direction.thread.stop()
 
     async def page(request):
-        return Response(_page(directions, bool(api_keys)), media_type="text/html")
+        """Answers the page, which translates through the routes of `predict`."""
+        data = [
+            {
+                "name": x.name,
+                "source": x.source,
+                "target": x.target,
+                "names": [language_name(x.source), language_name(x.target)],
+                "aligns": x.can_align(),
+                "needsKey": bool(api_keys),
+            }
+            for x in directions.values()
+        ]
+        # Escaped, so that no name can close the script element or open a comment.
+        written = json.dumps(data).replace("<", "\\u003c")
+        text = resources.files(__package__).joinpath("page.html").read_text("utf-8")
+        return Response(text.replace("{{data}}", written), media_type="text/html")
 
     async def health(request):
         return json_response({"status": "ok"})
 
     async def ready(request):
         if request.app.state.is_draining:
-            return json_response({"error": "The service is about to end."}, 503)
-        dead = [x.name for x in directions.values() if x.thread.has_died()]
-        if dead:
+            raise HTTPException(503, "The service is about to end.")
+        if dead := [x.name for x in directions.values() if x.thread.has_died()]:
             reason = f"What translates {', '.join(dead)} has died, and starts again."
-            return json_response({"error": reason}, 503)
+            raise HTTPException(503, reason)
         return json_response({"status": "ok"})
 
     async def metrics(request):
@@ -155,7 +168,7 @@ def make_app(
             *libretranslate_routes(directions, limits, api_keys),
         ],
         middleware=[
-            Middleware(_Observed, registry=registry, longest=limits.seconds),
+            Middleware(BaseHTTPMiddleware, partial(_observed, seconds)),
             Middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts),
             Middleware(
                 CORSMiddleware,
@@ -166,32 +179,13 @@ def make_app(
         ],
         exception_handlers={
             HTTPException: _answer_error,
-            ClientDisconnect: _answer_nobody,
+            ClientDisconnect: lambda request, error: Response(status_code=400),
             Exception: _answer_fault,
         },
         lifespan=lifespan,
     )
     app.state.is_draining = False
     return app
-
-
-def _page(directions, needs_key):
-    """Returns the page, which translates through the routes of `predict`."""
-    data = [
-        {
-            "name": x.name,
-            "source": x.source,
-            "target": x.target,
-            "names": [language_name(x.source), language_name(x.target)],
-            "aligns": x.can("align"),
-            "needsKey": needs_key,
-        }
-        for x in directions.values()
-    ]
-    # Escaped, so that no name can close the script element or open a comment in it.
-    text = json.dumps(data).replace("<", "\\u003c")
-    page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
-    return page.replace("{{data}}", text)
 
 
 async def _answer_error(request, error):
@@ -205,59 +199,33 @@ async def _answer_error(request, error):
     return json_response({"error": reason}, error.status_code, error.headers)
 
 
-async def _answer_nobody(request, error):
-    return Response(status_code=400)  # the client has gone
-
-
 async def _answer_fault(request, error):
     """Answers after a fault of this program; the server logs its traceback."""
     reason = "The translation failed; the log of the service says why."
     return json_response({"error": reason}, 500, {"X-Request-ID": request.state.id})
 
 
-class _Observed:
-    """Counts, times and names requests; closes connections once it drains."""
-
-    def __init__(self, app, registry, longest):
-        self._app = app
-        self._seconds = prometheus_client.Histogram(
-            "keras_transformer_request_seconds",
-            "Time from a request to its answer",
-            ["route", "model", "status"],
-            buckets=[*(x for x in SECONDS if x < longest), longest],
-            registry=registry,
-        )
-
-    async def __call__(self, scope, receive, send):
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        status, begin = 500, time.perf_counter()
-        asked = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
-        name = asked if _REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
-        scope.setdefault("state", {})["id"] = name
-
-        async def send_named(message):
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                added = [(b"x-request-id", name.encode())]
-                if scope["app"].state.is_draining:
-                    added.append((b"connection", b"close"))
-                message = {**message, "headers": [*message["headers"], *added]}
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_named)
-        except Exception:
-            _log.error("Request %s failed, as the traceback shows.", name)
-            raise
-        finally:
-            # The router has named the function; paths that nothing serves are one.
-            route = getattr(scope.get("endpoint"), "__name__", "none")
-            model = scope["state"].get("model", "none")
-            seconds = time.perf_counter() - begin
-            self._seconds.labels(route, model, status).observe(seconds)
-            client, *_ = scope.get("client") or ("-",)
-            line = client, scope["method"], scope["path"], status, seconds, name
-            _log.info("%s %s %r %s %.3f s %s", *line)
+async def _observed(histogram, request, answer):
+    """Counts, times and names a request; closes its connection once the app drains."""
+    status, begin = 500, time.perf_counter()
+    asked = request.headers.get("x-request-id", "")
+    request.state.id = asked if _REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
+    try:
+        response = await answer(request)
+        status = response.status_code
+        response.headers["X-Request-ID"] = request.state.id
+        if request.app.state.is_draining:
+            response.headers["Connection"] = "close"
+        return response
+    except Exception:
+        _log.error("Request %s failed, as the traceback shows.", request.state.id)
+        raise
+    finally:
+        # The router has named the function; paths that nothing serves are one.
+        route = getattr(request.scope.get("endpoint"), "__name__", "none")
+        model = getattr(request.state, "model", "none")
+        seconds = time.perf_counter() - begin
+        histogram.labels(route, model, status).observe(seconds)
+        client = request.client.host if request.client else "-"
+        line = client, request.method, request.scope["path"], status, seconds
+        _log.info("%s %s %r %s %.3f s %s", *line, request.state.id)

@@ -5,21 +5,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 
 class QueueFull(Exception):
     """As much waits already as may wait."""
-
-
-class _Request(NamedTuple):
-    """A function of a batch of items, and the items that it has yet to be called with.
-
-    Each item stands with what takes its result.
-    """
-
-    function: Callable[[list], Sequence]
-    items: deque[tuple[Any, Future]]
 
 
 class BatchingThread:
@@ -28,12 +18,7 @@ class BatchingThread:
     Batches form under load. A request that comes while nothing is computed is not
     kept waiting; what comes while a batch is computed is in the next one. Each
     request in turn gives an item to the batch, so that a short request does not wait
-    for the end of a long one.
-
-    Args:
-        max_batch: Most items of a call.
-        max_waiting: Most items that wait.
-        observe: Called with the number of items of each batch.
+    for the end of a long one. `observe` is called with the number of items of each.
     """
 
     def __init__(
@@ -42,7 +27,8 @@ class BatchingThread:
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._observe = observe
-        self._requests: list[_Request] = []
+        # Functions, and the items that wait for them, with what takes their results.
+        self._requests: list[tuple[Callable, deque[tuple[Any, Future]]]] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._has_died = False
@@ -56,23 +42,17 @@ class BatchingThread:
     def num_waiting(self) -> int:
         """Returns how many items wait."""
         with self._changed:
-            return sum(len(request.items) for request in self._requests)
+            return sum(len(items) for _, items in self._requests)
 
     async def run(self, function: Callable[[list], Sequence], items: Sequence) -> list:
-        """Returns the result of a function for each item.
-
-        If this is cancelled, items that still wait are left out.
-
-        Raises:
-            QueueFull: If not all items can wait.
-        """
+        """Returns the result of a function for each item, or raises `QueueFull`."""
         futures: list[Future] = [Future() for _ in items]
         with self._changed:
             if self.num_waiting() + len(items) > self._max_waiting:
                 raise QueueFull
             if items:
                 pairs = zip(items, futures, strict=True)
-                self._requests.append(_Request(function, deque(pairs)))
+                self._requests.append((function, deque(pairs)))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
@@ -95,8 +75,8 @@ class BatchingThread:
             with self._changed:
                 waiting, self._requests = self._requests, []
                 self._thread, self._has_died = None, True
-            for request in waiting:
-                for _, future in request.items:
+            for _, items in waiting:
+                for _, future in items:
                     if future.set_running_or_notify_cancel():
                         future.set_exception(RuntimeError("The thread has died."))
             raise
@@ -124,15 +104,15 @@ class BatchingThread:
                 if self._thread is not threading.current_thread():
                     return None  # it was stopped
                 self._changed.wait()
-            function = self._requests[0].function
+            function, _ = self._requests[0]
             # They compare equal, unlike the identities of bound methods.
-            mine = deque(x for x in self._requests if x.function == function)
-            others = [x for x in self._requests if x.function != function]
+            mine = deque(x for x in self._requests if x[0] == function)
+            others = [x for x in self._requests if x[0] != function]
             batch = []
             while mine and len(batch) < self._max_batch:
                 request = mine.popleft()
-                batch.append(request.items.popleft())
-                if request.items:
+                batch.append(request[1].popleft())
+                if request[1]:
                     mine.append(request)
             self._requests = [*others, *mine]
             return function, batch

@@ -1,6 +1,7 @@
 """The directions that a service translates in."""
 
 import asyncio
+import dataclasses
 import functools
 import itertools
 import math
@@ -19,7 +20,7 @@ from keras_transformer.documents.translation import (
 )
 from keras_transformer.markup import Fragment, merged, plain_text
 from keras_transformer.service.batching import BatchingThread, QueueFull
-from keras_transformer.service.requests import Limits
+from keras_transformer.service.requests import Limits, refusal
 from keras_transformer.translation import Translation
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 class ServableTranslator(Protocol):
     """What the service needs of a translator, whatever computes its translations.
 
-    Where there are `align` and `score` too, as `Translator` has them, the service
-    offers them.
+    Where there is `align` too, as `Translator` has it, the service offers it.
     """
 
     def translate_n_best(self, texts: Sequence[str]) -> list[list[Translation]]:
@@ -40,71 +40,47 @@ class ServableTranslator(Protocol):
         """Tells which texts are longer than what is read of them."""
 
 
+@dataclasses.dataclass(eq=False)
 class Direction:
-    """A translator from one language to another, and the thread that it runs in.
+    """A translator from one language to another, and the thread that it runs in."""
 
-    Args:
-        source: Code of the language that it translates from, such as `"en"`.
-        target: Code of the language that it translates to.
-        translator: The translator.
-        limits: The limits of requests.
-        terms: What all translations must contain.
-        observe_batch: Called with the number of sentences of each batch.
-        observe_characters: Called with the number of characters of each request.
-    """
+    source: str  # codes, such as "en"
+    target: str
+    translator: ServableTranslator
+    limits: Limits
+    terms: "Terms | None"
+    observe_batch: Callable[[int], None]  # of sentences
+    observe_characters: Callable[[int], None]  # of each request
 
-    def __init__(
-        self,
-        source: str,
-        target: str,
-        translator: ServableTranslator,
-        limits: Limits,
-        terms: "Terms | None",
-        observe_batch: Callable[[int], None],
-        observe_characters: Callable[[int], None],
-    ):
-        self.source, self.target = source, target
-        self.name = f"{source}-{target}"
-        self.translator = translator
-        self.limits = limits
-        self.thread = BatchingThread(limits.batch, limits.waiting, observe_batch)
-        self._terms = terms
-        self._observe_characters = observe_characters
+    def __post_init__(self):
+        limits = self.limits.batch, self.limits.waiting
+        self.name = f"{self.source}-{self.target}"
+        self.thread = BatchingThread(*limits, self.observe_batch)
 
-    def can(self, name: str) -> bool:
-        """Returns whether the translator has a method, such as `align`."""
-        return callable(getattr(self.translator, name, None))
+    def can_align(self) -> bool:
+        """Returns whether the translator tells alignments."""
+        return callable(getattr(self.translator, "align", None))
 
     async def translate(
         self, documents: Sequence[Document], status: int = 413, size: int | None = None
     ) -> list[list[tuple[list[Fragment], float]]]:
         """Returns the translations of the texts of each document, best first.
 
-        The score of each is the sum of those of its sentences.
-
-        Args:
-            documents: What to translate, sentence by sentence.
-            status: Status of the error of too many sentences.
-            size: How many sentences to translate before the next ones. Default: all.
+        The score of each is the sum of those of its sentences. `size` of them are
+        translated before the next ones, all by default.
         """
         parts, sentences = await asyncio.to_thread(self._split, documents)
-        if min(size or len(sentences), len(sentences)) > self.limits.waiting:
-            raise HTTPException(
-                status,
-                f"A request must have at most {self.limits.waiting} sentences. "
-                f"Received: {len(sentences)}.",
-            )
-        self._observe_characters(sum(len(plain_text(one)) for one in sentences))
+        step = size or max(1, len(sentences))
+        if min(step, len(sentences)) > self.limits.waiting:
+            wanted = f"A request must have at most {self.limits.waiting} sentences"
+            raise refusal(wanted, len(sentences), status)
+        self.observe_characters(sum(len(plain_text(one)) for one in sentences))
         keeps = any(document.keeps_placeholders for document in documents)
         function = self._translate_messages if keeps else self._translate
         found = []
-        step = size or max(1, len(sentences))
         for first in range(0, len(sentences), step):
             found += await self._compute(function, sentences[first : first + step])
-        # Minus infinity: the search found fewer.
-        rows = (
-            [x for x in row if x is row[0] or x[1].score > -math.inf] for row in found
-        )
+        rows = iter(found)
         return [_ranked(texts, rows) for texts in parts]
 
     def _split(self, documents):
@@ -115,43 +91,35 @@ class Direction:
         parts = [list(itertools.islice(remaining, len(x.texts))) for x in documents]
         return parts, list(sentences_of(texts))
 
-    def _translate(self, sentences):
-        return translate_sentences(self.translator, sentences, False, self._terms)
+    def _translate(self, sentences, keeps=False):
+        return translate_sentences(self.translator, sentences, keeps, self.terms)
 
     def _translate_messages(self, sentences):
-        return translate_sentences(self.translator, sentences, True, self._terms)
+        return self._translate(sentences, keeps=True)
 
-    async def of_pairs(
-        self, name: str, texts: Sequence[str], translations: Sequence[str]
-    ) -> list:
-        """Returns what a method of the translator says of texts and translations."""
+    async def align(self, texts: Sequence[str], translations: Sequence[str]) -> list:
+        """Returns which parts of texts their translations render."""
         self.limits.check_texts(texts, "text")
         self.limits.check_texts(translations, "target")
         pairs = list(zip(texts, translations, strict=True))
-        return await self._compute(getattr(self, f"_{name}"), pairs)
+        return await self._compute(self._align, pairs)
 
     def _align(self, pairs):
         return self.translator.align(*map(list, zip(*pairs, strict=True)))
-
-    def _score(self, pairs):
-        return self.translator.score(*map(list, zip(*pairs, strict=True)))
 
     async def _compute(self, function, items):
         try:
             running = self.thread.run(function, items)
             return await asyncio.wait_for(running, self.limits.seconds)
         except QueueFull:
-            raise HTTPException(
-                503,
-                f"{self.limits.waiting} texts wait for {self.name} at most. Try again.",
-                {"Retry-After": "1"},
-            ) from None
+            reason = f"{self.limits.waiting} texts wait for {self.name} at most."
+            again = {"Retry-After": "1"}
+            raise HTTPException(503, f"{reason} Try again.", again) from None
         except asyncio.TimeoutError:
-            raise HTTPException(
-                504,
-                f"{len(items)} texts were not translated in {self.limits.seconds:g} "
-                "seconds. Send fewer at a time, or try again later.",
-            ) from None
+            limit = f"in {self.limits.seconds:g} seconds"
+            advice = "Send fewer at a time, or try again later."
+            reason = f"{len(items)} texts were not translated {limit}. {advice}"
+            raise HTTPException(504, reason) from None
 
 
 def plain_document(text: str) -> Document:
@@ -161,17 +129,17 @@ def plain_document(text: str) -> Document:
 
 def _ranked(parts, rows) -> list[tuple[list[Fragment], float]]:
     """Returns the translations of a document, of whose sentences there are several."""
-    found = [[next(rows) for _ in text[1::2]] for text in parts]
-    count = max((len(row) for text in found for row in text), default=1)
+    # Minus infinity: the search found fewer.
+    found = [
+        [x for x in row if x is row[0] or x[1].score > -math.inf]
+        for row in itertools.islice(rows, sum(len(text) // 2 for text in parts))
+    ]
     ranked = []
-    for rank in range(count):
-        chosen = [[row[min(rank, len(row) - 1)] for row in text] for text in found]
-        texts = [
-            joined(text, [fragment for fragment, _ in row])
-            for text, row in zip(parts, chosen, strict=True)
-        ]
-        score = sum(one.score for row in chosen for _, one in row)
-        ranked.append((texts, score))
+    for rank in range(max(map(len, found), default=1)):
+        chosen = [row[min(rank, len(row) - 1)] for row in found]
+        remaining = (fragment for fragment, _ in chosen)
+        texts = [joined(text, remaining) for text in parts]
+        ranked.append((texts, sum(one.score for _, one in chosen)))
     return ranked
 
 

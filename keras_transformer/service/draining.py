@@ -21,23 +21,12 @@ class DrainingServer(uvicorn.Server):
     has kept one opens the next elsewhere.
 
     Ctrl-C, or a second SIGTERM, ends the draining. Requests in work are answered in
-    any case.
-
-    Args:
-        app: What `make_app` returns.
-        drain_seconds: How long the service drains.
-        answer_seconds: How long requests in work may take after that.
+    any case, within `answer_seconds` after that.
     """
 
     def __init__(self, app: Starlette, drain_seconds: float, answer_seconds: int):
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                ws="none",
-                timeout_graceful_shutdown=answer_seconds,
-            )
-        )
+        settings: dict = {"ws": "none", "timeout_graceful_shutdown": answer_seconds}
+        super().__init__(uvicorn.Config(app, log_level="warning", **settings))
         self._state = app.state
         self._drain_seconds = drain_seconds
 

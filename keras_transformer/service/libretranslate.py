@@ -1,7 +1,5 @@
 """LibreTranslate's API, which Weblate and editors of subtitles call.
 
-It has no suggestions.
-
 Reference:
     https://docs.libretranslate.com
 """
@@ -17,21 +15,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformer.documents.document import (
-    ALWAYS_WRAPPED,
-    Source,
-    changed_in_place,
-)
-from keras_transformer.documents.html import html_texts
+from keras_transformer.documents.document import Source
+from keras_transformer.documents.html import html_document
 from keras_transformer.documents.translation import FORMATS, format_of, read_document
-from keras_transformer.markup import write_markup
 from keras_transformer.service.directions import (
     Direction,
     language_name,
     plain_document,
 )
 from keras_transformer.service.requests import (
-    File,
     Limits,
     check_key,
     json_response,
@@ -51,66 +43,60 @@ def libretranslate_routes(
     codes = dict.fromkeys(code for pair in pairs for code in pair)
     files: dict[str, bytes] = {}  # translations, by their names
 
+    def named(code):
+        return {"code": code, "name": language_name(code)}
+
     async def languages(request):
-        return json_response(
-            [
-                {
-                    "code": code,
-                    "name": language_name(code),
-                    "targets": [target for source, target in pairs if source == code],
-                }
-                for code in codes
-            ]
-        )
+        targets = {code: [y for x, y in pairs if x == code] for code in codes}
+        return json_response([{**named(x), "targets": targets[x]} for x in codes])
 
     async def settings(request):
-        sides = zip(("source", "target"), next(iter(pairs)), strict=True)
+        source, target = next(iter(pairs))
         endings = [ending for _, known in FORMATS.values() for ending in known]
-        return json_response(
-            {
-                "apiKeys": bool(api_keys),
-                "charLimit": limits.characters,
-                "filesTranslation": True,
-                "frontendTimeout": 500,  # milliseconds from a key to a request
-                "keyRequired": bool(api_keys),
-                "language": {
-                    side: {"code": code, "name": language_name(code)}
-                    for side, code in sides
-                },
-                "suggestions": False,
-                "supportedFilesFormat": [".txt", *endings],
-            }
-        )
+        found = {
+            "apiKeys": bool(api_keys),
+            "charLimit": limits.characters,
+            "filesTranslation": True,
+            "frontendTimeout": 500,  # milliseconds from a key to a request
+            "keyRequired": bool(api_keys),
+            "language": {"source": named(source), "target": named(target)},
+            "suggestions": False,
+            "supportedFilesFormat": [".txt", *endings],
+        }
+        return json_response(found)
 
     async def detect(request):
         asked = await _fields(request, "q")
-        texts = _texts(asked["q"])
-        limits.check_texts(texts, "q", 400)
-        found = [_detected(text, (*codes,)) for text in texts]
+        found = [_detected(text, (*codes,)) for text in asked["texts"]]
         return json_response(found if len(found) > 1 else found[0])
 
     async def translate(request):
         asked = await _fields(request, "q", "source", "target")
-        texts = _texts(asked["q"])
-        limits.check_texts(texts, "q", 400)
-        detected = None
+        texts, detected = asked["texts"], None
         if asked["source"] == "auto":
-            detected = _detected("\n".join(texts), _sources(asked["target"]))[0]
+            sources = [source for source, other in pairs if other == asked["target"]]
+            detected = _detected("\n".join(texts), tuple(sources or codes))[0]
             asked["source"] = detected["language"]
         direction = _direction(request, asked)
-        count = _number_of_alternatives(asked.get("alternatives", 0))
+        try:
+            count = int(str(asked.get("alternatives", 0)))
+        except ValueError:
+            raise _invalid("alternatives parameter is not a number") from None
         format = asked.get("format") or "text"
         if format not in ("text", "html"):
             raise HTTPException(400, f"{quoted(format)} format is not supported.")
-        read = _html_document if format == "html" else plain_document
-        documents = await asyncio.to_thread(lambda: list(map(read, texts)))
+        if format == "html":
+            pages = [Source(text, "utf-8") for text in texts]
+            documents = await asyncio.to_thread(lambda: list(map(html_document, pages)))
+        else:
+            documents = list(map(plain_document, texts))
         found = await direction.translate(documents, 400)
         results = [
             list(dict.fromkeys(document.assemble(x).decode() for x, _ in ranked))
             for document, ranked in zip(documents, found, strict=True)
         ]
         answer = {"translatedText": [result[0] for result in results]}
-        if count:
+        if count > 0:
             answer["alternatives"] = [result[1 : count + 1] for result in results]
         if detected:
             answer["detectedLanguage"] = [detected] * len(texts)
@@ -121,14 +107,20 @@ def libretranslate_routes(
     async def translate_file(request):
         asked = await _fields(request, "file", "source", "target")
         file = asked["file"]
-        if not isinstance(file, File):
+        if not isinstance(file, tuple):
             raise _invalid("file parameter is not a file")
         direction = _direction(request, asked)
-        name = Path(file.name).name
-        document = await asyncio.to_thread(_read_file, file.data, name, direction)
+        path = Path(Path(file[0]).name)
+        sides = {f"{side}_language": asked[side] for side in ("source", "target")}
+        try:
+            format = {"lines": "text"}.get(format_of(path), format_of(path))
+            given = file[1], format, path.name
+            document = await asyncio.to_thread(read_document, *given, **sides)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
         size = min(limits.batch, limits.waiting)
         ((best, *_),) = await direction.translate([document], 400, size)
-        key = f"{uuid.uuid4().hex}{Path(name).suffix}"
+        key = f"{uuid.uuid4().hex}{path.suffix}"
         files[key] = document.assemble(best[0])
         while len(files) > MAX_KEPT_FILES:
             del files[next(iter(files))]
@@ -147,21 +139,21 @@ def libretranslate_routes(
         for name in names:
             if not asked.get(name):
                 raise _invalid(f"missing {name} parameter")
+        if "q" in names:
+            texts = asked["q"] if isinstance(asked["q"], list) else [asked["q"]]
+            if not all(isinstance(text, str) for text in texts):
+                raise _invalid("q parameter is neither a text nor a list of texts")
+            # A lone surrogate becomes a question mark.
+            asked["texts"] = [x.encode("utf-8", "replace").decode() for x in texts]
+            limits.check_texts(texts, "q", 400)
         return asked
-
-    def _sources(target):
-        """Returns the languages that there are translators from to a language."""
-        return tuple(source for source, other in pairs if other == target) or (*codes,)
 
     def _direction(request, asked):
         source, target = asked["source"], asked["target"]
         for code in (source, target):
             if not isinstance(code, str) or code not in codes:
-                raise HTTPException(
-                    400,
-                    f"{quoted(code)} is not supported. The languages are "
-                    f"{', '.join(codes)}.",
-                )
+                known = f"The languages are {', '.join(codes)}."
+                raise HTTPException(400, f"{quoted(code)} is not supported. {known}")
         if (source, target) not in pairs:
             raise HTTPException(
                 400,
@@ -183,41 +175,6 @@ def libretranslate_routes(
 
 def _invalid(reason):
     return HTTPException(400, f"Invalid request: {reason}.")
-
-
-def _texts(q) -> list[str]:
-    texts = q if isinstance(q, list) else [q]
-    if not all(isinstance(text, str) for text in texts):
-        raise _invalid("q parameter is neither a text nor a list of texts")
-    # A lone surrogate becomes a question mark.
-    return [text.encode("utf-8", "replace").decode() for text in texts]
-
-
-def _number_of_alternatives(value):
-    try:
-        if isinstance(value, (int, str)):
-            return max(0, int(value))
-    except ValueError:
-        pass
-    raise _invalid("alternatives parameter is not a number")
-
-
-def _html_document(text):
-    spans, texts = html_texts(text)
-    source = Source(text, "utf-8")
-    return changed_in_place(source, spans, texts, write_markup, width=ALWAYS_WRAPPED)
-
-
-def _read_file(data, name, direction):
-    """Returns a file as a document."""
-    try:
-        format = format_of(Path(name))
-        format = "text" if format == "lines" else format
-        languages = {"source_language": direction.source}
-        languages["target_language"] = direction.target
-        return read_document(data, format, name, **languages)
-    except ValueError as error:
-        raise HTTPException(400, str(error)) from None
 
 
 @functools.cache

@@ -23,39 +23,23 @@ from keras_transformer.service.requests import (
     quoted,
     read_body,
     read_json,
+    refusal,
 )
-
-# The inputs of each signature, and the method that the translator must have.
-_SIGNATURES = {
-    "serving_default": (["text"], "translate_n_best"),
-    "translate_n_best": (["text"], "translate_n_best"),
-    "score": (["text", "target"], "score"),
-    "align": (["text", "target"], "align"),
-}
-VERSION, LABEL = "1", "stable"
 
 
 def predict_routes(
     directions: Mapping[str, Direction], limits: Limits, api_keys: Collection[str]
 ) -> list:
-    """Returns the routes of the dialect; the names of directions are its models.
-
-    Each has one version, which has one label.
-    """
+    """Returns the routes of the dialect; the names of directions are its models."""
 
     def direction_of(request):
         name = request.path_params["name"]
         if name not in directions:
-            raise HTTPException(
-                404,
-                f"The model must be {_one_of(directions)}. Received: {quoted(name)}.",
-            )
-        for kind, only in (("version", VERSION), ("label", LABEL)):
+            raise refusal(f"The model must be {_one_of(directions)}", name, 404)
+        for kind, only in (("version", "1"), ("label", "stable")):
             asked = request.path_params.get(kind, only)
             if asked != only:
-                raise HTTPException(
-                    404, f"The {kind} must be {only}. Received: {quoted(asked)}."
-                )
+                raise refusal(f"The {kind} must be {only}", asked, 404)
         request.state.model = name
         return directions[name]
 
@@ -65,38 +49,29 @@ def predict_routes(
     async def model(request):
         # What TensorFlow Serving answers, and what KServe does.
         status = {"error_code": "OK", "error_message": ""}
-        version = {"version": VERSION, "state": "AVAILABLE", "status": status}
-        name = direction_of(request).name
-        return json_response(
-            {"model_version_status": [version], "name": name, "ready": True}
-        )
+        version = {"version": "1", "state": "AVAILABLE", "status": status}
+        answer = {"model_version_status": [version], "ready": True}
+        return json_response({**answer, "name": direction_of(request).name})
 
     async def predict(request):
         check_key(request, api_keys)
         direction = direction_of(request)
         body = read_json(await read_body(request, limits))
         signature = body.get("signature_name", "serving_default")
-        served = [x for x, (_, name) in _SIGNATURES.items() if direction.can(name)]
+        served = ["serving_default", "translate_n_best"]
+        served += ["align"] if direction.can_align() else []
         if signature not in served:
-            raise HTTPException(
-                400,
-                f"`signature_name` must be {_one_of(served)}. "
-                f"Received: {quoted(signature)}.",
-            )
+            raise refusal(f"`signature_name` must be {_one_of(served)}", signature)
         if ("instances" in body) == ("inputs" in body):
-            raise HTTPException(
-                400,
-                "The request must have either `instances`, a list of rows, or "
-                "`inputs`, an object of columns.",
-            )
-        names, _ = _SIGNATURES[signature]
+            wanted = "`instances`, a list of rows, or `inputs`, an object of columns"
+            raise HTTPException(400, f"The request must have either {wanted}.")
+        names = ["text", "target"] if signature == "align" else ["text"]
         if "instances" in body:
             columns = _columns_of_rows(body["instances"], names)
-        else:
-            columns = _columns(body["inputs"], names)
-        rows = await _predictions(direction, signature, columns)
-        if "instances" in body:
+            rows = await _predictions(direction, signature, columns)
             return json_response({"predictions": rows})
+        columns = _columns(body["inputs"], names)
+        rows = await _predictions(direction, signature, columns)
         outputs = {key: [row[key] for row in rows] for key in rows[0]}
         return json_response({"outputs": outputs})
 
@@ -124,20 +99,14 @@ def _columns(inputs, names):
         inputs = {names[0]: inputs}
     wanted = f"`inputs` must be an object of {_one_of(names, 'and')}, lists of texts"
     if not isinstance(inputs, dict) or set(inputs) != set(names):
-        raise HTTPException(400, f"{wanted}. Received: {quoted(inputs)}.")
+        raise refusal(wanted, inputs)
     columns = [inputs[name] for name in names]
     for name, texts in zip(names, columns, strict=True):
         if not isinstance(texts, list) or not texts:
-            raise HTTPException(
-                400,
-                f"`{name}` must be a list of one or more texts. "
-                f"Received: {quoted(texts)}.",
-            )
+            raise refusal(f"`{name}` must be a list of one or more texts", texts)
         for index, text in enumerate(texts):
             if not isinstance(text, str):
-                raise HTTPException(
-                    400, f"`{name}[{index}]` must be a text. Received: {quoted(text)}."
-                )
+                raise refusal(f"`{name}[{index}]` must be a text", text)
     if len(set(map(len, columns))) > 1:
         raise HTTPException(400, f"{wanted} of one length.")
     return columns
@@ -146,24 +115,14 @@ def _columns(inputs, names):
 def _columns_of_rows(instances, names):
     """Returns the texts of each input; a row of the only input may be a text alone."""
     if not isinstance(instances, list) or not instances:
-        raise HTTPException(
-            400,
-            "`instances` must be a list of one or more rows. "
-            f"Received: {quoted(instances)}.",
-        )
+        raise refusal("`instances` must be a list of one or more rows", instances)
     if len(names) == 1:
         instances = [{names[0]: x} if isinstance(x, str) else x for x in instances]
     for index, row in enumerate(instances):
-        if (
-            not isinstance(row, dict)
-            or set(row) != set(names)
-            or not all(isinstance(text, str) for text in row.values())
-        ):
-            raise HTTPException(
-                400,
-                f"`instances[{index}]` must be an object of "
-                f"{_one_of(names, 'and')}, each a text. Received: {quoted(row)}.",
-            )
+        is_row = isinstance(row, dict) and set(row) == set(names)
+        if not is_row or not all(isinstance(text, str) for text in row.values()):
+            wanted = f"an object of {_one_of(names, 'and')}, each a text"
+            raise refusal(f"`instances[{index}]` must be {wanted}", row)
     return [[row[name] for row in instances] for name in names]
 
 
@@ -175,34 +134,25 @@ async def _predictions(direction, signature, columns):
                 "spans": [[*pair.source, *pair.target] for pair in pairs],
                 "weights": [pair.weight for pair in pairs],
             }
-            for pairs in await direction.of_pairs("align", *columns)
-        ]
-    if signature == "score":
-        found = await direction.of_pairs("score", *columns)
-        return [
-            {"log_probability": _finite(x.log_probability), "tokens": x.tokens}
-            for x in found
+            for pairs in await direction.align(*columns)
         ]
     (texts,) = columns
     direction.limits.check_texts(texts, "text")
     found = await direction.translate(list(map(plain_document, texts)))
-    rows = [[(plain_text(x), _finite(score)) for (x,), score in row] for row in found]
+    # JSON has no infinity.
+    rows = [
+        [
+            (plain_text(x), score if math.isfinite(score) else None)
+            for (x,), score in row
+        ]
+        for row in found
+    ]
     if signature == "serving_default":
         return [{"translation": text, "score": score} for (text, score), *_ in rows]
-    return [
-        {
-            "translations": [text for text, _ in row],
-            "scores": [score for _, score in row],
-        }
-        for row in rows
-    ]
+    columns = [tuple(zip(*row, strict=True)) for row in rows]
+    return [{"translations": text, "scores": score} for text, score in columns]
 
 
 def _one_of(names, word="or"):
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} {word} {last}" if first else last
-
-
-def _finite(score):
-    """Returns a score, or None, since JSON has no infinity."""
-    return score if math.isfinite(score) else None

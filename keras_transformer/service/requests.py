@@ -5,7 +5,7 @@ import dataclasses
 import hmac
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -45,53 +45,42 @@ class Limits:
         check_positive_integers(**values)
         if not is_finite_number(seconds) or seconds <= 0:
             raise ValueError(
-                "`seconds` must be a positive number. "
-                f"Received: seconds={self.seconds!r}."
+                f"`seconds` must be a positive number. Received: seconds={seconds!r}."
             )
         if self.waiting < self.texts:
             raise ValueError(
-                "`waiting` must be at least `texts`, so that every request that is "
-                "allowed can wait. "
-                f"Received: waiting={self.waiting}, texts={self.texts}."
+                "`waiting` must be at least `texts`, so that all that is allowed can "
+                f"wait. Received: waiting={self.waiting}, texts={self.texts}."
             )
 
     def check_texts(self, texts: Sequence[str], name: str, status: int = 413) -> None:
         """Refuses too many texts, and those that are too long, by their `name`."""
         if len(texts) > self.texts:
-            raise HTTPException(
-                status,
-                f"`{name}` must hold at most {self.texts} texts. "
-                f"Received: {len(texts)}.",
-            )
+            wanted = f"`{name}` must hold at most {self.texts} texts"
+            raise refusal(wanted, len(texts), status)
         for index, text in enumerate(texts):
             if len(text) > self.characters:
-                raise HTTPException(
-                    status,
-                    f"`{name}[{index}]` must have at most {self.characters} "
-                    f"characters. Received: {len(text)}.",
-                )
+                wanted = f"`{name}[{index}]` must have at most {self.characters}"
+                raise refusal(f"{wanted} characters", len(text), status)
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """Reads the body of a request, and no more of it than the limits allow."""
+    body = bytearray()
 
     async def read():
-        parts, size = [], 0
         async for part in request.stream():
-            parts.append(part)
-            size += len(part)
-            if size > limits.body_bytes:
-                raise HTTPException(
-                    413, f"A request must have at most {limits.body_bytes} bytes."
-                )
-        return b"".join(parts)
+            body.extend(part)
+            if len(body) > limits.body_bytes:
+                reason = f"A request must have at most {limits.body_bytes} bytes."
+                raise HTTPException(413, reason)
 
     try:
-        return await asyncio.wait_for(read(), limits.seconds)
+        await asyncio.wait_for(read(), limits.seconds)
     except asyncio.TimeoutError:
-        raise HTTPException(
-            408, f"The request did not arrive in {limits.seconds:g} seconds."
-        ) from None
+        reason = f"The request did not arrive in {limits.seconds:g} seconds."
+        raise HTTPException(408, reason) from None
+    return bytes(body)
 
 
 def read_json(body: bytes) -> dict[str, Any]:
@@ -103,40 +92,32 @@ def read_json(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise HTTPException(400, f"The request is not JSON: {error}.") from None
     if not isinstance(found, dict):
-        raise HTTPException(
-            400, f"The request must be a JSON object. Received: {quoted(found)}."
-        )
+        raise refusal("The request must be a JSON object", found)
     return found
-
-
-class File(NamedTuple):
-    """A file of a form."""
-
-    name: str
-    data: bytes
 
 
 async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     """Returns the fields of a request: of its address, and JSON or a form.
 
-    A field that is there several times is a list, and a file a `File`.
+    A field that is there several times is a list; a file is its name and its content.
     """
+
+    async def parts():
+        yield body
+
     body = await read_body(request, limits)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     pairs: list[tuple[str, Any]] = [*request.query_params.multi_items()]
     fields: dict[str, Any] = {}
     try:
         if kind == "multipart/form-data":
-            parser = MultiPartParser(
-                request.headers, _parts(body), max_part_size=limits.body_bytes
-            )
-            form = await parser.parse()
+            size = limits.body_bytes
+            parser = MultiPartParser(request.headers, parts(), max_part_size=size)
+            form: Any = await parser.parse()
             for name, value in form.multi_items():
-                if isinstance(value, str):
-                    pairs.append((name, value))
-                else:
-                    file = File(value.filename or "", await value.read())
-                    pairs.append((name, file))
+                is_text = isinstance(value, str)
+                file = value if is_text else (value.filename or "", await value.read())
+                pairs.append((name, file))
             await form.close()
         # `curl -d` calls JSON a form, too.
         elif kind == "application/x-www-form-urlencoded" and body[:1] != b"{":
@@ -152,20 +133,9 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     return fields
 
 
-async def _parts(body):
-    yield body
-
-
 def check_key(request: Request, keys: Collection[str], given: object = None) -> None:
-    """Refuses a request without one of the keys, if there are any.
-
-    Args:
-        request: The request, which may have a key in its header `Authorization`.
-        keys: The keys.
-        given: A key in the request itself.
-    """
-    header = request.headers.get("authorization", "")
-    scheme, _, key = header.partition(" ")
+    """Refuses a request without one of the keys, in its header or `given`."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
     tried = [key] if scheme.lower() == "bearer" else []
     tried += [given] if isinstance(given, str) else []
     if keys and not any(
@@ -173,10 +143,13 @@ def check_key(request: Request, keys: Collection[str], given: object = None) -> 
         for one in tried
         for known in keys
     ):
-        raise HTTPException(
-            403,
-            "A key is needed: `api_key`, or the header `Authorization: Bearer KEY`.",
-        )
+        wanted = "`api_key`, or the header `Authorization: Bearer KEY`"
+        raise HTTPException(403, f"A key is needed: {wanted}.")
+
+
+def refusal(wanted: str, received: object, status: int = 400) -> HTTPException:
+    """Returns the error of a request that has something else than is wanted."""
+    return HTTPException(status, f"{wanted}. Received: {quoted(received)}.")
 
 
 def quoted(value: object) -> str:

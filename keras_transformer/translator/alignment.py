@@ -1,6 +1,5 @@
 """Which parts of a source a translation renders, by cross-attention."""
 
-import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,16 +33,9 @@ def alignment_weights(model, source_ids, labels):
 
     These are the weights of the cross-attention, averaged over the heads of all layers
     but the first. `benchmarks/alignments.py` compares layers, and the step that
-    predicts a subword with the step that reads it.
-
-    Args:
-        model: A `Transformer`, or an `Ensemble`, whose models are averaged.
-        source_ids: Integer tensor of shape `(batch, source_length)`.
-        labels: Integer tensor of shape `(batch, target_length)`: targets with end
-            tokens and padding.
-
-    Returns:
-        A float32 tensor of shape `(batch, target_length, source_length)`.
+    predicts a subword with the step that reads it. The models of an `Ensemble` are
+    averaged. `labels`, of shape `(batch, target_length)`, have end tokens and padding;
+    the weights are float32 of shape `(batch, target_length, source_length)`.
     """
     starts = ops.full_like(labels[:, :1], model.start_id)
     target_ids = ops.concatenate([starts, labels[:, :-1]], axis=1)
@@ -64,16 +56,9 @@ def aligned_spans(weights, source_spans, target_spans, is_end):
     from the whole target. Where the end token wins, the target subword is not aligned.
     Subwords without text are left out.
 
-    Args:
-        weights: As `alignment_weights` returns them.
-        source_spans: Integer tensor of shape `(batch, source_length, 2)`.
-        target_spans: Integer tensor of shape `(batch, target_length, 2)`.
-        is_end: Boolean tensor of shape `(batch, source_length)`: the end tokens of
-            sources.
-
-    Returns:
-        The two spans of each pair, ragged of shape `(batch, None, 4)`; and the weights
-        of the pairs, ragged of shape `(batch, None)`.
+    Spans have the shape `(batch, length, 2)`, and `is_end`, the end tokens of sources,
+    `(batch, source_length)`. What is returned are the two spans of each pair, ragged of
+    shape `(batch, None, 4)`, and the weights of the pairs, of shape `(batch, None)`.
     """
     is_source = (source_spans[..., 0] < source_spans[..., 1]) | is_end
     is_target = target_spans[..., 0] < target_spans[..., 1]
@@ -100,12 +85,10 @@ def aligned_pairs(weights, source_spans, target_spans, is_end):
     source_spans, is_end = (x[:, : weights.shape[2]] for x in (source_spans, is_end))
     weights = weights[:, : target_spans.shape[1], : source_spans.shape[1]]
     spans, weights = aligned_spans(weights, source_spans, target_spans, is_end)
+    rows = zip(spans.to_list(), weights.to_list(), strict=True)
     return [
-        [
-            AlignedPair((a, b), (c, d), weight)
-            for (a, b, c, d), weight in zip(*row, strict=True)
-        ]
-        for row in zip(spans.to_list(), weights.to_list(), strict=True)
+        [AlignedPair((a, b), (c, d), x) for (a, b, c, d), x in zip(*row, strict=True)]
+        for row in rows
     ]
 
 
@@ -130,17 +113,14 @@ def word_links(
         >>> word_links("a man", "ein Mann", pairs)
         [(0, 0), (1, 1)]
     """
-    source_ends, target_ends = (
-        [word.end() for word in re.finditer(r"\S+", side)]
-        for side in (text, translation)
-    )
-    links: set[tuple[int, int]] = set()
-    for pair in pairs:
-        links.update(
-            itertools.product(
-                words_in(pair.source, source_ends), words_in(pair.target, target_ends)
-            )
-        )
+    source_ends = [word.end() for word in re.finditer(r"\S+", text)]
+    target_ends = [word.end() for word in re.finditer(r"\S+", translation)]
+    links = {
+        (source, target)
+        for pair in pairs
+        for source in words_in(pair.source, source_ends)
+        for target in words_in(pair.target, target_ends)
+    }
     return sorted(links)
 
 

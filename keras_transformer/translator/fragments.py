@@ -74,14 +74,11 @@ def translate_markup(
     settings = search, batch_size, max_length, terms
     fragments = list(map(read_markup, texts))
     found = translate_fragments(translator, fragments, *settings)
-    return [
-        best._replace(
-            text=text
-            if is_empty(source) and text.strip()
-            else write_markup(fragment, text)
-        )
-        for text, source, (fragment, best) in zip(texts, fragments, found, strict=True)
-    ]
+    rows = []
+    for text, source, (fragment, best) in zip(texts, fragments, found, strict=True):
+        stays = is_empty(source) and text.strip()
+        rows.append(best._replace(text=text if stays else write_markup(fragment, text)))
+    return rows
 
 
 def translate_fragments(
@@ -104,12 +101,12 @@ def translate_fragments(
     plain = [source.plain for source in sources]
     settings = search, batch_size, max_length, terms
     found = [best for best, *_ in translator.translate_n_best(plain, *settings)]
-    coded = [index for index, source in enumerate(sources) if source.codes]
-    pairs = translator.align(
-        [plain[index] for index in coded], [found[index].text for index in coded]
+    rows = list(zip(sources, found, strict=True))
+    coded = [(source.plain, best.text) for source, best in rows if source.codes]
+    pairs = iter(
+        translator.align(*map(list, zip(*coded, strict=True))) if coded else ()
     )
-    pairs_of = dict(zip(coded, pairs, strict=True))
     return [
-        (source.write(best.text, pairs_of.get(index, [])), best)
-        for index, (source, best) in enumerate(zip(sources, found, strict=True))
+        (source.write(best.text, next(pairs) if source.codes else ()), best)
+        for source, best in rows
     ]

@@ -99,9 +99,19 @@ class Terms(tf.Module):
                     f"Received: {target!r} for {term!r}."
                 )
         self.keep = (keep,) if isinstance(keep, str) else tuple(keep)
-        for pattern in self.keep:
-            _check_pattern(PATTERNS.get(pattern, pattern))
-        self._kept = "|".join(f"(?:{PATTERNS.get(x, x)})" for x in self.keep)
+        patterns = [PATTERNS.get(x, x) for x in self.keep]
+        for pattern in patterns:
+            try:
+                is_empty = tf.strings.regex_full_match("", pattern)
+                problem = "and matches the empty text" if is_empty else ""
+            except tf.errors.InvalidArgumentError as error:
+                problem = error.message
+            if problem:
+                raise ValueError(
+                    "`keep` must be names of patterns or regular expressions that "
+                    f"match some text. Received: {pattern!r}, {problem}."
+                )
+        self._kept = "|".join(f"(?:{x})" for x in patterns)
         # A key that no text has stands in an empty table.
         units = _units_of([*self.glossary, _FROM])
         self._longest = int(units.bounding_shape()[1])
@@ -181,12 +191,7 @@ class Terms(tf.Module):
 
 
 def read_glossary(path: str | os.PathLike) -> dict[str, str]:
-    """Reads a glossary, a file of lines with a source term, a tab and a target term.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a line has no tab or an empty term, with its number.
-    """
+    """Reads a glossary, a file of lines with a source term, a tab and a target term."""
     glossary = {}
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
@@ -209,45 +214,19 @@ def _units_of(texts):
     return tf.ragged.boolean_mask(units, units.with_values(~is_blank))
 
 
-def _check_pattern(pattern):
-    try:
-        is_empty = tf.strings.regex_full_match("", pattern)
-        problem = "and matches the empty text" if is_empty else ""
-    except tf.errors.InvalidArgumentError as error:
-        problem = error.message
-    if problem:
-        raise ValueError(
-            "`keep` must be names of patterns or regular expressions that match some "
-            f"text. Received: {pattern!r}, {problem}."
-        )
-
-
 def required_phrases(terms: Terms, texts, translator, limits):
-    """Returns what the translations of texts must contain, with TensorFlow ops.
+    """Returns what the translations of `(batch,)` texts must contain, with TensorFlow.
 
-    Args:
-        terms: The `Terms`.
-        texts: String tensor of shape `(batch,)`.
-        translator: The `Translator`.
-        limits: Most subwords of each translation, int32 of shape `(batch,)`. What would
-            take more is left out.
-
-    Returns:
-        The ids of what is required, int32 of shape `(batch, phrases, length)`, padded
-        with -1 to a power of four and to `MAX_PHRASE_LENGTH`; and the texts that
-        unknown tokens represent, in their order, a string tensor of shape
-        `(batch, phrases)` padded with empty texts.
-
-    Raises:
-        ValueError: If a tokenizer is one of KerasHub.
+    First the ids, int32 of shape `(batch, phrases, length)`, padded with -1 to a power
+    of four and to `MAX_PHRASE_LENGTH`; then the texts that unknown tokens represent, in
+    their order, of shape `(batch, phrases)`, padded with empty ones. `limits` are the
+    most subwords of each translation; what takes more is left out.
     """
     tokenizer = translator.target_tokenizer
     for each in (translator.source_tokenizer, tokenizer):
         if not each.has_offsets:
-            raise ValueError(
-                "Terms are not possible with a tokenizer of KerasHub. "
-                f"Received: {type(each).__name__}."
-            )
+            reason = "Terms are not possible with a tokenizer of KerasHub"
+            raise ValueError(f"{reason}. Received: {type(each).__name__}.")
     found = terms.find(texts)
     ids = tokenizer(found.values)[:, translator.num_given_tokens() :]
     is_known = tokenizer.detokenize(ids) == found.values
@@ -274,11 +253,7 @@ def required_phrases(terms: Terms, texts, translator, limits):
 
 
 def constrained(search: Search, required_ids, tokenizer) -> ConstrainedBeamSearch:
-    """Returns a search with the same settings that finds required phrases.
-
-    Raises:
-        ValueError: If it is neither a beam search nor greedy search.
-    """
+    """Returns a search with the same settings that finds required phrases."""
     settings: dict = {"processors": search.processors, "end_ids": search.end_ids}
     if isinstance(search, BeamSearch):
         settings["length_penalty"] = search.length_penalty
@@ -290,12 +265,8 @@ def constrained(search: Search, required_ids, tokenizer) -> ConstrainedBeamSearc
         )
     else:
         settings["length_penalty"] = 0.0
-    return ConstrainedBeamSearch(
-        search.num_slots,
-        required_ids,
-        continuation_ids=continuation_ids(tokenizer),
-        **settings,
-    )
+    settings["continuation_ids"] = continuation_ids(tokenizer)
+    return ConstrainedBeamSearch(search.num_slots, required_ids, **settings)
 
 
 @functools.lru_cache(4)
@@ -306,26 +277,18 @@ def continuation_ids(tokenizer) -> tuple[int, ...]:
 
 
 def _continues_word(piece):
-    if re.fullmatch("<0x[0-9A-F]{2}>", piece):  # a byte of a character
-        return True
     first = piece[:1]
     is_letter = first.isalnum() or unicodedata.category(first or " ")[0] == "M"
-    return is_letter and not UNSPACED_LETTER.match(first)
+    is_byte = re.fullmatch("<0x[0-9A-F]{2}>", piece) is not None
+    return is_byte or (is_letter and not UNSPACED_LETTER.match(first))
 
 
 def unknown_texts(translator, texts, source_ids, ids, stand_ins):
-    """Returns what to write for the unknown tokens of translations.
+    """Returns what to write for the unknown tokens of translations, shaped as `ids`.
 
-    Args:
-        translator: The `Translator`.
-        texts: String tensor of shape `(batch,)`, the sources.
-        source_ids: Their ids, of shape `(batch, source_length)`.
-        ids: Int32 tensor of shape `(batch, hypotheses, length)`.
-        stand_ins: What `required_phrases` returns: texts for the first unknown tokens
-            that are whole words.
-
-    Returns:
-        A string tensor of the shape of `ids`.
+    `source_ids`, of shape `(batch, source_length)`, are the ids of texts; `ids` are of
+    shape `(batch, hypotheses, length)`. The first unknown tokens that are whole words
+    become the `stand_ins` that `required_phrases` returns.
     """
     tokenizer = translator.target_tokenizer
     is_unknown = ids == tokenizer.unknown_id
@@ -339,8 +302,7 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
     is_stand_in = is_whole & (place < num_stand_ins[:, None, None])
     padded = tf.pad(stand_ins, [[0, 0], [0, 1]])
     place = tf.where(is_stand_in, place, tf.shape(stand_ins)[1])
-    written = tf.gather(padded, place, batch_dims=1)
-    written = _FROM + written + _TO
+    written = _FROM + tf.gather(padded, place, batch_dims=1) + _TO
 
     def copy():
         pieces = translator.source_tokenizer.split(texts)
@@ -349,10 +311,8 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
         pieces = tf.pad(pieces, [[0, 0], [0, length - tf.shape(pieces)[1]]])
         copies = tf.strings.regex_replace(pieces, "^\u2581(.*)$", f"{_FROM}\\1{_TO}")
         shape = tf.shape(ids)
-        has_text = (pieces != "") & (pieces != "\u2581")
-        sources, has_text = (
-            tf.repeat(x, shape[1], axis=0) for x in (source_ids, has_text)
-        )
+        has_text = tf.repeat((pieces != "") & (pieces != "\u2581"), shape[1], axis=0)
+        sources = tf.repeat(source_ids, shape[1], axis=0)
         rows = tf.reshape(ids, [-1, shape[2]])
         weights = alignment_weights(translator.model, sources, rows)
         weights = tf.where(has_text[:, None], weights, -1.0)

@@ -9,7 +9,8 @@ from serving.tiny_translator import SOURCES, make_translator
 
 import keras_transformer as kt
 from keras_transformer.documents import translate, translation
-from keras_transformer.documents.html import html_texts
+from keras_transformer.documents.document import Source
+from keras_transformer.documents.html import html_document
 from keras_transformer.documents.unfinished import journal
 
 # The translator has learnt nothing.
@@ -285,7 +286,7 @@ def test_a_call_that_was_killed_goes_on_where_it_stopped(
     translate(translator, path, output, **HOW)
     expected = output.read_bytes()
     output.write_text("precious")
-    (job,) = translation.plan(path, output, None, "en", None, ())
+    (job,) = translation.plan(path, output, None, "en", None)
     asked = []
 
     def killed(*args, **kwargs):
@@ -402,7 +403,7 @@ def test_messages_keep_their_placeholders_without_being_told(tmp_path):
 def test_two_calls_do_not_write_one_output(translator, tmp_path):
     path, output = tmp_path / "a.txt", tmp_path / "out"
     path.write_text("a dog\na man\n")
-    (job,) = translation.plan(path, output, None, "en", None, ())
+    (job,) = translation.plan(path, output, None, "en", None)
     running = translation.run(translator, [job], **HOW)
     next(running)
     with pytest.raises(ValueError, match="out is being written by another process"):
@@ -423,4 +424,5 @@ def test_translations_that_look_wrong_are_told(translator, tmp_path):
 )
 def test_tags_that_nothing_ends_are_read_in_linear_time(piece):
     # In quadratic time, a megabyte takes minutes.
-    assert len(html_texts(piece * (2**20 // len(piece)))[0]) <= 1
+    page = Source(piece * (2**20 // len(piece)), "utf-8")
+    assert len(html_document(page).texts) <= 1
