@@ -190,7 +190,9 @@ def _scan(function, width, carry, *blocks):
         carry, output = function(i, carry, *(x[i] for x in blocks))
         return i + 1, carry, outputs.write(i, output)
 
-    state = tf.while_loop(lambda i, *_: i < size, step, (0, carry, outputs))
+    state = 0, carry, outputs
+    # Side by side, several blocks would hold their weights at once.
+    state = tf.while_loop(lambda i, *_: i < size, step, state, parallel_iterations=1)
     return state[1], state[2].stack()
 
 
