@@ -222,17 +222,9 @@ def settings_of(
     """Returns the settings that a recipe asks for, and those that follow from these.
 
     What the recipe names stays as it is, and the others follow from it: a third of the
-    named epochs is the cooldown, for example. A pretrained model keeps its sizes,
-    dropout and tokenizers.
-
-    Args:
-        recipe: A recipe.
-        text: Size of its training text; it may be left out with `begun`.
-        begun: The settings of the run that is resumed. What follows from the text, and
-            the recipe does not name, is as it was.
-
-    Raises:
-        ValueError: If settings contradict each other.
+    named epochs is the cooldown, for example. In a run that is resumed, what follows
+    from the `text` is as in the settings that the run had `begun` with. A pretrained
+    model keeps its sizes, dropout and tokenizers.
 
     Example:
         >>> recipe = Recipe.load("demo", {"training.epochs": 9})

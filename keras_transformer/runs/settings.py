@@ -3,15 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    get_args,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -100,11 +92,6 @@ class Section(BaseModel):
     )
 
 
-def _may_be_one_name(schema: dict[str, Any]) -> None:
-    for key in ("required", "type"):
-        schema.pop(key, None)
-
-
 class TextFiles(Section):
     """Parallel text: each side in one file or several.
 
@@ -113,7 +100,9 @@ class TextFiles(Section):
     or Parquet.
     """
 
-    model_config = ConfigDict(json_schema_extra=_may_be_one_name)
+    model_config = ConfigDict(
+        json_schema_extra=lambda x: [x.pop(key, None) for key in ("required", "type")]
+    )
     source: Names
     """Files to translate from, plain or packed by gzip or zstd: a sentence a line, or a
     column of a table. The files of a pattern, such as `train-*.{source}.gz`, are
@@ -197,22 +186,18 @@ class DataSettings(Section):
     """Where to get the text, for errors about missing files."""
 
     def paths(self, split: str, side: str) -> list[TextFile]:
-        """Returns the files of a side of a split, such as `"source"` of `"train"`.
-
-        Raises:
-            ValueError: If the recipe names none.
-        """
-        is_source = side == "source"
+        """Returns the files of a side of a split, such as `"source"` of `"train"`."""
+        index = int(side != "source")
         texts = self.train if split == "train" else [getattr(self, split)]
         files: list[TextFile] = []
         for text in filter(None, texts):
-            of_text, tag = [], text.tag if is_source else ""
+            of_text, tag = [], "" if index else text.tag
             for name in getattr(text, side):
                 name = name.replace("{source}", self.source)
                 name = name.replace("{target}", self.target)
                 found = expanded(name, self.folder) or [Path(self.folder, name)]
-                of_text += [self._text_file(x, int(not is_source), tag) for x in found]
-            files += of_text * (text.weight if isinstance(text, Corpus) else 1)
+                of_text += [self._text_file(path, index, tag) for path in found]
+            files += of_text * getattr(text, "weight", 1)
         if not files:
             raise ValueError(
                 f"`data.{split}.{side}` must name files for this. Add it to the recipe."
@@ -222,8 +207,7 @@ class DataSettings(Section):
     def _text_file(self, path: Path, side: int, tag: str) -> TextFile:
         """Returns the column of a table that holds a side, or another file as it is.
 
-        What is missing or faulty is found when it is read. `side` is 0 for the source,
-        1 for the target.
+        `side` is 0 for the source, 1 for the target. What is missing is found later.
         """
         if table_format(path) is None:
             return TextFile(path, tag=tag)
@@ -242,29 +226,22 @@ class DataSettings(Section):
         return TextFile(path, found[0] if found else side, tag)
 
     def check_files(self, split: str) -> tuple[list[TextFile], list[TextFile]]:
-        """Returns the source and the target files of a split.
-
-        Raises:
-            FileNotFoundError: If one of them is missing.
-            ValueError: If the recipe names none.
-        """
-        sides = {side: self.paths(split, side) for side in SIDES}
-        for side, files in sides.items():
-            for path in (file.path for file in files):
-                if path.exists():
-                    continue
+        """Returns the source and the target files of a split, once they are there."""
+        sides = self.paths(split, "source"), self.paths(split, "target")
+        for side, files in zip(SIDES, sides, strict=True):
+            for path in (file.path for file in files if not file.path.exists()):
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
                 folder = there.absolute()
-                held = f"There is no folder {folder}"
-                if folder.is_dir():
-                    held = f"{folder} holds {names_in(folder)}"
+                is_there = folder.is_dir()
+                held = f"{folder} holds {names_in(folder)}"
                 message = (
                     f"{path} does not exist, which `data.{split}.{side}` names. "
-                    f"{held}. Name the folder of the text with `data.folder`, which "
-                    f"is --data in the shell. {self.origin}"
+                    f"{held if is_there else f'There is no folder {folder}'}. Name the "
+                    "folder of the text with `data.folder`, which is --data in the "
+                    f"shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
-        return sides["source"], sides["target"]
+        return sides
 
 
 def _vocabulary_size(recipe, text):
@@ -374,10 +351,10 @@ class ModelSettings(Section):
     """Rank of low-rank adaptations of the pretrained model, which are then all that is
     trained; see `Transformer.enable_lora`."""
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, **which) -> dict[str, Any]:
         """Returns the arguments of a `Transformer` that are named."""
         others = {"preset", "pretrained", "frozen", "lora_rank"}
-        return self.model_dump(exclude=others, exclude_none=True)
+        return self.model_dump(exclude=others, exclude_none=True, **which)
 
 
 def _tokens_per_batch(recipe, text):
