@@ -57,9 +57,8 @@ def export(
     search = changed_search(translator.search, search_options)
     from keras_transformer.serving import next_version
 
-    path = translator.export(
-        next_version(folder), search, max_length, jit_compile, terms=terms
-    )
+    how = search, max_length, jit_compile
+    path = translator.export(next_version(folder), *how, terms=terms)
     dtype = translator.model.dtype_policy.name
     typer.echo(f"The SavedModel is in {path}, and computes in {dtype}.")
 

@@ -10,7 +10,7 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ruamel.yaml import YAML
 
@@ -71,8 +71,7 @@ class Record:
     format: int = _FORMAT
 
 
-@dataclasses.dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """The state of a run: what is trained, and where training goes on.
 
     Attributes:

@@ -103,20 +103,16 @@ def prepare(
     check_buckets(buckets, max_length, max_length)
     check_positive_integers(num_shards=num_shards)
     tokenizers = source_tokenizer, target_tokenizer
-    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
-        check_tokenizer(f"{side}_tokenizer", tokenizer)
+    check_tokenizer("source_tokenizer", source_tokenizer)
+    check_tokenizer("target_tokenizer", target_tokenizer)
     weights = Counter(paired_files(source_files, target_files))
     folder = Path(folder)
     special = ("pad_id", "start_id", "end_id")
     settings = {
         "text": checksum(itertools.chain.from_iterable(weights)),
         "files": [
-            {
-                "columns": [file.column for file in pair],
-                "tags": [file.tag for file in pair],
-                "weight": weight,
-            }
-            for pair, weight in weights.items()
+            {"columns": [x.column for x in y], "tags": [x.tag for x in y], "weight": z}
+            for y, z in weights.items()
         ],
         "tokenizers": [_digest(tokenizer) for tokenizer in tokenizers],
         "special_ids": [[int(getattr(t, x)) for x in special] for t in tokenizers],
@@ -169,11 +165,10 @@ def _write_shards(manifest, path, files_by_weight, encode, verbose):
     settings = manifest["settings"]
     pairs = {weight: read_pairs(files) for weight, files in files_by_weight.items()}
     seen: list | None = None if settings["keep_duplicates"] else []
-    bar = keras.utils.Progbar(
-        len(manifest["sizes"]), verbose=verbose, unit_name="shard"
-    )
+    sizes = manifest["sizes"]
+    bar = keras.utils.Progbar(len(sizes), verbose=verbose, unit_name="shard")
     with ThreadPoolExecutor() as pool:
-        for number, (weight, size) in enumerate(manifest["sizes"]):
+        for number, (weight, size) in enumerate(sizes):
             chunks = chunks_of(itertools.islice(pairs[weight], size), _PAIRS_PER_CHUNK)
             if number < len(manifest["shards"]):  # written before
                 for chunk in chunks:
@@ -194,10 +189,8 @@ def _write_shard(folder, names, settings, encoded, seen):
     counts = np.zeros(len(buckets), np.int64)
     omitted = {"duplicates": 0, "long": 0, "unbalanced": 0}
     with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
-        writers = [
-            stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
-            for name in names
-        ]
+        paths = [str(unfinished / name) for name in names]
+        writers = [stack.enter_context(tf.io.TFRecordWriter(x)) for x in paths]
         for chunk in encoded:
             hashes, lengths, examples = (tensor.numpy() for tensor in chunk)
             longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
@@ -216,17 +209,12 @@ def _write_shard(folder, names, settings, encoded, seen):
                 writers[bucket].write(example)
         for writer in writers:
             writer.flush()
-        sizes = [(unfinished / name).stat().st_size for name in names]
+        sizes = [os.path.getsize(path) for path in paths]
     return {"pairs": counts.tolist(), "bytes": sizes, **omitted}
 
 
 def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
-    """Returns the manifest of a folder that `prepare` has finished.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If `prepare` was interrupted, or a file is missing or cut short.
-    """
+    """Returns the manifest of a folder that `prepare` has finished, once checked."""
     path = Path(folder, MANIFEST)
     if not path.is_file():
         raise FileNotFoundError(
@@ -240,10 +228,9 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
             f"{folder} holds {done} of {total} shards. Repeat `prepare`, which "
             "continues."
         )
+    buckets = manifest["settings"]["buckets"]
     for number, shard in enumerate(manifest["shards"]):
-        for length, size in zip(
-            manifest["settings"]["buckets"], shard["bytes"], strict=True
-        ):
+        for length, size in zip(buckets, shard["bytes"], strict=True):
             file = path.with_name(_name(length, number, manifest))
             found = file.stat().st_size if file.is_file() else 0
             if found != size:
@@ -314,10 +301,9 @@ def prepared_dataset(
 
     def read_bucket(bucket, seed):
         length, rows = buckets[bucket], rows_per_batch[bucket]
-        names = [_name(length, number, manifest) for number in own]
         files = [
-            str(folder / name)
-            for number, name in zip(own, names, strict=True)
+            str(folder / _name(length, number, manifest))
+            for number in own
             for _ in range(weights[number] * bool(num_rows[number, bucket]))
         ]
         files = tf.constant(files, tf.string, shape=(len(files),))
@@ -437,11 +423,9 @@ def _examples(*sides):
 
 
 def _add(hashes, seen):
-    """Adds hashes to those seen so far, and returns which are new.
+    """Adds hashes `(pairs,)` to those seen so far, and returns which are new.
 
-    Args:
-        hashes: Integers of shape `(pairs,)`.
-        seen: A few sorted arrays of falling sizes, of which equal sizes are merged.
+    These are a few sorted arrays of falling sizes, of which equal sizes are merged.
     """
     is_new = np.zeros(len(hashes), bool)
     is_new[np.unique(hashes, return_index=True)[1]] = True
