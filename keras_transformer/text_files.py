@@ -74,8 +74,9 @@ class SentencePair(NamedTuple):
 
 def as_paths(files: Paths) -> list[Path]:
     """Returns one path or several as a list."""
-    is_one = isinstance(files, (str, os.PathLike))
-    return [Path(files)] if is_one else list(map(Path, files))
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
+    return list(map(Path, files))
 
 
 def as_files(files: Files) -> list[TextFile]:

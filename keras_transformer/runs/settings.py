@@ -92,6 +92,11 @@ class Section(BaseModel):
     )
 
 
+def _may_be_one_name(schema: dict[str, Any]) -> None:
+    for key in ("required", "type"):
+        schema.pop(key, None)
+
+
 class TextFiles(Section):
     """Parallel text: each side in one file or several.
 
@@ -100,9 +105,7 @@ class TextFiles(Section):
     or Parquet.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra=lambda x: [x.pop(key, None) for key in ("required", "type")]
-    )
+    model_config = ConfigDict(json_schema_extra=_may_be_one_name)
     source: Names
     """Files to translate from, plain or packed by gzip or zstd: a sentence a line, or a
     column of a table. The files of a pattern, such as `train-*.{source}.gz`, are

@@ -118,9 +118,9 @@ def parallel_dataset(
     check_tokenizer("target_tokenizer", target_tokenizer)
     files = paired_files(source_files, target_files)
     if counted is None:
-        sides = zip(*files, strict=True)
+        sources, targets = zip(*files, strict=True)
         sizes = tokens_per_batch, max_length, buckets
-        counted = count_batches(*sides, *tokenizers, *sizes, sampling)
+        counted = count_batches(sources, targets, *tokenizers, *sizes, sampling)
     pairs_per_file = dict(zip(Counter(files), counted.pairs, strict=True))
 
     def read_chunks(seed):

@@ -31,9 +31,8 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         try:
             if not model_proto:
                 raise RuntimeError("SentencePiece accepts empty bytes as a model.")
-            self.processor = sentencepiece.SentencePieceProcessor(
-                model_proto=model_proto
-            )
+            processor = sentencepiece.SentencePieceProcessor
+            self.processor = processor(model_proto=model_proto)
         except RuntimeError:
             raise ValueError(
                 "`model_proto` must be a SentencePiece model. Received: "
@@ -67,19 +66,13 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         Two ragged int64 tensors of shape `(batch, None)`, in bytes of the texts before
         SentencePiece normalises them.
         """
+        best = {"nbest_size": 0, "alpha": 1.0, "out_type": tf.int32, **_NO_SYMBOLS}
         _, row_splits, *offsets = _ops.sentencepiece_tokenize_with_offsets_op(
-            self.resource_handle,
-            texts,
-            nbest_size=0,
-            alpha=1.0,
-            out_type=tf.int32,
-            **_NO_SYMBOLS,
+            self.resource_handle, texts, **best
         )
+        ragged = tf.RaggedTensor.from_row_splits
         return [
-            tf.RaggedTensor.from_row_splits(
-                tf.cast(values, tf.int64), row_splits, validate=False
-            )
-            for values in offsets
+            ragged(tf.cast(x, tf.int64), row_splits, validate=False) for x in offsets
         ]
 
     def detokenize(self, ids):

@@ -84,13 +84,12 @@ class VocabularyTokenizer(Tokenizer):
         for name, piece in special.items():
             setattr(self, f"{name}_id", ids[piece])
         self._prefix_ids = [ids[piece] for piece in prefix]
-        self._piece_of_id = [
-            piece_of_id.get(index, unknown) for index in range(self.vocabulary_size)
-        ]
+        all_ids = range(self.vocabulary_size)
+        self._piece_of_id = [piece_of_id.get(index, unknown) for index in all_ids]
         self._is_text = [piece not in textless for piece in self._piece_of_id]
-        texts = [piece for piece in ids if piece not in textless]
+        texts = {piece: index for piece, index in ids.items() if piece not in textless}
         rows = tf.lookup.KeyValueTensorInitializer(
-            texts, [ids[piece] for piece in texts], tf.string, tf.int32
+            list(texts), list(texts.values()), tf.string, tf.int32
         )
         self._table = tf.lookup.StaticHashTable(rows, self.unknown_id)
 
