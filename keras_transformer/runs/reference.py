@@ -18,18 +18,10 @@ _WIDTH = 88
 
 
 class Setting(NamedTuple):
-    """A setting of a recipe, or a section of settings.
+    """A setting of a recipe, or a section of settings."""
 
-    Attributes:
-        name: Dotted name, such as `"training.epochs"`.
-        default: Its default in YAML; empty if there is none, or if it depends on the
-            text or the model.
-        meaning: What it means, when to change it, and what it depends on.
-        is_section: Whether it holds settings.
-    """
-
-    name: str
-    default: str
+    name: str  # dotted, such as "training.epochs"
+    default: str  # in YAML; empty if it depends on the text or the model
     meaning: str
     is_section: bool
 

@@ -38,26 +38,18 @@ Changeable = Annotated[_Type, MAY_CHANGE]
 
 
 class TextSize(NamedTuple):
-    """The size of a parallel text.
-
-    Attributes:
-        pairs: Number of sentence pairs.
-        words: Number of words, on both sides together.
-        characters: Number of different characters.
-    """
+    """The size of a parallel text."""
 
     pairs: int
-    words: int
-    characters: int
+    words: int  # on both sides together
+    characters: int  # how many different ones
 
 
 class Follows(NamedTuple):
     """The metadata of a setting that follows from others where a recipe is silent.
 
-    Attributes:
-        rule: Function of a `Recipe`, in which all earlier settings have their values,
-            and the `TextSize`, which returns the value.
-        of_preset: Whether it follows from the preset alone, and not from the text.
+    The rule returns it from a `Recipe` in which all earlier settings have their values,
+    and from the `TextSize`, unless it follows from the preset alone.
     """
 
     rule: Callable[["Recipe", TextSize | None], Any]

@@ -119,8 +119,15 @@ def parallel_dataset(
     files = paired_files(source_files, target_files)
     if counted is None:
         sources, targets = zip(*files, strict=True)
-        sizes = tokens_per_batch, max_length, buckets
-        counted = count_batches(sources, targets, *tokenizers, *sizes, sampling)
+        counted = count_batches(
+            sources,
+            targets,
+            *tokenizers,
+            tokens_per_batch,
+            max_length,
+            buckets,
+            sampling,
+        )
     pairs_per_file = dict(zip(Counter(files), counted.pairs, strict=True))
 
     def read_chunks(seed):
@@ -207,17 +214,12 @@ def count_batches(
                 num_long += is_long.sum()
                 pairs_per_file[sides] += len(lengths)
     total = sum(pairs_per_file.values())
+    longer = f"{total} sentence pairs are longer than max_length={max_length}"
     if num_long == total:
-        raise ValueError(
-            f"All {total} sentence pairs are longer than max_length={max_length}. "
-            "Raise `max_length`."
-        )
+        raise ValueError(f"All {longer}. Raise `max_length`.")
     if num_long:
-        warnings.warn(
-            f"{num_long} of {total} sentence pairs are longer than "
-            f"max_length={max_length} and left out, the first is {first_long}.",
-            stacklevel=3,
-        )
+        message = f"{num_long} of {longer} and left out, the first is {first_long}."
+        warnings.warn(message, stacklevel=3)
     batches = int(sum(-(-counts // (tokens_per_batch // np.array(buckets)))))
     if sampling:
         # Sampled subwords may make more batches than were counted. The last batches of

@@ -224,10 +224,8 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
     manifest = json.loads(path.read_text("utf-8"))
     done, total = len(manifest["shards"]), len(manifest["sizes"])
     if done < total:
-        raise ValueError(
-            f"{folder} holds {done} of {total} shards. Repeat `prepare`, which "
-            "continues."
-        )
+        problem = f"{folder} holds {done} of {total} shards"
+        raise ValueError(f"{problem}. Repeat `prepare`, which continues.")
     buckets = manifest["settings"]["buckets"]
     for number, shard in enumerate(manifest["shards"]):
         for length, size in zip(buckets, shard["bytes"], strict=True):
@@ -330,27 +328,21 @@ def prepared_dataset(
             tf.data.Dataset.from_tensor_slices(order),
         )
 
-    return numbered_epochs(
-        read_batches, lambda batches: batches, num_batches.sum(), seed, initial_epoch
-    )
+    count = num_batches.sum()
+    return numbered_epochs(read_batches, lambda x: x, count, seed, initial_epoch)
 
 
 def _batch(examples, num_rows, length, special_ids):
     """Returns serialized examples as a batch, filled up with rows of padding."""
     (source_pad, *_), (target_pad, start, _) = special_ids
     ids = tf.io.parse_example(examples, _FEATURES)
-    ids = {name: tf.cast(side, tf.int32) for name, side in ids.items()}
+    sources, targets = (tf.cast(ids[name], tf.int32) for name in _FEATURES)
+    starts = tf.fill([targets.nrows(), 1], start)
+    shifted = tf.concat([starts, targets[:, :-1]], axis=1)
     shape = num_rows, length
-    labels = ids["target_ids"].to_tensor(target_pad, shape=shape)
-    lengths = ids["target_ids"].row_lengths()
-    lengths = tf.pad(lengths, [[0, num_rows - tf.size(lengths)]])
-    starts = tf.fill([num_rows, 1], start)
-    target_ids = tf.where(
-        tf.sequence_mask(lengths, length),
-        tf.concat([starts, labels[:, :-1]], axis=1),
-        target_pad,
-    )
-    source_ids = ids["source_ids"].to_tensor(source_pad, shape=shape)
+    source_ids = sources.to_tensor(source_pad, shape=shape)
+    target_ids = shifted.to_tensor(target_pad, shape=shape)
+    labels = targets.to_tensor(target_pad, shape=shape)
     return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
 
@@ -373,20 +365,15 @@ def _sides(chunk):
 
 
 def _encoder(tokenizers, max_length):
-    """Returns a function from texts to their hashes, lengths and examples.
-
-    Pairs that are longer than `max_length` have no example.
-    """
+    """Returns a function from texts to hashes, lengths, and examples of short pairs."""
     texts = tf.TensorSpec((None,), tf.string)
 
     @tf.function(input_signature=[texts, texts])
     def encode(*sides):
-        ids = [
-            add_start_and_end(
-                tokenizer(beginning(side, max_length + 1)[0]), tokenizer, end=True
-            )
-            for tokenizer, side in zip(tokenizers, sides, strict=True)
-        ]
+        ids = []
+        for tokenizer, side in zip(tokenizers, sides, strict=True):
+            subwords = tokenizer(beginning(side, max_length + 1)[0])
+            ids.append(add_start_and_end(subwords, tokenizer, end=True))
         lengths = tf.stack([side.row_lengths() for side in ids], axis=1)
         fits = tf.reduce_max(lengths, axis=1) <= max_length
         ids = [tf.ragged.boolean_mask(side, fits) for side in ids]
@@ -397,9 +384,8 @@ def _encoder(tokenizers, max_length):
 
 def _hashes(sources, targets):
     """Returns hashes of pairs; one of 2,000 texts of 100 million has two equal ones."""
-    return tf.strings.to_hash_bucket_fast(
-        tf.strings.join([sources, targets], "\n"), 2**63 - 1
-    )
+    pairs = tf.strings.join([sources, targets], "\n")
+    return tf.strings.to_hash_bucket_fast(pairs, 2**63 - 1)
 
 
 def _examples(*sides):

@@ -21,9 +21,6 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model in TensorFlow's memory, named after its contents.
 
     Equal names hold equal models: tokenizers in a SavedModel cannot be confused.
-
-    Raises:
-        ValueError: If `model_proto` is not a SentencePiece model.
     """
 
     def __init__(self, model_proto: bytes):
@@ -61,11 +58,7 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def byte_offsets(self, texts):
-        """Returns the first byte of each subword, and the one after its last.
-
-        Two ragged int64 tensors of shape `(batch, None)`, in bytes of the texts before
-        SentencePiece normalises them.
-        """
+        """Returns `Tokenizer.byte_offsets`, in texts that are not normalised yet."""
         best = {"nbest_size": 0, "alpha": 1.0, "out_type": tf.int32, **_NO_SYMBOLS}
         _, row_splits, *offsets = _ops.sentencepiece_tokenize_with_offsets_op(
             self.resource_handle, texts, **best

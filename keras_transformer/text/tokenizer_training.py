@@ -16,11 +16,7 @@ _LINES_READ_AT_ONCE = 1000
 
 
 class VocabularySizeError(ValueError):
-    """A vocabulary that does not suit the text.
-
-    Attributes:
-        nearest: The nearest size that does.
-    """
+    """A vocabulary that does not suit the text; its `nearest` size does."""
 
     def __init__(self, message: str, nearest: int):
         super().__init__(message)

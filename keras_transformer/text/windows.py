@@ -109,8 +109,7 @@ def _cut_into_windows(sequences, length, pad_id):
     def cut(rest, ids):
         ids = tf.concat([rest, ids], axis=0)
         count = tf.maximum(tf.size(ids) - 1, 0) // length
-        end = count * length
-        shape = [count, length]
+        end, shape = count * length, [count, length]
         windows = tf.reshape(ids[:end], shape), tf.reshape(ids[1 : end + 1], shape)
         return ids[end:], windows
 
