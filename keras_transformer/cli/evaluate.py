@@ -100,14 +100,12 @@ def evaluate(
     """
     if source_file or reference:
         if source_file is None or not reference:
-            raise typer.BadParameter(
-                "must be given together.", param_hint=["--source-file", "--reference"]
-            )
+            both = ["--source-file", "--reference"]
+            raise typer.BadParameter("must be given together.", param_hint=both)
         for name, value in {"data": data, "split": split, "recipe": recipe}.items():
             if value is not None:
-                raise typer.BadParameter(
-                    "cannot be combined with --source-file.", param_hint=f"--{name}"
-                )
+                problem = "cannot be combined with --source-file."
+                raise typer.BadParameter(problem, param_hint=f"--{name}")
         targets = [[TextFile(path)] for path in reference]
         files: tuple = [TextFile(source_file)], targets, [], ""
         _, written_in = languages_of_run(model) or (None, None)

@@ -110,10 +110,8 @@ def convert(
     if folder.exists():
         raise FileExistsError(f"{folder} exists already. Name a new folder.")
     if quantization and format not in ("ctranslate2", "litert"):
-        raise typer.BadParameter(
-            f"is for --format ctranslate2 or litert. Received: --format {format}",
-            param_hint="--quantization",
-        )
+        problem = f"is for --format ctranslate2 or litert. Received: --format {format}"
+        raise typer.BadParameter(problem, param_hint="--quantization")
     translator = load_translator(model, source_language, target_language)
     if format == "keras":
         with create_folder(folder) as unfinished:

@@ -204,10 +204,8 @@ def changed_search(
     if beam_width or length_penalty is not None or num_hypotheses > 1:
         beam_width = max(beam_width or search.num_slots, num_hypotheses)
         if beam_width == 1 and length_penalty is not None:
-            raise typer.BadParameter(
-                "needs a beam. Add --beam-width, such as 5.",
-                param_hint="--length-penalty",
-            )
+            problem = "needs a beam. Add --beam-width, such as 5."
+            raise typer.BadParameter(problem, param_hint="--length-penalty")
         from keras_transformer.runs.run import with_beam
 
         search = with_beam(search, beam_width, length_penalty)

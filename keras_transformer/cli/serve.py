@@ -106,10 +106,9 @@ def serve(
     `keras-transformer serve en:de=opus-mt-en-de --engine ctranslate2`
     """
     if engine == "ctranslate2" and (glossary or keep):
-        raise typer.BadParameter(
-            f"needs TensorFlow. Leave out --engine {engine}.",
-            param_hint="--glossary" if glossary else "--keep",
-        )
+        option = "--glossary" if glossary else "--keep"
+        problem = f"needs TensorFlow. Leave out --engine {engine}."
+        raise typer.BadParameter(problem, param_hint=option)
     paths: dict[tuple[str, str], str] = {}
     for model in models:
         named = _NAMED.fullmatch(model)

@@ -224,10 +224,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, Any]:
     for text in settings or []:
         name, equals, value = text.partition("=")
         if not equals:
-            raise typer.BadParameter(
-                f"must be NAME=VALUE, such as training.epochs=3. Received: {text}",
-                param_hint="--set",
-            )
+            problem = f"must be NAME=VALUE, such as training.epochs=3. Received: {text}"
+            raise typer.BadParameter(problem, param_hint="--set")
         try:
             values[name] = YAML(typ="safe", pure=True).load(value)
         except (YAMLError, ValueError):  # the latter for a date such as 2024-02-30

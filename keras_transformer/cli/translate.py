@@ -206,10 +206,8 @@ def translate(
         check_picture(attention, page=True)
     terms = given_terms(glossary, keep)
     if attention is not None and terms is not None:
-        raise typer.BadParameter(
-            "draws translations without --glossary and --keep. Leave it out.",
-            param_hint="--attention",
-        )
+        problem = "draws translations without --glossary and --keep. Leave it out."
+        raise typer.BadParameter(problem, param_hint="--attention")
     check_models(model)
     formats = {format or format_of(path) for path in files} or {format or "lines"}
     is_one_text = len(files) < 2 and formats == {"lines"}
@@ -219,10 +217,10 @@ def translate(
         raise ValueError(f"--{given[0]} is not possible for text with --markup.")
     given += ["markup"] * (markup and "lines" in formats)
     if not is_one_text and (given or not files):
-        raise typer.BadParameter(
-            "needs one text with a sentence per line." if given else "needs a file.",
-            param_hint=f"--{[*given, 'format'][0]}",
+        problem = (
+            "needs one text with a sentence per line." if given else "needs a file."
         )
+        raise typer.BadParameter(problem, param_hint=f"--{[*given, 'format'][0]}")
     if len(files) > 1 and output is None:
         raise typer.BadParameter("is needed for several files.", param_hint="--output")
     jobs, total = None, None

@@ -94,7 +94,8 @@ class Recipe(Section):
         if training.optimizer == "muon" and batches > 1:
             raise ValueError(
                 "`training.batches_per_update` must be 1 with `muon`, or "
-                f"`training.optimizer` adam. Received: batches_per_update={batches}."
+                "`training.optimizer` be adam. "
+                f"Received: batches_per_update={batches}."
             )
         steps, epochs = training.steps, training.epochs
         validate_every = training.validate_every
