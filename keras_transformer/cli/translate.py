@@ -237,8 +237,8 @@ def translate(
                 f"--engine ctranslate2 must be left out for {tagged[0]}, whose tags "
                 "only TensorFlow's attention can place."
             )
-        given_search = model, max_length, search_options
-        translator = load_ctranslate2(*given_search, num_hypotheses=n_best)
+        exported = model, max_length, search_options
+        translator = load_ctranslate2(*exported, num_hypotheses=n_best)
         search = max_length = None  # they are in the export
     else:
         translator = load_translator(model)

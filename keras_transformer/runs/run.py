@@ -208,7 +208,8 @@ class Run:
     def record(self) -> Record:
         """What has happened in the folder; raises `FileNotFoundError` if it is none."""
         self._check_is_run()
-        return self._record  # type: ignore[return-value]
+        assert self._record is not None
+        return self._record
 
     @functools.cached_property
     def _record(self) -> Record | None:

@@ -227,13 +227,13 @@ class DataSettings(Section):
             for path in (file.path for file in files if not file.path.exists()):
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
                 folder = there.absolute()
-                is_there = folder.is_dir()
-                held = f"{folder} holds {names_in(folder)}"
+                held = f"There is no folder {folder}"
+                if folder.is_dir():
+                    held = f"{folder} holds {names_in(folder)}"
                 message = (
                     f"{path} does not exist, which `data.{split}.{side}` names. "
-                    f"{held if is_there else f'There is no folder {folder}'}. Name the "
-                    "folder of the text with `data.folder`, which is --data in the "
-                    f"shell. {self.origin}"
+                    f"{held}. Name the folder of the text with `data.folder`, which "
+                    f"is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
         return sides

@@ -111,8 +111,9 @@ def prepare(
     settings = {
         "text": checksum(itertools.chain.from_iterable(weights)),
         "files": [
-            {"columns": [x.column for x in y], "tags": [x.tag for x in y], "weight": z}
-            for y, z in weights.items()
+            {"columns": [x.column for x in pair], "tags": [x.tag for x in pair]}
+            | {"weight": weight}
+            for pair, weight in weights.items()
         ],
         "tokenizers": [_digest(tokenizer) for tokenizer in tokenizers],
         "special_ids": [[int(getattr(t, x)) for x in special] for t in tokenizers],
