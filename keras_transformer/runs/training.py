@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -121,10 +122,10 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             run.log.truncate(state.epoch)
             run.checkpoints().keep_best()
         if not settings.data.prepared:
-            training_text, sampling = _training_text(run), settings.tokenizer.sampling
-            pairs = {*zip(*training_text[:2], strict=True)}
-            if len(pairs) != len(run.record.pairs or ()):
-                counted = count_batches(*training_text, sampling=sampling)
+            training_text = _training_text(run)
+            sides = training_text["source_files"], training_text["target_files"]
+            if len({*zip(*sides, strict=True)}) != len(run.record.pairs or ()):
+                counted = count_batches(**training_text)
                 run.update(pairs=counted.pairs, batches_per_epoch=counted.batches)
         yield state
 
@@ -142,11 +143,20 @@ def join(recipe: Recipe, folder: str | os.PathLike) -> State:
     return run.state(settings)
 
 
-def _training_text(run):
-    """Returns the files, tokenizers and sizes of `parallel_dataset`."""
-    settings, sides = run.settings.training, run.settings.data.check_files("train")
-    sides = (side * settings.passes_per_epoch for side in sides)
-    return *sides, *run.tokenizers(), settings.tokens_per_batch, settings.max_length
+def _training_text(run) -> dict[str, Any]:
+    """Returns the arguments of `parallel_dataset` that determine its batches."""
+    settings, (source, target) = run.settings, run.tokenizers()
+    sides = settings.data.check_files("train")
+    sources, targets = (side * settings.training.passes_per_epoch for side in sides)
+    return {
+        "source_files": sources,
+        "target_files": targets,
+        "source_tokenizer": source,
+        "target_tokenizer": target,
+        "tokens_per_batch": settings.training.tokens_per_batch,
+        "max_length": settings.training.max_length,
+        "sampling": settings.tokenizer.sampling,
+    }
 
 
 def table_of(recipe: Recipe, settings: Settings, text: TextSize) -> str:
@@ -221,8 +231,8 @@ def _fit(state, workers):
         )
     else:
         counted = Counted(record.pairs, record.batches_per_epoch)
-        how = {"seed": settings.seed, "sampling": recipe.tokenizer.sampling}
-        data = parallel_dataset(*_training_text(run), **how, counted=counted)
+        text = _training_text(run)
+        data = parallel_dataset(**text, seed=settings.seed, counted=counted)
     sizes = settings.tokens_per_batch, settings.max_length
     num_steps = settings.validate_every
     validation_files = recipe.data.check_files("validation")
