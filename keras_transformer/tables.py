@@ -26,9 +26,7 @@ def table_format(path: Path) -> str | None:
 def first_row(path: Path, lines: Iterable[str]) -> list[str]:
     """Returns the names of the columns; in CSV and TSV files, their first row.
 
-    Args:
-        path: Path of the table.
-        lines: Its lines; those of a Parquet file are not read.
+    The `lines` of a Parquet file are not read.
     """
     if table_format(path) == ".parquet":
         return _parquet(path).schema_arrow.names
@@ -46,17 +44,8 @@ def cells(
     """Yields the number of each line and the text in one of its columns.
 
     In CSV files, cells with commas or quotes are quoted, as RFC 4180 has it; in TSV
-    files quotes are text. Parquet files have rows in the place of lines.
-
-    Args:
-        path: Path of the table.
-        column: Name of the column, which CSV and TSV files have in their first line; or
-            in these its number, from 0, if their first line is text.
-        lines: The lines of the file; those of a Parquet file are not read.
-
-    Raises:
-        ValueError: If a text is missing or has a line break; the message names the
-            line.
+    files quotes are text. Parquet files have rows in the place of `lines`, which are
+    then not read. Errors name the line. `column` is as in `TextFile`.
     """
     if table_format(path) in _DELIMITERS:
         yield from _csv_cells(path, column, lines)

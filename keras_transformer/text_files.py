@@ -22,7 +22,6 @@ BYTE_ORDER_MARK = "\ufeff"
 # The first bytes of packed files.
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_BLOCK = 1 << 16  # bytes that are read or unpacked at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,22 +80,15 @@ def as_paths(files: Paths) -> list[Path]:
 
 
 def as_files(files: Files) -> list[TextFile]:
-    """Returns files, and the sorted files of glob patterns, as a list.
-
-    Raises:
-        FileNotFoundError: If a pattern names no file.
-    """
+    """Returns files, and the sorted files of glob patterns, as a list."""
     if isinstance(files, (str, os.PathLike, TextFile)):
         files = [files]
     found = []
     for file in files:
-        if isinstance(file, TextFile):
-            found.append(file)
-            continue
-        paths = expanded(file)
+        paths = [file] if isinstance(file, TextFile) else expanded(file)
         if not paths:
             raise FileNotFoundError(f"{file} names no file. Check the pattern.")
-        found += map(TextFile, paths)
+        found += [x if isinstance(x, TextFile) else TextFile(x) for x in paths]
     return found
 
 
@@ -105,8 +97,8 @@ def expanded(pattern: str | os.PathLike, folder: str | os.PathLike = "") -> list
     path, name = Path(folder, pattern), os.fspath(pattern)
     if not glob.has_magic(name) or path.exists():
         return [path]
-    names = sorted(glob.glob(name, root_dir=folder or None, recursive=True))
-    return [Path(folder, name) for name in names]
+    names = glob.glob(name, root_dir=folder or None, recursive=True)
+    return [Path(folder, name) for name in sorted(names)]
 
 
 def _begins_with(path, mark):
@@ -141,13 +133,11 @@ def _numbered_texts(file: TextFile) -> Iterator[tuple[int, str]]:
     """Returns the number of each line and its text with the tag, as an iterator."""
     path = file.path
     _check_is_file(path)
-    if file.column is None:
-        texts: Iterator[tuple[int, str]] = enumerate(_lines_in(path), start=1)
-    else:
+    texts: Iterator[tuple[int, str]] = enumerate(_lines_in(path), start=1)
+    if file.column is not None:
         texts = cells(path, file.column, _lines_in(path))
-    if not file.tag:
-        return texts
-    return ((number, f"{file.tag} {text}") for number, text in texts)
+    tag = f"{file.tag} " if file.tag else ""
+    return ((number, f"{tag}{text}") for number, text in texts)
 
 
 def _check_is_file(path):
@@ -216,25 +206,19 @@ def _texts_of(file):
     is_packed = _begins_with(path, _GZIP) or _begins_with(path, _ZSTD)
     if file.column is not None or is_packed:
         blocks = tf.data.Dataset.from_generator(
-            lambda: _blocks(read_lines(file)),
+            # A list of lines costs TensorFlow one call of Python.
+            lambda: chunks_of(read_lines(file), 1024),
             output_signature=tf.TensorSpec((None,), "string"),
         )
         return blocks.unbatch()
     lines = tf.data.TextLineDataset(str(path))
     mark = BYTE_ORDER_MARK.encode()
-    with open(path, "rb") as opened:
-        if opened.read(len(mark)) == mark:
-            first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
-            lines = first.concatenate(lines.skip(1))
+    if _begins_with(path, mark):
+        first = lines.take(1).map(lambda x: tf.strings.substr(x, len(mark), -1))
+        lines = first.concatenate(lines.skip(1))
     if file.tag:
         lines = lines.map(lambda x: tf.strings.join([file.tag, " ", x]))
     return lines
-
-
-def _blocks(lines):
-    """Yields lists of lines, each of which costs TensorFlow one call of Python."""
-    while block := list(itertools.islice(lines, 1024)):
-        yield block
 
 
 def paired_files(

@@ -27,12 +27,7 @@ from keras_transformer.cli.options import (
 )
 from keras_transformer.cli.translate import progress_bar, report_flags
 from keras_transformer.storage import replace_file
-from keras_transformer.text_files import (
-    TextFile,
-    paired_files,
-    read_lines,
-    read_pairs,
-)
+from keras_transformer.text_files import TextFile, paired_files, read_lines, read_pairs
 
 
 @with_search_options
@@ -105,14 +100,12 @@ def evaluate(
     """
     if source_file or reference:
         if source_file is None or not reference:
-            raise typer.BadParameter(
-                "must be given together.", param_hint=["--source-file", "--reference"]
-            )
+            both = ["--source-file", "--reference"]
+            raise typer.BadParameter("must be given together.", param_hint=both)
         for name, value in {"data": data, "split": split, "recipe": recipe}.items():
             if value is not None:
-                raise typer.BadParameter(
-                    "cannot be combined with --source-file.", param_hint=f"--{name}"
-                )
+                problem = "cannot be combined with --source-file."
+                raise typer.BadParameter(problem, param_hint=f"--{name}")
         targets = [[TextFile(path)] for path in reference]
         files: tuple = [TextFile(source_file)], targets, [], ""
         _, written_in = languages_of_run(model) or (None, None)
@@ -124,9 +117,8 @@ def evaluate(
     check_models(model, *([against] if against else []))
     sources, targets, tokenized_targets, language = files
     read = [*sources, *itertools.chain(*targets), *tokenized_targets, second_file]
-    for file in filter(None, read):
-        if output and output.resolve() == file.path.resolve():
-            raise ValueError(f"{output} is read. Name another file to write to.")
+    if output and output.resolve() in [x.path.resolve() for x in read if x]:
+        raise ValueError(f"{output} is read. Name another file to write to.")
     pairs, references, tokenized = read_text(*files)
     total = len(pairs)
     second = list(read_lines(second_file)) if second_file else None
@@ -159,10 +151,7 @@ def evaluate(
 
 
 def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | None):
-    """Returns the arguments of `read_text` for a split of a recipe, and its language.
-
-    By default that is the recipe of a run.
-    """
+    """Returns the arguments of `read_text` for a split of a recipe; and a language."""
     settings = run_folder(model) / "settings.yaml"
     if recipe is None and not settings.is_file():
         raise FileNotFoundError(
@@ -184,21 +173,11 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
 
 
 def read_text(sources, references, tokenized, language: str):
-    """Reads parallel text: lists of files, which are read one after another.
+    """Returns sentence pairs, each set of references, and the first one tokenized.
 
-    Args:
-        sources: Files of the sentences.
-        references: For each set of correct translations, its files.
-        tokenized: Files of the first set as papers compute BLEU on it. If empty, the
-            set is tokenized as the papers did.
-        language: Language of the references, for paper-protocol BLEU; empty without.
-
-    Returns:
-        The sentences, a list of `SentencePair`; the lines of each set of references;
-        and the lines of the first set as papers compute BLEU on it.
-
-    Raises:
-        ValueError: If a file is faulty, as in `check_parallel_files`.
+    The arguments are lists of files, `references` one for each set. Without `tokenized`
+    files, the first set is tokenized as papers did, by the rules of a `language`, if
+    one is named.
     """
     sides = [*references, tokenized] if tokenized else references
     pairs = [list(read_pairs(paired_files(sources, side))) for side in sides]
@@ -214,11 +193,9 @@ def read_text(sources, references, tokenized, language: str):
 
 def _translate(pairs, translator, search, batch_size, max_length):
     """Returns the translations of all sentences."""
-    translations = []
+    translations, sources = [], [pair.source for pair in pairs]
     with progress_bar() as bar:
-        sources = [pair.source for pair in pairs]
-        settings = search, batch_size, max_length
-        found = translator.translate_iterable(sources, *settings)
+        found = translator.translate_iterable(sources, search, batch_size, max_length)
         found = bar.track(found, len(pairs), description="Translating")
         for pair, (best, *_) in zip(pairs, found, strict=True):
             if "cut source" in best.flags:
@@ -236,9 +213,8 @@ def _print_scores(translations, references, tokenized, language, written_in):
         "chrF": chrf(translations, *references),
     }
     if language:
-        results["paper-protocol BLEU"] = paper_protocol_bleu(
-            translations, tokenized, language
-        )
+        papers = paper_protocol_bleu(translations, tokenized, language)
+        results["paper-protocol BLEU"] = papers
     for name, (score, signature) in results.items():
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
 
@@ -275,9 +251,8 @@ def _print_differences(first, second, pairs, references, count):
         _, *correct, one, other = lines
         scores = [metric.sentence_score(x, correct).score for x in (one, other)]
         rows.append((abs(scores[0] - scores[1]), number, scores, lines))
-    for difference, number, (one, other), lines in heapq.nlargest(
-        count, rows, key=lambda row: row[0]
-    ):
+    most = heapq.nlargest(count, rows, key=lambda row: row[0])
+    for difference, number, (one, other), lines in most:
         if difference:
             typer.echo(f"\nline {number}: chrF {one:.1f} against {other:.1f}")
             for label, line in zip(labels, lines, strict=True):

@@ -58,9 +58,8 @@ def export(
     search = changed_search(translator.search, search_options)
     from keras_transformer.serving import next_version
 
-    path = translator.export(
-        next_version(folder), search, max_length, jit_compile, terms=terms
-    )
+    how = search, max_length, jit_compile
+    path = translator.export(next_version(folder), *how, terms=terms)
     dtype = translator.model.dtype_policy.name
     typer.echo(f"The SavedModel is in {path}, and computes in {dtype}.")
 
@@ -112,10 +111,8 @@ def convert(
     if folder.exists():
         raise FileExistsError(f"{folder} exists already. Name a new folder.")
     if quantization and format not in ("ctranslate2", "litert"):
-        raise typer.BadParameter(
-            f"is for --format ctranslate2 or litert. Received: --format {format}",
-            param_hint="--quantization",
-        )
+        problem = f"is for --format ctranslate2 or litert. Received: --format {format}"
+        raise typer.BadParameter(problem, param_hint="--quantization")
     translator = load_translator(model, source_language, target_language)
     if format == "keras":
         with create_folder(folder) as unfinished:

@@ -93,13 +93,7 @@ def load_ctranslate2(
     """Returns a translator that runs in CTranslate2, without TensorFlow if it can.
 
     It is exported once into a folder beside the weights, `ctranslate2`, whose name is a
-    checksum of the files and the options.
-
-    Args:
-        model: The argument `MODEL` of a command.
-        max_length: As in `Translator.export`.
-        options: As in `changed_search`, as all that follow.
-        **hypotheses: How many there are.
+    checksum of the files and the options, which are those of `changed_search`.
     """
     check_models(model)
     if "://" in model:
@@ -123,9 +117,8 @@ def load_ctranslate2(
     if not path.is_dir():
         with locked(kept, waits=True):
             if not path.is_dir():  # another command may have written it meanwhile
-                typer.echo(
-                    f"{model} is exported for CTranslate2, once, to {path}.", err=True
-                )
+                note = f"{model} is exported for CTranslate2, once, to {path}."
+                typer.echo(note, err=True)
                 translator = load_translator(model)
                 search = changed_search(translator.search, options, **hypotheses)
                 translator.export(path, search, max_length, format="ctranslate2")

@@ -132,24 +132,17 @@ UNCHANGED = SearchOptions()
 
 def with_search_options(command):
     """Gives a command the options of a search, as its argument `search_options`."""
-    parameters = dict(inspect.signature(command).parameters)
+    parameters = inspect.signature(command).parameters
+    place = parameters["search_options"]
     hints = get_type_hints(SearchOptions, include_extras=True)
+    more = [place.replace(name=x, annotation=y, default=None) for x, y in hints.items()]
+    expanded = [y for x in parameters.values() for y in (more if x is place else [x])]
 
     @functools.wraps(command)
     def run(**given):
         options = SearchOptions(**{name: given.pop(name) for name in hints})
         return command(**given, search_options=options)
 
-    expanded: list[inspect.Parameter] = []
-    for name, parameter in parameters.items():
-        expanded += (
-            [
-                parameter.replace(name=x, annotation=y, default=None)
-                for x, y in hints.items()
-            ]
-            if name == "search_options"
-            else [parameter]
-        )
     run.__signature__ = inspect.Signature(expanded)
     run.__annotations__ = {each.name: each.annotation for each in expanded}
     return run
@@ -202,19 +195,17 @@ def changed_search(
         decoding.NoRepeatNgram: options.no_repeat_ngram_size,
         decoding.RepetitionPenalty: options.repetition_penalty,
     }
-    given = {kind: value for kind, value in limits.items() if value is not None}
+    given = [kind(value) for kind, value in limits.items() if value is not None]
     if given:
-        kept = [one for one in search.processors if type(one) not in given]
-        processors = [*kept, *(kind(value) for kind, value in given.items())]
-        search = search.replace(processors=processors)
+        replaced = set(map(type, given))
+        kept = [one for one in search.processors if type(one) not in replaced]
+        search = search.replace(processors=[*kept, *given])
     num_hypotheses = num_hypotheses or 1
     if beam_width or length_penalty is not None or num_hypotheses > 1:
         beam_width = max(beam_width or search.num_slots, num_hypotheses)
         if beam_width == 1 and length_penalty is not None:
-            raise typer.BadParameter(
-                "needs a beam. Add --beam-width, such as 5.",
-                param_hint="--length-penalty",
-            )
+            problem = "needs a beam. Add --beam-width, such as 5."
+            raise typer.BadParameter(problem, param_hint="--length-penalty")
         from keras_transformer.runs.run import with_beam
 
         search = with_beam(search, beam_width, length_penalty)

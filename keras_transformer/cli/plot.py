@@ -75,31 +75,29 @@ def attention(
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
     check_models(*models)
     translators = [load_translator(each) for each in models]
-    searches, options = [], SearchOptions(beam_width, length_penalty)
-    for each in translators:
-        search = changed_search(each.search, options)
-        if num_hypotheses > 1:
-            if search.num_slots < num_hypotheses:
-                raise ValueError(
-                    "`--num-hypotheses` must be 1 without a beam, and at most "
-                    "`--beam-width` with one. Received: "
-                    f"{num_hypotheses} for a beam of {search.num_slots}."
-                )
-            search = search.replace(num_hypotheses=num_hypotheses)
-        searches.append(search)
-    if not compares:
-        write_attention(output, translators[0], text, searches[0])
-        typer.echo(f"The attention is in {output}.", err=True)
-        return
-    from keras_transformer import plots
+    options = SearchOptions(beam_width, length_penalty)
+    searches = [changed_search(each.search, options) for each in translators]
+    if num_hypotheses > 1:
+        narrowest = min(search.num_slots for search in searches)
+        if narrowest < num_hypotheses:
+            raise ValueError(
+                "`--num-hypotheses` must be 1 without a beam, and at most "
+                "`--beam-width` with one. Received: "
+                f"{num_hypotheses} for a beam of {narrowest}."
+            )
+        searches = [x.replace(num_hypotheses=num_hypotheses) for x in searches]
+    if compares:
+        from keras_transformer import plots
 
-    seen, names = [], []
-    for name, translator, search in zip(models, translators, searches, strict=True):
-        found = plots.translate_n_best_with_attention(translator, text, search)
-        seen += found
-        names += [name] * len(found)
-    page = plots.attention_html(*seen, names=names if against else ())
-    write_text(output, page)
+        seen, names = [], []
+        for name, one, search in zip(models, translators, searches, strict=True):
+            found = plots.translate_n_best_with_attention(one, text, search)
+            seen += found
+            names += [name] * len(found)
+        page = plots.attention_html(*seen, names=names if against else ())
+        write_text(output, page)
+    else:
+        write_attention(output, translators[0], text, searches[0])
     typer.echo(f"The attention is in {output}.", err=True)
 
 

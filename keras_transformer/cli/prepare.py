@@ -63,18 +63,16 @@ def prepare(
     load_tensorflow()
     from keras_transformer import runs
 
-    verbose = int(sys.stdout.isatty())
-    limits = num_shards, max_length_ratio, keep_duplicates
-    manifest = runs.prepare_recipe(loaded, output, *limits, verbose)
-    shards = manifest["shards"]
+    limits = num_shards, max_length_ratio, keep_duplicates, int(sys.stdout.isatty())
+    shards = runs.prepare_recipe(loaded, output, *limits)["shards"]
     pairs = sum(sum(shard["pairs"]) for shard in shards)
+    reasons = {
+        "duplicates": "equal to an earlier pair",
+        "long": f"longer than {loaded.training.max_length} subwords",
+        "unbalanced": "of unequal lengths",
+    }
     omitted = ", ".join(
-        f"{sum(shard[reason] for shard in shards):,} {what}"
-        for reason, what in (
-            ("duplicates", "equal to an earlier pair"),
-            ("long", f"longer than {loaded.training.max_length} subwords"),
-            ("unbalanced", "of unequal lengths"),
-        )
+        f"{sum(shard[x] for shard in shards):,} {what}" for x, what in reasons.items()
     )
     typer.echo(
         f"{output} holds {pairs:,} pairs in {len(shards)} shards. Left out: {omitted}."

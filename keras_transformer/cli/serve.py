@@ -106,10 +106,9 @@ def serve(
     `keras-transformer serve en:de=opus-mt-en-de --engine ctranslate2`
     """
     if engine == "ctranslate2" and (glossary or keep):
-        raise typer.BadParameter(
-            f"needs TensorFlow. Leave out --engine {engine}.",
-            param_hint="--glossary" if glossary else "--keep",
-        )
+        option = "--glossary" if glossary else "--keep"
+        problem = f"needs TensorFlow. Leave out --engine {engine}."
+        raise typer.BadParameter(problem, param_hint=option)
     paths: dict[tuple[str, str], str] = {}
     for model in models:
         named = _NAMED.fullmatch(model)
@@ -117,10 +116,8 @@ def serve(
         check_models(path)
         languages = (named[1], named[2]) if named else languages_of_run(path)
         if languages is None:
-            raise ValueError(
-                f"{path} has no recipe that names its languages. Name them: "
-                f"en:de={path}"
-            )
+            missing = f"{path} has no recipe that names its languages"
+            raise ValueError(f"{missing}. Name them: en:de={path}")
         if languages in paths:
             raise ValueError(
                 f"{path} and {paths[languages]} both translate from {languages[0]} to "
@@ -141,11 +138,10 @@ def serve(
     translators = {}
     for languages, path in paths.items():
         if engine == "ctranslate2":
-            translators[languages] = load_ctranslate2(
-                path, None, search_options, all_hypotheses=True
-            )
+            found = load_ctranslate2(path, None, search_options, all_hypotheses=True)
         else:
-            translators[languages] = _ready_translator(path, search_options)
+            found = _ready_translator(path, search_options)
+        translators[languages] = found
     # A page of another site could name an address of this machine.
     hosts = _LOCAL if host in _LOCAL else ("*",)
     app = make_app(translators, limits, terms, api_key or (), allow_origin or (), hosts)

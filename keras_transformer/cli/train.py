@@ -154,9 +154,8 @@ def train(
         "training.epochs": epochs,
     }
     overrides = {name: value for name, value in options.items() if value is not None}
-
-    settings_of_run = Recipe.load(recipe, overrides | parse_settings(settings))
-    train_recipe(settings_of_run, run, may_be_jax=True)
+    loaded = Recipe.load(recipe, overrides | parse_settings(settings))
+    train_recipe(loaded, run, may_be_jax=True)
     typer.echo(f"The translator is in {run / 'translator'}.")
 
 
@@ -191,13 +190,11 @@ def average(
 
     opened = Run(run)
     if best:
-        path = save_best(opened)
-        epoch = opened.checkpoints().epoch_of(path)
-        typer.echo(f"The translator in {opened.translator_path} is of epoch {epoch}.")
-        return
-    paths = save_average(opened, last or opened.settings.decoding.average)
-    names = ", ".join(path.name for path in paths)
-    typer.echo(f"The translator in {opened.translator_path} averages {names}.")
+        origin = f"is of epoch {opened.checkpoints().epoch_of(save_best(opened))}"
+    else:
+        paths = save_average(opened, last or opened.settings.decoding.average)
+        origin = f"averages {', '.join(path.name for path in paths)}"
+    typer.echo(f"The translator in {opened.translator_path} {origin}.")
 
 
 def train_recipe(recipe: "Recipe", folder: Path, may_be_jax: bool = False):
@@ -227,10 +224,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, Any]:
     for text in settings or []:
         name, equals, value = text.partition("=")
         if not equals:
-            raise typer.BadParameter(
-                f"must be NAME=VALUE, such as training.epochs=3. Received: {text}",
-                param_hint="--set",
-            )
+            problem = f"must be NAME=VALUE, such as training.epochs=3. Received: {text}"
+            raise typer.BadParameter(problem, param_hint="--set")
         try:
             values[name] = YAML(typ="safe", pure=True).load(value)
         except (YAMLError, ValueError):  # the latter for a date such as 2024-02-30

@@ -187,51 +187,40 @@ def translate(
     files = files or []
     paths = [path.resolve() for path in (*files, output, alignments) if path]
     if len(set(paths)) < len(paths):
-        raise ValueError(
-            f"{max(paths, key=paths.count)} is named twice. Name another file to write "
-            "to."
-        )
+        twice = max(paths, key=paths.count)
+        raise ValueError(f"{twice} is named twice. Name another file to write to.")
     for path in files:
         if not path.exists():
             raise FileNotFoundError(
                 f"{path} does not exist. Name a file, or pass a sentence through "
                 f'standard input: echo "{path}" | keras-transformer translate {model}'
             )
-    needs_tensorflow = {
-        "attention": attention,
-        "alignments": alignments,
-        "markup": markup,
-        "glossary": glossary,
-        "keep": keep,
-        "jit-compile": jit_compile,
-    }
-    if engine == "ctranslate2" and any(needs_tensorflow.values()):
-        option = next(x for x, value in needs_tensorflow.items() if value)
-        raise typer.BadParameter(
-            f"needs TensorFlow. Leave out --engine {engine}.", param_hint=f"--{option}"
-        )
+    drawn = {"attention": attention, "alignments": alignments}
+    changed = {"markup": markup, "glossary": glossary, "keep": keep}
+    options = {**drawn, **changed, "jit-compile": jit_compile}
+    needs_tensorflow = [name for name, value in options.items() if value]
+    if engine == "ctranslate2" and needs_tensorflow:
+        message = f"needs TensorFlow. Leave out --engine {engine}."
+        raise typer.BadParameter(message, param_hint=f"--{needs_tensorflow[0]}")
     if attention is not None:
         check_picture(attention, page=True)
     terms = given_terms(glossary, keep)
     if attention is not None and terms is not None:
-        raise typer.BadParameter(
-            "draws translations without --glossary and --keep. Leave it out.",
-            param_hint="--attention",
-        )
+        problem = "draws translations without --glossary and --keep. Leave it out."
+        raise typer.BadParameter(problem, param_hint="--attention")
     check_models(model)
     formats = {format or format_of(path) for path in files} or {format or "lines"}
     is_one_text = len(files) < 2 and formats == {"lines"}
     columns = {"n-best": n_best, "scores": scores, "json": as_json}
-    options = {**columns, "attention": attention, "alignments": alignments}
-    given = [name for name, value in options.items() if value]
+    given = [name for name, value in {**columns, **drawn}.items() if value]
     if markup and given:
         raise ValueError(f"--{given[0]} is not possible for text with --markup.")
     given += ["markup"] * (markup and "lines" in formats)
     if not is_one_text and (given or not files):
-        raise typer.BadParameter(
-            "needs one text with a sentence per line." if given else "needs a file.",
-            param_hint=f"--{[*given, 'format'][0]}",
+        problem = (
+            "needs one text with a sentence per line." if given else "needs a file."
         )
+        raise typer.BadParameter(problem, param_hint=f"--{[*given, 'format'][0]}")
     if len(files) > 1 and output is None:
         raise typer.BadParameter("is needed for several files.", param_hint="--output")
     jobs, total = None, None
@@ -248,9 +237,8 @@ def translate(
                 f"--engine ctranslate2 must be left out for {tagged[0]}, whose tags "
                 "only TensorFlow's attention can place."
             )
-        translator = load_ctranslate2(
-            model, max_length, search_options, num_hypotheses=n_best
-        )
+        exported = model, max_length, search_options
+        translator = load_ctranslate2(*exported, num_hypotheses=n_best)
         search = max_length = None  # they are in the export
     else:
         translator = load_translator(model)
@@ -270,11 +258,10 @@ def translate(
         with bar:
             _translate_files(translator, jobs, bar, search=search, **settings)
         if (num_left := len(files) - len(jobs)) > 0:
-            typer.echo(
-                f"{num_left} of {len(files)} files were in {output} already, and stay. "
-                "Remove them there to translate them again.",
-                err=True,
+            note = (
+                f"{num_left} of {len(files)} files were in {output} already, and stay"
             )
+            typer.echo(f"{note}. Remove them there to translate them again.", err=True)
     else:
         name = files[0] if files else "standard input"
         lines = read_lines(files[0]) if files else decode_lines(sys.stdin.buffer, name)
@@ -339,15 +326,14 @@ def _as_rows(number, line, translations, n_best, scores, as_json):
 
 def report_flags(where: str, translation, translator) -> None:
     """Says on standard error for which reasons a translation looks wrong."""
-    reasons = ", ".join(translation.flags)
+    problem = f"has a doubtful translation: {', '.join(translation.flags)}."
     if "cut source" in translation.flags:
-        typer.echo(
-            f"Warning: {where} is cut: it is longer than the "
-            f"{translator.max_source_length} subwords that the model reads. Split it.",
-            err=True,
+        problem = (
+            f"is cut: it is longer than the {translator.max_source_length} subwords "
+            "that the model reads. Split it."
         )
-    elif reasons:
-        typer.echo(f"Warning: {where} has a doubtful translation: {reasons}.", err=True)
+    if translation.flags:
+        typer.echo(f"Warning: {where} {problem}", err=True)
 
 
 def _with_markup(translator, lines, how, chunk_size) -> Iterator[list]:
@@ -359,10 +345,7 @@ def _with_markup(translator, lines, how, chunk_size) -> Iterator[list]:
 
 
 def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:
-    """Yields lines and translations, and writes to a file which words are aligned.
-
-    Those are of the best translation of each line.
-    """
+    """Yields lines and translations; writes which words of the best are aligned."""
     from keras_transformer.translator import pharaoh, word_links
 
     for chunk in chunks_of(found, chunk_size):

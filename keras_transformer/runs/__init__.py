@@ -21,20 +21,16 @@ __all__ = [
     "train",
 ]
 
-_MODULES = {
-    "Finished": "run",
-    "Log": "log",
-    "New": "run",
-    "Resumable": "run",
-    "Run": "run",
-    "WriteLog": "log",
-    "prepare_recipe": "preparing",
-    "train": "training",
+_NAMES = {
+    "run": ("Finished", "New", "Resumable", "Run"),
+    "log": ("Log", "WriteLog"),
+    "preparing": ("prepare_recipe",),
+    "training": ("train",),
 }
 
 
 def __getattr__(name):
-    if name in _MODULES:
-        module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
-        return getattr(module, name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

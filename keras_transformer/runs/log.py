@@ -122,9 +122,9 @@ class WriteLog(keras.callbacks.Callback):
         tokens, seconds = self._last - self._first
         if tokens:
             logs["tokens_per_second"] = tokens / seconds
-        # In the logs, Keras prints it in the epoch's line.
-        logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         optimizer = self.model.optimizer
+        # In the logs, Keras prints it in the epoch's line.
+        logs["learning_rate"] = float(optimizer.learning_rate)
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
             optimizer = optimizer.inner_optimizer
         if isinstance(optimizer, MeasuredOptimizer):

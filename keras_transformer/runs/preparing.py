@@ -74,12 +74,8 @@ def prepare_recipe(
 def open_prepared(recipe: Recipe) -> tuple[Recipe, TextSize]:
     """Returns a recipe with the vocabulary of its prepared text, and the text's size.
 
-    The size is that of the pairs that were not left out.
-
-    Raises:
-        FileNotFoundError: If `data.prepared` holds no prepared text.
-        ValueError: If it is not finished, or was prepared with other settings or, where
-            the text is there too, from another text.
+    The size is that of the pairs that were not left out. Text that is not finished, or
+    was prepared with other settings or from another text, is an error.
     """
     run = Run(str(recipe.data.prepared))
     shards = prepared.read_manifest(run.ids_path)["shards"]

@@ -69,10 +69,9 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _check_together(self):
         model, training = self.model, self.training
-        if len(self.data.columns) not in (0, 2):
+        if len(columns := list(self.data.columns)) not in (0, 2):
             raise ValueError(
-                "`data.columns` must name two columns. "
-                f"Received: columns={list(self.data.columns)}."
+                f"`data.columns` must name two columns. Received: columns={columns}."
             )
         if (model.frozen or model.lora_rank) and not model.pretrained:
             raise ValueError(
@@ -85,37 +84,37 @@ class Recipe(Section):
                 "`tokenizer.sampling` must be 0 with `data.prepared`, whose text is "
                 f"tokenized once. Received: sampling={self.tokenizer.sampling}."
             )
-        tokens = training.tokens_per_batch
-        if tokens is not None and tokens < training.max_length:
+        tokens, longest = training.tokens_per_batch, training.max_length
+        if tokens is not None and tokens < longest:
             raise ValueError(
                 "`training.tokens_per_batch` must be at least `training.max_length`. "
-                f"Received: tokens_per_batch={training.tokens_per_batch}, "
-                f"max_length={training.max_length}."
+                f"Received: tokens_per_batch={tokens}, max_length={longest}."
             )
-        if training.optimizer == "muon" and training.batches_per_update > 1:
+        batches = training.batches_per_update
+        if training.optimizer == "muon" and batches > 1:
             raise ValueError(
                 "`training.batches_per_update` must be 1 with `muon`, or "
                 "`training.optimizer` be adam. "
-                f"Received: batches_per_update={training.batches_per_update}."
+                f"Received: batches_per_update={batches}."
             )
-        if training.steps and (
-            training.epochs or training.steps % (training.validate_every or math.inf)
-        ):
+        steps, epochs = training.steps, training.epochs
+        validate_every = training.validate_every
+        if steps and (epochs or steps % (validate_every or math.inf)):
             raise ValueError(
                 "`training.steps` must be a multiple of `training.validate_every`, and "
-                f"`training.epochs` be left out. Received: steps={training.steps}, "
-                f"validate_every={training.validate_every}, epochs={training.epochs}."
+                f"`training.epochs` be left out. Received: steps={steps}, "
+                f"validate_every={validate_every}, epochs={epochs}."
             )
         per_call = training.steps_per_execution
-        if training.validate_every and training.validate_every % per_call:
+        if validate_every and validate_every % per_call:
             raise ValueError(
                 "`training.validate_every` must be a multiple of "
                 "`training.steps_per_execution`. Received: validate_every="
-                f"{training.validate_every}, steps_per_execution={per_call}."
+                f"{validate_every}, steps_per_execution={per_call}."
             )
-        every, epochs = training.bleu_every, training.epochs
-        if training.steps and training.validate_every:
-            epochs = training.steps // training.validate_every
+        every = training.bleu_every
+        if steps and validate_every:
+            epochs = steps // validate_every
         is_measured = every is not None and every <= (epochs or every)
         if training.best in ("val_bleu", "val_chrf") and not is_measured:
             raise ValueError(
@@ -222,17 +221,9 @@ def settings_of(
     """Returns the settings that a recipe asks for, and those that follow from these.
 
     What the recipe names stays as it is, and the others follow from it: a third of the
-    named epochs is the cooldown, for example. A pretrained model keeps its sizes,
-    dropout and tokenizers.
-
-    Args:
-        recipe: A recipe.
-        text: Size of its training text; it may be left out with `begun`.
-        begun: The settings of the run that is resumed. What follows from the text, and
-            the recipe does not name, is as it was.
-
-    Raises:
-        ValueError: If settings contradict each other.
+    named epochs is the cooldown, for example. In a run that is resumed, what follows
+    from the `text` is as in the settings that the run had `begun` with. A pretrained
+    model keeps its sizes, dropout and tokenizers.
 
     Example:
         >>> recipe = Recipe.load("demo", {"training.epochs": 9})

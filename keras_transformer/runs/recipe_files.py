@@ -16,12 +16,7 @@ def shipped_recipes() -> list[str]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Returns the keys and values of a YAML file.
-
-    Raises:
-        ValueError: If it is not UTF-8 or not valid YAML 1.2, holds no keys, or has a
-            key twice.
-    """
+    """Returns the keys and values of a YAML 1.2 file; an error names the line."""
     try:
         values = YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
     except UnicodeDecodeError:
@@ -62,9 +57,8 @@ def read_extended(path, extending=()):
     read = read_yaml(path)
     values = {name: value for name, value in read.items() if value is not None}
     resolve_paths(values, path.parent)
-    if "extends" not in values:
+    if (name := values.pop("extends", None)) is None:
         return values
-    name = values.pop("extends")
     if not isinstance(name, str):
         raise ValueError(
             f"{path}: `extends` must be one file or recipe. Received: {name!r}."
@@ -90,9 +84,8 @@ def resolve_paths(values, folder):
 
 def _merged(values, overrides):
     """Returns nested dictionaries with the values of others put in their place."""
-    merged = dict(values)
-    for key, value in overrides.items():
-        if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            value = _merged(merged[key], value)
-        merged[key] = value
+    merged = values | overrides
+    for key in values.keys() & overrides.keys():
+        if isinstance(values[key], dict) and isinstance(overrides[key], dict):
+            merged[key] = _merged(values[key], overrides[key])
     return merged

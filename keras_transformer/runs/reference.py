@@ -18,18 +18,10 @@ _WIDTH = 88
 
 
 class Setting(NamedTuple):
-    """A setting of a recipe, or a section of settings.
+    """A setting of a recipe, or a section of settings."""
 
-    Attributes:
-        name: Dotted name, such as `"training.epochs"`.
-        default: Its default in YAML; empty if there is none, or if it depends on the
-            text or the model.
-        meaning: What it means, when to change it, and what it depends on.
-        is_section: Whether it holds settings.
-    """
-
-    name: str
-    default: str
+    name: str  # dotted, such as "training.epochs"
+    default: str  # in YAML; empty if it depends on the text or the model
     meaning: str
     is_section: bool
 
@@ -68,8 +60,7 @@ def as_text() -> str:
 def as_markdown() -> str:
     """Returns all settings as a page of the documentation."""
     lines = [
-        "# Settings of a recipe",
-        "",
+        "# Settings of a recipe\n",
         "Every setting that `keras-transformer train` takes, in a YAML file or by "
         "`--set NAME=VALUE`. `keras-transformer init recipe.yaml` writes a recipe with "
         "all of them as comments, `keras-transformer train --help-settings` prints "
@@ -83,9 +74,8 @@ def as_markdown() -> str:
             lines += ["", f"## {section}", "", setting.meaning, ""]
             lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
         else:
-            default = setting.shown_default
-            is_code = default and setting.name not in following()
-            shown = f"`{default}`" if is_code else default
+            is_code = setting.default and setting.name not in following()
+            shown = f"`{setting.default}`" if is_code else setting.shown_default
             lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
     return "\n".join(lines) + "\n"
 

@@ -71,47 +71,30 @@ class Record:
     format: int = _FORMAT
 
 
-class New(NamedTuple):
-    """The state of a run without checkpoints.
+class State(NamedTuple):
+    """The state of a run: what is trained, and where training goes on.
 
     Attributes:
         run: The run.
-        epoch: 0.
-        checkpoint: None.
+        epoch: Number of complete epochs.
+        checkpoint: Path of the checkpoint to resume from; None if there is none.
     """
 
     run: "Run"
     epoch: int = 0
-    checkpoint: None = None
+    checkpoint: Path | None = None
 
 
-class Resumable(NamedTuple):
-    """The state of a run that goes on after a checkpoint.
-
-    Attributes:
-        run: The run.
-        epoch: Number of complete epochs.
-        checkpoint: Path of the checkpoint.
-    """
-
-    run: "Run"
-    epoch: int
-    checkpoint: Path
+class New(State):
+    """The state of a run without checkpoints: its `epoch` is 0."""
 
 
-class Finished(NamedTuple):
-    """The state of a run that has nothing left to train.
-
-    Attributes:
-        run: The run.
-        epoch: Number of complete epochs.
-    """
-
-    run: "Run"
-    epoch: int
+class Resumable(State):
+    """The state of a run that goes on after its `checkpoint`."""
 
 
-State = New | Resumable | Finished
+class Finished(State):
+    """The state of a run that has nothing left to train after its `epoch`."""
 
 
 class Run:
@@ -187,8 +170,7 @@ class Run:
         differences = before.differences(settings)
         texts = {"training": record.training_text, "validation": record.validation_text}
         for split, known in texts.items() if not differences else ():
-            now = checksum_of(settings, split)
-            if known not in (None, now):
+            if known not in (None, now := checksum_of(settings, split)):
                 differences.append(f"its {split} text was {known} and is {now}")
         if differences:
             raise ValueError(
@@ -207,11 +189,7 @@ class Run:
         return is_there or bool(self._record.epoch or self._record.batch)
 
     def check_kind(self, kind: str) -> Record | None:
-        """Returns the record; raises `ValueError` if the folder holds something else.
-
-        Args:
-            kind: As in `Record`.
-        """
+        """Returns the record; raises an error if the folder holds something else."""
         if (record := self._record) is not None:
             if record.kind == kind:
                 return record
@@ -260,8 +238,8 @@ class Run:
     def write(self, record: Record, settings: Settings) -> None:
         """Writes a record, with the versions of now, and the settings that hold."""
         versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-        versions |= {"keras-transformer": __version__}
-        versions |= {"python": platform.python_version()}
+        versions["keras-transformer"] = __version__
+        versions["python"] = platform.python_version()
         # First, so that a killed process leaves no settings of an unknown kind.
         self._write_record(dataclasses.replace(record, versions=versions))
         values = settings.model_dump(mode="json")
@@ -325,23 +303,26 @@ class Run:
         Its processors, such as a forced language, what ends its translations, and the
         kind of its length penalty always hold.
         """
-        from keras_transformer.translator.saving import SETTINGS, read_search
-
-        search: Search = BeamSearch(4, 0.6)
-        if (self.pretrained_path / SETTINGS).is_file():
-            search, _ = read_search(self.pretrained_path)
-        beam_width, length_penalty = map(
-            self._values["decoding"].get, ("beam_width", "length_penalty")
-        )
-        if beam_width is None and length_penalty is None:
+        search, _ = self._pretrained_search()
+        named = self._values["decoding"]
+        beam_width, penalty = named.get("beam_width"), named.get("length_penalty")
+        if beam_width is None and penalty is None:
             return search
-        return with_beam(search, beam_width or search.num_slots, length_penalty)
+        return with_beam(search, beam_width or search.num_slots, penalty)
 
     @property
     def _values(self) -> dict[str, Any]:
         """The settings as they are written, which a later version may have done."""
         self._check_is_run()
         return read_yaml(self.settings_path)
+
+    def _pretrained_search(self) -> tuple[Search, int]:
+        """Returns the search to begin with, and the longest source that it is for."""
+        from keras_transformer.translator.saving import SETTINGS, read_search
+
+        if (self.pretrained_path / SETTINGS).is_file():
+            return read_search(self.pretrained_path)
+        return BeamSearch(4, 0.6), 0
 
     def translator(self, checkpoint: str | os.PathLike | None = None) -> "Translator":
         """Returns the translator, with the search that the settings name now.
@@ -374,12 +355,10 @@ class Run:
     def translator_of(self, model: Transformer) -> "Translator":
         """Returns a translator with the run's tokenizers and search."""
         from keras_transformer.translator import Translator
-        from keras_transformer.translator.saving import SETTINGS, read_search
 
         # A source longer than the training text translates better whole than cut.
         longest = 2 * self._values["training"]["max_length"]
-        if (self.pretrained_path / SETTINGS).is_file():
-            longest = max(longest, read_search(self.pretrained_path)[1])
+        longest = max(longest, self._pretrained_search()[1])
         return Translator(model, *self.tokenizers(), longest, self.search())
 
     def remove_unfinished(self) -> None:
@@ -389,12 +368,7 @@ class Run:
 
 
 def checksum_of(settings: Settings, split: str) -> str:
-    """Returns a checksum of a text that ignores the names of its files.
-
-    Args:
-        settings: They name the text.
-        split: `"training"` or `"validation"`.
-    """
+    """Returns a checksum of the `"training"` or `"validation"` text, of any name."""
     if split == "training" and settings.data.prepared:
         from keras_transformer.text.prepared import MANIFEST
 
@@ -406,11 +380,8 @@ def checksum_of(settings: Settings, split: str) -> str:
 def with_beam(search: Search, beam_width: int, exponent: float | None = None) -> Search:
     """Returns a search of another beam width with the limits and ends of `search`.
 
-    Args:
-        search: Gives its processors and end ids, and its length penalty
-            if it has one.
-        beam_width: Hypotheses that beam search keeps; 1 is greedy search.
-        exponent: Exponent of a length penalty of the same kind; None keeps it.
+    A `beam_width` of 1 is greedy search. An `exponent` replaces that of the length
+    penalty, whose kind stays.
     """
     kept = {x: getattr(search, x) for x in ("processors", "end_ids")}
     if beam_width == 1:

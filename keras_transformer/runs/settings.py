@@ -3,15 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    get_args,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -46,26 +38,18 @@ Changeable = Annotated[_Type, MAY_CHANGE]
 
 
 class TextSize(NamedTuple):
-    """The size of a parallel text.
-
-    Attributes:
-        pairs: Number of sentence pairs.
-        words: Number of words, on both sides together.
-        characters: Number of different characters.
-    """
+    """The size of a parallel text."""
 
     pairs: int
-    words: int
-    characters: int
+    words: int  # on both sides together
+    characters: int  # how many different ones
 
 
 class Follows(NamedTuple):
     """The metadata of a setting that follows from others where a recipe is silent.
 
-    Attributes:
-        rule: Function of a `Recipe`, in which all earlier settings have their values,
-            and the `TextSize`, which returns the value.
-        of_preset: Whether it follows from the preset alone, and not from the text.
+    The rule returns it from a `Recipe` in which all earlier settings have their values,
+    and from the `TextSize`, unless it follows from the preset alone.
     """
 
     rule: Callable[["Recipe", TextSize | None], Any]
@@ -197,22 +181,18 @@ class DataSettings(Section):
     """Where to get the text, for errors about missing files."""
 
     def paths(self, split: str, side: str) -> list[TextFile]:
-        """Returns the files of a side of a split, such as `"source"` of `"train"`.
-
-        Raises:
-            ValueError: If the recipe names none.
-        """
-        is_source = side == "source"
+        """Returns the files of a side of a split, such as `"source"` of `"train"`."""
+        index = int(side != "source")
         texts = self.train if split == "train" else [getattr(self, split)]
         files: list[TextFile] = []
         for text in filter(None, texts):
-            of_text, tag = [], text.tag if is_source else ""
+            of_text, tag = [], "" if index else text.tag
             for name in getattr(text, side):
                 name = name.replace("{source}", self.source)
                 name = name.replace("{target}", self.target)
                 found = expanded(name, self.folder) or [Path(self.folder, name)]
-                of_text += [self._text_file(x, int(not is_source), tag) for x in found]
-            files += of_text * (text.weight if isinstance(text, Corpus) else 1)
+                of_text += [self._text_file(path, index, tag) for path in found]
+            files += of_text * getattr(text, "weight", 1)
         if not files:
             raise ValueError(
                 f"`data.{split}.{side}` must name files for this. Add it to the recipe."
@@ -222,8 +202,7 @@ class DataSettings(Section):
     def _text_file(self, path: Path, side: int, tag: str) -> TextFile:
         """Returns the column of a table that holds a side, or another file as it is.
 
-        What is missing or faulty is found when it is read. `side` is 0 for the source,
-        1 for the target.
+        `side` is 0 for the source, 1 for the target. What is missing is found later.
         """
         if table_format(path) is None:
             return TextFile(path, tag=tag)
@@ -242,17 +221,10 @@ class DataSettings(Section):
         return TextFile(path, found[0] if found else side, tag)
 
     def check_files(self, split: str) -> tuple[list[TextFile], list[TextFile]]:
-        """Returns the source and the target files of a split.
-
-        Raises:
-            FileNotFoundError: If one of them is missing.
-            ValueError: If the recipe names none.
-        """
-        sides = {side: self.paths(split, side) for side in SIDES}
-        for side, files in sides.items():
-            for path in (file.path for file in files):
-                if path.exists():
-                    continue
+        """Returns the source and the target files of a split, once they are there."""
+        sides = self.paths(split, "source"), self.paths(split, "target")
+        for side, files in zip(SIDES, sides, strict=True):
+            for path in (file.path for file in files if not file.path.exists()):
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
                 folder = there.absolute()
                 held = f"There is no folder {folder}"
@@ -264,7 +236,7 @@ class DataSettings(Section):
                     f"is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
-        return sides["source"], sides["target"]
+        return sides
 
 
 def _vocabulary_size(recipe, text):
@@ -374,10 +346,10 @@ class ModelSettings(Section):
     """Rank of low-rank adaptations of the pretrained model, which are then all that is
     trained; see `Transformer.enable_lora`."""
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, **which) -> dict[str, Any]:
         """Returns the arguments of a `Transformer` that are named."""
         others = {"preset", "pretrained", "frozen", "lora_rank"}
-        return self.model_dump(exclude=others, exclude_none=True)
+        return self.model_dump(exclude=others, exclude_none=True, **which)
 
 
 def _tokens_per_batch(recipe, text):

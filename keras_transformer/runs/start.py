@@ -24,18 +24,10 @@ def begin(
     adjusts_vocabulary: bool = False,
     kind: str = "training",
 ) -> None:
-    """Writes the settings of a new run, and its tokenizers.
+    """Writes the settings of a new run, whose folder is locked, and its tokenizers.
 
-    Args:
-        run: A run without checkpoints, whose folder is locked.
-        settings: Its settings.
-        text: The training text, without lines if it is prepared.
-        adjusts_vocabulary: Whether a vocabulary that the text cannot fill becomes
-            smaller, and the settings say so. It is an error otherwise.
-        kind: As in `Record`.
-
-    Raises:
-        ValueError: If settings do not agree with the pretrained translator.
+    With `adjusts_vocabulary`, a vocabulary that the text cannot fill becomes smaller,
+    and the settings say so. It is an error otherwise.
     """
     training, validation = (
         checksum_of(settings, x) for x in ("training", "validation")
@@ -46,11 +38,12 @@ def begin(
     shutil.rmtree(run.tokenizers_path, ignore_errors=True)
     shutil.rmtree(run.pretrained_path, ignore_errors=True)
     run.log.path.unlink(missing_ok=True)
-    if settings.model.pretrained:
-        copy_pretrained(settings.model.pretrained, settings, run)
-    if settings.data.prepared:
-        copy_tokenizers(settings.data.prepared, run)
-    if settings.model.pretrained or settings.data.prepared:
+    pretrained, prepared = settings.model.pretrained, settings.data.prepared
+    if pretrained:
+        copy_pretrained(pretrained, settings, run)
+    if prepared:
+        copy_tokenizers(prepared, run)
+    if pretrained or prepared:
         return
     sides = {"source": text.source_lines, "target": text.target_lines}
     if settings.tokenizer.shared:
@@ -81,8 +74,7 @@ def begin(
 def copy_pretrained(where: str, settings: Recipe, run: Run) -> None:
     """Writes the translator that training continues from, and its tokenizers, to a run.
 
-    Raises:
-        ValueError: If there are settings that do not agree with the translator.
+    The settings must agree with it.
     """
     from keras_transformer.translator import Translator, check_one_transformer
 
@@ -104,11 +96,7 @@ def copy_pretrained(where: str, settings: Recipe, run: Run) -> None:
 
 
 def copy_tokenizers(prepared: str, run: Run) -> None:
-    """Copies the tokenizers of prepared text to a run.
-
-    Raises:
-        ValueError: If the run has others, those of its pretrained translator.
-    """
+    """Copies the tokenizers of prepared text to a run, which may have no others."""
     for path in Run(prepared).tokenizers_path.iterdir():
         copy = run.tokenizers_path / path.name
         if copy.exists() and copy.read_bytes() != path.read_bytes():
@@ -123,14 +111,11 @@ def copy_tokenizers(prepared: str, run: Run) -> None:
 
 def _check_agreement(settings, translator):
     """Raises `ValueError` unless all that is named is as in the translator."""
-    learnt = settings.tokenizer.model_dump(
-        exclude={"sampling"}, exclude_unset=True, exclude_none=True
-    )
+    named_only = {"exclude_unset": True, "exclude_none": True}
+    learnt = settings.tokenizer.model_dump(exclude={"sampling"}, **named_only)
     model = settings.model
     arguments = {} if model.preset is None else dict(PRESETS[model.preset])
-    arguments |= {
-        k: v for k, v in model.arguments().items() if k in model.model_fields_set
-    }
+    arguments |= model.arguments(exclude_unset=True)
     if "activation" in arguments:  # by the name that a model's settings have
         function = keras.activations.get(arguments["activation"])
         arguments["activation"] = keras.activations.serialize(function)

@@ -24,9 +24,6 @@ def survey(source_files: Files, target_files: Files) -> Survey:
 
     A file counts as often as it is named. Of large texts, the lines are a uniform
     sample, and numbers of words are estimated from one pair of eight.
-
-    Raises:
-        ValueError: If the text is faulty; the message names file and line.
     """
     num_pairs, words, length, number, stride = 0, 0, 0, 0, 1
     characters: set[str] = set()

@@ -21,14 +21,7 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
-from keras_transformer.runs.run import (
-    Finished,
-    New,
-    Run,
-    State,
-    checksum_of,
-    with_beam,
-)
+from keras_transformer.runs.run import Finished, New, Run, State, checksum_of, with_beam
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.start import FREE_SETTINGS, begin
 from keras_transformer.runs.survey import Survey, survey
@@ -102,10 +95,9 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
 
 @contextlib.contextmanager
 def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
-    """Locks a folder, and writes what a training needs there before its first step.
+    """Locks a folder, and writes what `train` needs there before its first step.
 
-    What a killed process left beyond the last checkpoint is removed. Arguments and
-    errors are those of `train`.
+    What a killed process left beyond the last checkpoint is removed.
     """
     text, asked, run = None, recipe, Run(folder)
     if recipe.data.prepared:
@@ -168,19 +160,13 @@ def _training_text(run) -> dict[str, Any]:
 
 
 def table_of(recipe: Recipe, settings: Settings, text: TextSize) -> str:
-    """Returns a table of the settings that follow from the text if they are not named.
-
-    Args:
-        recipe: What was asked for.
-        settings: What holds.
-        text: Size of the training text.
-    """
+    """Returns a table of the settings that the text decides if a recipe does not."""
     rows = [("setting", "value", "from")]
     for name in following():
         is_named, value = recipe.get(name) is not None, settings.get(name)
-        origin = "recipe" if is_named else f"follows from {text.pairs:,} pairs"
         if value is not None:
             shown = f"{value:,}" if isinstance(value, int) else f"{value}"
+            origin = "recipe" if is_named else f"follows from {text.pairs:,} pairs"
             rows.append((name, shown, origin))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{a:{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in rows)
@@ -248,9 +234,9 @@ def _fit(state, workers):
         text = _training_text(run)
         data = parallel_dataset(**text, seed=settings.seed, counted=counted)
     sizes = settings.tokens_per_batch, settings.max_length
+    num_steps = settings.validate_every
     validation_files = recipe.data.check_files("validation")
     validation = parallel_dataset(*validation_files, *tokenizers, *sizes, shuffle=False)
-    num_steps = settings.validate_every
     position = training.KeepPosition(data, num_steps)
     schedule = learning_rate(settings, num_steps or int(data.cardinality()))
     keras.utils.set_random_seed(settings.seed)
@@ -259,29 +245,24 @@ def _fit(state, workers):
         model = compiled_model(state, schedule, workers.num_replicas)
     if state.checkpoint:
         position.load(model, state.checkpoint)
-    callbacks = [
-        position,
-        training.StopAtNaN(),
-        *(_writers(run, model, validation_files) if workers.is_chief else []),
-        training.StopTogether(workers),
-    ]
+    writers = _writers(run, model, validation_files) if workers.is_chief else []
+    callbacks = [position, training.StopAtNaN(), *writers]
+    how = workers.num_replicas, model.pad_id
     batches = data.repeat() if num_steps else data
     if recipe.data.prepared:
         batches = workers.own_batches(batches, model.pad_id)
     else:
-        batches = training.split_evenly(batches, workers.num_replicas, model.pad_id)
+        batches = training.split_evenly(batches, *how)
     with no_blocks(settings.max_length):
         history = model.fit(
             batches,
-            validation_data=training.split_evenly(
-                validation, workers.num_replicas, model.pad_id
-            ),
+            validation_data=training.split_evenly(validation, *how),
             epochs=settings.epochs,
             steps_per_epoch=num_steps,
             initial_epoch=state.epoch,
             shuffle=False,  # the dataset does it
             verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
-            callbacks=callbacks,
+            callbacks=[*callbacks, training.StopTogether(workers)],
         )
     if workers.is_chief:
         guessing = unigram_perplexity((y for _, y in validation), model.pad_id)
@@ -297,12 +278,7 @@ def _fit(state, workers):
 
 
 def unigram_perplexity(labels: Iterable, pad_id: int) -> float:
-    """Returns the perplexity of guessing each label by its frequency in the labels.
-
-    Args:
-        labels: Batches of labels, integer tensors of shape `(batch, length)`.
-        pad_id: Label of padding, which does not count.
-    """
+    """Returns the perplexity of guessing each label of batches by its frequency."""
     counts: Counter[int] = Counter()
     for batch in labels:
         counts.update(keras.ops.convert_to_numpy(batch).ravel().tolist())
@@ -315,12 +291,12 @@ def compiled_model(state, schedule, num_replicas):
     """Returns the model of the checkpoint, or a new one."""
     run, recipe = state.run, state.run.settings
     settings = recipe.training
-    jit_compile = settings.jit_compile
-    if jit_compile is None:
-        jit_compile = IS_JAX or bool(keras.distribution.list_devices("gpu"))
     # With TensorFlow, XLA compiles the step for one device, and cannot sum gradients
     # over several; in a loop of steps, TensorFlow 2.21 cannot either.
     is_one_program = IS_JAX or num_replicas == 1
+    jit_compile = settings.jit_compile
+    if jit_compile is None:
+        jit_compile = IS_JAX or bool(keras.distribution.list_devices("gpu"))
     jit_compile = jit_compile and is_one_program
     steps = settings.steps_per_execution if is_one_program else 1
     if state.checkpoint:
@@ -387,21 +363,12 @@ def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
         "weight_decay": settings.weight_decay or None,
         "global_clipnorm": settings.global_clipnorm,
     }
-    if settings.optimizer == "muon":
-        # What is no matrix is trained as by `training.Adam`.
-        return training.Muon(
-            schedule,
-            adam_beta_2=0.98,
-            adam_lr_ratio=0.5,
-            adam_weight_decay=None,
-            epsilon=1e-9,
-            **both,
-        )
-    return training.Adam(
-        schedule,
-        gradient_accumulation_steps=settings.batches_per_update,
-        **both,
-    )
+    if settings.optimizer == "adam":
+        steps = settings.batches_per_update
+        return training.Adam(schedule, gradient_accumulation_steps=steps, **both)
+    # What is no matrix is trained as by `training.Adam`.
+    adam = {"adam_beta_2": 0.98, "adam_lr_ratio": 0.5, "adam_weight_decay": None}
+    return training.Muon(schedule, epsilon=1e-9, **adam, **both)
 
 
 def learning_rate(settings, steps_per_epoch: int):
@@ -435,14 +402,13 @@ def _writers(run, model, validation_files):
     if settings.bleu_every is not None:
         translator = run.translator_of(model)
         search = with_beam(translator.search, beam_width=1)
-        sources, references = (
+        sides = (
             itertools.chain.from_iterable(map(read_lines, files))
             for files in validation_files
         )
         bleu = training.BleuCallback(
             lambda texts: translator.translate(texts, search),
-            list(itertools.islice(sources, settings.bleu_sentences)),
-            list(itertools.islice(references, settings.bleu_sentences)),
+            *(list(itertools.islice(x, settings.bleu_sentences)) for x in sides),
             every=settings.bleu_every,
             language=run.settings.data.target,
         )

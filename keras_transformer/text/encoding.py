@@ -2,12 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import (
-    LEFT_OUT,
-    Tokenizer,
-    batch_of_texts,
-    plain,
-)
+from keras_transformer.text.tokenizer import LEFT_OUT, Tokenizer, batch_of_texts, plain
 
 # SentencePiece's subwords have at most 16 characters of at most 4 bytes.
 _MAX_BYTES_PER_SUBWORD = 64
@@ -45,14 +40,8 @@ def beginning(texts, max_length: int):
     """Returns what can be the first `max_length` subwords of texts.
 
     SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
-    a megabyte.
-
-    Args:
-        texts: String tensor of shape `(batch,)`.
-        max_length: Number of subwords. White space takes none.
-
-    Returns:
-        The texts, of the same shape, and which of them went on, boolean `(batch,)`.
+    a megabyte. White space takes no subwords. Returns also which texts went on, boolean
+    `(batch,)`.
     """
     limit = _MAX_BYTES_PER_SUBWORD * max_length
     is_long = tf.strings.length(texts) > limit
@@ -79,11 +68,8 @@ def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     empty span: the end token, a language, the mark of a space, and all but the last of
     several subwords that one character was normalised to.
 
-    Arguments are as in `encode`.
-
-    Returns:
-        The first character of each subword and the one after its last, int32 of shape
-        `(batch, length, 2)`. Empty spans, and those of padding, are `(0, 0)`.
+    Spans are the first character of each subword and the one after its last, int32 of
+    shape `(batch, length, 2)`; empty ones, and those of padding, are `(0, 0)`.
     """
     texts = batch_of_texts(texts)
     read, _ = beginning(plain(texts), max_length)
@@ -110,9 +96,8 @@ def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     spans -= tf.gather(firsts, rows)[:, None]
     spans = tf.cast(tf.where(has_text[:, None], spans, 0), tf.int32)
     spans = starts.with_values(spans)[:, : max_length - 1]
-    return tf.concat(
-        [spans, tf.zeros([spans.nrows(), 1, 2], tf.int32)], axis=1
-    ).to_tensor()
+    end = tf.zeros([spans.nrows(), 1, 2], tf.int32)
+    return tf.concat([spans, end], axis=1).to_tensor()
 
 
 def _indices(is_true):
@@ -127,9 +112,8 @@ def _keys(rows, offsets):
 def _item(values, indices):
     """`values[indices]`, or any integer where an index is out of range."""
     values = tf.concat([values, [0]], axis=0)
-    return tf.gather(
-        values, tf.clip_by_value(indices, 0, tf.size(values, indices.dtype) - 1)
-    )
+    last = tf.size(values, indices.dtype) - 1
+    return tf.gather(values, tf.clip_by_value(indices, 0, last))
 
 
 def add_start_and_end(ids: tf.RaggedTensor, tokenizer, start=False, end=False):

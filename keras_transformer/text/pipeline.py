@@ -17,11 +17,7 @@ from keras_transformer.text.buckets import (
 )
 from keras_transformer.text.encoding import add_start_and_end, beginning
 from keras_transformer.text.epochs import numbered_epochs, shuffled
-from keras_transformer.text.tokenizer import (
-    Tokenizer,
-    batch_of_texts,
-    check_tokenizer,
-)
+from keras_transformer.text.tokenizer import Tokenizer, batch_of_texts, check_tokenizer
 from keras_transformer.text_files import (
     Files,
     chunks_of,
@@ -118,8 +114,8 @@ def parallel_dataset(
     buckets = list(buckets or bucket_lengths(max_length))
     check_buckets(buckets, max_length, tokens_per_batch)
     tokenizers = source_tokenizer, target_tokenizer
-    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
-        check_tokenizer(f"{side}_tokenizer", tokenizer)
+    check_tokenizer("source_tokenizer", source_tokenizer)
+    check_tokenizer("target_tokenizer", target_tokenizer)
     files = paired_files(source_files, target_files)
     if counted is None:
         sources, targets = zip(*files, strict=True)
@@ -165,10 +161,8 @@ def _read_lines(files):
 def _read_mixed_lines(files, pairs_per_file, seed):
     """Returns the pairs of lines of all files, in an order that mixes the files.
 
-    Each line is of one of the files with a probability in proportion to its size, so
-    that all of them last for about the whole pass. The buffer that shuffles may hold
-    less than the text: if files were read one after the other, an epoch would then end
-    with the last one.
+    All last for about the whole pass. If they were read one after the other, an epoch
+    of more text than the shuffle buffer holds would end with the last one.
     """
     groups = [files[i::_OPEN_FILES] for i in range(min(len(files), _OPEN_FILES))]
     sizes = [float(sum(map(pairs_per_file.get, group))) for group in groups]
@@ -202,11 +196,10 @@ def count_batches(
     def lengths_of(chunk):
         *texts, locations = zip(*chunk, strict=True)
         lengths = _pair_lengths(*_tokenize(tokenizers, texts, max_length)).numpy()
-        sampled = lengths
-        if sampling:
-            ids = _tokenize(tokenizers, texts, max_length, sampling)
-            sampled = _pair_lengths(*ids).numpy()
-        return locations, lengths, sampled
+        if not sampling:
+            return locations, lengths, lengths
+        ids = _tokenize(tokenizers, texts, max_length, sampling)
+        return locations, lengths, _pair_lengths(*ids).numpy()
 
     with ThreadPoolExecutor() as pool:
         for sides, weight in Counter(files).items():
@@ -221,17 +214,12 @@ def count_batches(
                 num_long += is_long.sum()
                 pairs_per_file[sides] += len(lengths)
     total = sum(pairs_per_file.values())
+    longer = f"{total} sentence pairs are longer than max_length={max_length}"
     if num_long == total:
-        raise ValueError(
-            f"All {total} sentence pairs are longer than max_length={max_length}. "
-            "Raise `max_length`."
-        )
+        raise ValueError(f"All {longer}. Raise `max_length`.")
     if num_long:
-        warnings.warn(
-            f"{num_long} of {total} sentence pairs are longer than "
-            f"max_length={max_length} and left out, the first is {first_long}.",
-            stacklevel=3,
-        )
+        message = f"{num_long} of {longer} and left out, the first is {first_long}."
+        warnings.warn(message, stacklevel=3)
     batches = int(sum(-(-counts // (tokens_per_batch // np.array(buckets)))))
     if sampling:
         # Sampled subwords may make more batches than were counted. The last batches of

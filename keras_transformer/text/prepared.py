@@ -103,19 +103,16 @@ def prepare(
     check_buckets(buckets, max_length, max_length)
     check_positive_integers(num_shards=num_shards)
     tokenizers = source_tokenizer, target_tokenizer
-    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
-        check_tokenizer(f"{side}_tokenizer", tokenizer)
+    check_tokenizer("source_tokenizer", source_tokenizer)
+    check_tokenizer("target_tokenizer", target_tokenizer)
     weights = Counter(paired_files(source_files, target_files))
     folder = Path(folder)
     special = ("pad_id", "start_id", "end_id")
     settings = {
         "text": checksum(itertools.chain.from_iterable(weights)),
         "files": [
-            {
-                "columns": [file.column for file in pair],
-                "tags": [file.tag for file in pair],
-                "weight": weight,
-            }
+            {"columns": [x.column for x in pair], "tags": [x.tag for x in pair]}
+            | {"weight": weight}
             for pair, weight in weights.items()
         ],
         "tokenizers": [_digest(tokenizer) for tokenizer in tokenizers],
@@ -169,11 +166,10 @@ def _write_shards(manifest, path, files_by_weight, encode, verbose):
     settings = manifest["settings"]
     pairs = {weight: read_pairs(files) for weight, files in files_by_weight.items()}
     seen: list | None = None if settings["keep_duplicates"] else []
-    bar = keras.utils.Progbar(
-        len(manifest["sizes"]), verbose=verbose, unit_name="shard"
-    )
+    sizes = manifest["sizes"]
+    bar = keras.utils.Progbar(len(sizes), verbose=verbose, unit_name="shard")
     with ThreadPoolExecutor() as pool:
-        for number, (weight, size) in enumerate(manifest["sizes"]):
+        for number, (weight, size) in enumerate(sizes):
             chunks = chunks_of(itertools.islice(pairs[weight], size), _PAIRS_PER_CHUNK)
             if number < len(manifest["shards"]):  # written before
                 for chunk in chunks:
@@ -194,10 +190,8 @@ def _write_shard(folder, names, settings, encoded, seen):
     counts = np.zeros(len(buckets), np.int64)
     omitted = {"duplicates": 0, "long": 0, "unbalanced": 0}
     with replace_files(folder) as unfinished, contextlib.ExitStack() as stack:
-        writers = [
-            stack.enter_context(tf.io.TFRecordWriter(str(unfinished / name)))
-            for name in names
-        ]
+        paths = [str(unfinished / name) for name in names]
+        writers = [stack.enter_context(tf.io.TFRecordWriter(x)) for x in paths]
         for chunk in encoded:
             hashes, lengths, examples = (tensor.numpy() for tensor in chunk)
             longest, shortest = lengths.max(axis=1), lengths.min(axis=1)
@@ -216,17 +210,12 @@ def _write_shard(folder, names, settings, encoded, seen):
                 writers[bucket].write(example)
         for writer in writers:
             writer.flush()
-        sizes = [(unfinished / name).stat().st_size for name in names]
+        sizes = [os.path.getsize(path) for path in paths]
     return {"pairs": counts.tolist(), "bytes": sizes, **omitted}
 
 
 def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
-    """Returns the manifest of a folder that `prepare` has finished.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If `prepare` was interrupted, or a file is missing or cut short.
-    """
+    """Returns the manifest of a folder that `prepare` has finished, once checked."""
     path = Path(folder, MANIFEST)
     if not path.is_file():
         raise FileNotFoundError(
@@ -236,14 +225,11 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
     manifest = json.loads(path.read_text("utf-8"))
     done, total = len(manifest["shards"]), len(manifest["sizes"])
     if done < total:
-        raise ValueError(
-            f"{folder} holds {done} of {total} shards. Repeat `prepare`, which "
-            "continues."
-        )
+        problem = f"{folder} holds {done} of {total} shards"
+        raise ValueError(f"{problem}. Repeat `prepare`, which continues.")
+    buckets = manifest["settings"]["buckets"]
     for number, shard in enumerate(manifest["shards"]):
-        for length, size in zip(
-            manifest["settings"]["buckets"], shard["bytes"], strict=True
-        ):
+        for length, size in zip(buckets, shard["bytes"], strict=True):
             file = path.with_name(_name(length, number, manifest))
             found = file.stat().st_size if file.is_file() else 0
             if found != size:
@@ -314,10 +300,9 @@ def prepared_dataset(
 
     def read_bucket(bucket, seed):
         length, rows = buckets[bucket], rows_per_batch[bucket]
-        names = [_name(length, number, manifest) for number in own]
         files = [
-            str(folder / name)
-            for number, name in zip(own, names, strict=True)
+            str(folder / _name(length, number, manifest))
+            for number in own
             for _ in range(weights[number] * bool(num_rows[number, bucket]))
         ]
         files = tf.constant(files, tf.string, shape=(len(files),))
@@ -344,27 +329,21 @@ def prepared_dataset(
             tf.data.Dataset.from_tensor_slices(order),
         )
 
-    return numbered_epochs(
-        read_batches, lambda batches: batches, num_batches.sum(), seed, initial_epoch
-    )
+    count = num_batches.sum()
+    return numbered_epochs(read_batches, lambda x: x, count, seed, initial_epoch)
 
 
 def _batch(examples, num_rows, length, special_ids):
     """Returns serialized examples as a batch, filled up with rows of padding."""
     (source_pad, *_), (target_pad, start, _) = special_ids
     ids = tf.io.parse_example(examples, _FEATURES)
-    ids = {name: tf.cast(side, tf.int32) for name, side in ids.items()}
+    sources, targets = (tf.cast(ids[name], tf.int32) for name in _FEATURES)
+    starts = tf.fill([targets.nrows(), 1], start)
+    shifted = tf.concat([starts, targets[:, :-1]], axis=1)
     shape = num_rows, length
-    labels = ids["target_ids"].to_tensor(target_pad, shape=shape)
-    lengths = ids["target_ids"].row_lengths()
-    lengths = tf.pad(lengths, [[0, num_rows - tf.size(lengths)]])
-    starts = tf.fill([num_rows, 1], start)
-    target_ids = tf.where(
-        tf.sequence_mask(lengths, length),
-        tf.concat([starts, labels[:, :-1]], axis=1),
-        target_pad,
-    )
-    source_ids = ids["source_ids"].to_tensor(source_pad, shape=shape)
+    source_ids = sources.to_tensor(source_pad, shape=shape)
+    target_ids = shifted.to_tensor(target_pad, shape=shape)
+    labels = targets.to_tensor(target_pad, shape=shape)
     return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
 
@@ -387,20 +366,15 @@ def _sides(chunk):
 
 
 def _encoder(tokenizers, max_length):
-    """Returns a function from texts to their hashes, lengths and examples.
-
-    Pairs that are longer than `max_length` have no example.
-    """
+    """Returns a function from texts to hashes, lengths, and examples of short pairs."""
     texts = tf.TensorSpec((None,), tf.string)
 
     @tf.function(input_signature=[texts, texts])
     def encode(*sides):
-        ids = [
-            add_start_and_end(
-                tokenizer(beginning(side, max_length + 1)[0]), tokenizer, end=True
-            )
-            for tokenizer, side in zip(tokenizers, sides, strict=True)
-        ]
+        ids = []
+        for tokenizer, side in zip(tokenizers, sides, strict=True):
+            subwords = tokenizer(beginning(side, max_length + 1)[0])
+            ids.append(add_start_and_end(subwords, tokenizer, end=True))
         lengths = tf.stack([side.row_lengths() for side in ids], axis=1)
         fits = tf.reduce_max(lengths, axis=1) <= max_length
         ids = [tf.ragged.boolean_mask(side, fits) for side in ids]
@@ -411,9 +385,8 @@ def _encoder(tokenizers, max_length):
 
 def _hashes(sources, targets):
     """Returns hashes of pairs; one of 2,000 texts of 100 million has two equal ones."""
-    return tf.strings.to_hash_bucket_fast(
-        tf.strings.join([sources, targets], "\n"), 2**63 - 1
-    )
+    pairs = tf.strings.join([sources, targets], "\n")
+    return tf.strings.to_hash_bucket_fast(pairs, 2**63 - 1)
 
 
 def _examples(*sides):
@@ -437,11 +410,9 @@ def _examples(*sides):
 
 
 def _add(hashes, seen):
-    """Adds hashes to those seen so far, and returns which are new.
+    """Adds hashes `(pairs,)` to those seen so far, and returns which are new.
 
-    Args:
-        hashes: Integers of shape `(pairs,)`.
-        seen: A few sorted arrays of falling sizes, of which equal sizes are merged.
+    These are a few sorted arrays of falling sizes, of which equal sizes are merged.
     """
     is_new = np.zeros(len(hashes), bool)
     is_new[np.unique(hashes, return_index=True)[1]] = True

@@ -21,9 +21,6 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model in TensorFlow's memory, named after its contents.
 
     Equal names hold equal models: tokenizers in a SavedModel cannot be confused.
-
-    Raises:
-        ValueError: If `model_proto` is not a SentencePiece model.
     """
 
     def __init__(self, model_proto: bytes):
@@ -31,9 +28,8 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         try:
             if not model_proto:
                 raise RuntimeError("SentencePiece accepts empty bytes as a model.")
-            self.processor = sentencepiece.SentencePieceProcessor(
-                model_proto=model_proto
-            )
+            processor = sentencepiece.SentencePieceProcessor
+            self.processor = processor(model_proto=model_proto)
         except RuntimeError:
             raise ValueError(
                 "`model_proto` must be a SentencePiece model. Received: "
@@ -62,24 +58,14 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def byte_offsets(self, texts):
-        """Returns the first byte of each subword, and the one after its last.
-
-        Two ragged int64 tensors of shape `(batch, None)`, in bytes of the texts before
-        SentencePiece normalises them.
-        """
+        """Returns `Tokenizer.byte_offsets`, in texts that are not normalised yet."""
+        best = {"nbest_size": 0, "alpha": 1.0, "out_type": tf.int32, **_NO_SYMBOLS}
         _, row_splits, *offsets = _ops.sentencepiece_tokenize_with_offsets_op(
-            self.resource_handle,
-            texts,
-            nbest_size=0,
-            alpha=1.0,
-            out_type=tf.int32,
-            **_NO_SYMBOLS,
+            self.resource_handle, texts, **best
         )
+        ragged = tf.RaggedTensor.from_row_splits
         return [
-            tf.RaggedTensor.from_row_splits(
-                tf.cast(values, tf.int64), row_splits, validate=False
-            )
-            for values in offsets
+            ragged(tf.cast(x, tf.int64), row_splits, validate=False) for x in offsets
         ]
 
     def detokenize(self, ids):

@@ -359,8 +359,7 @@ def _batch_of_ids(ids, pad_id):
     tensor = ids
     try:
         if isinstance(ids, (list, tuple)) and (not ids or np.ndim(ids[0])):
-            is_empty = not any(np.size(row) for row in ids)
-            dtype = tf.int32 if is_empty else None
+            dtype = None if any(map(np.size, ids)) else tf.int32
             tensor = tf.ragged.constant(ids, dtype, ragged_rank=1)
         if isinstance(tensor, tf.RaggedTensor) and tensor.dtype.is_integer:
             tensor = tensor.to_tensor(pad_id)

@@ -16,11 +16,7 @@ _LINES_READ_AT_ONCE = 1000
 
 
 class VocabularySizeError(ValueError):
-    """A vocabulary that does not suit the text.
-
-    Attributes:
-        nearest: The nearest size that does.
-    """
+    """A vocabulary that does not suit the text; its `nearest` size does."""
 
     def __init__(self, message: str, nearest: int):
         super().__init__(message)
@@ -30,11 +26,7 @@ class VocabularySizeError(ValueError):
 def train_model(
     files_or_lines: Files | Iterable[str], vocab_size: int, model_type: str, **settings
 ) -> bytes:
-    """Trains a SentencePiece model and returns it as bytes.
-
-    Arguments and errors are as in `SubwordTokenizer.train`, with the names that
-    SentencePiece's trainer gives the arguments.
-    """
+    """Returns a SentencePiece model; arguments have the names of its trainer."""
     if model_type not in ("bpe", "unigram"):
         raise ValueError(
             '`model_type` must be "bpe" or "unigram". '

@@ -84,13 +84,12 @@ class VocabularyTokenizer(Tokenizer):
         for name, piece in special.items():
             setattr(self, f"{name}_id", ids[piece])
         self._prefix_ids = [ids[piece] for piece in prefix]
-        self._piece_of_id = [
-            piece_of_id.get(index, unknown) for index in range(self.vocabulary_size)
-        ]
+        all_ids = range(self.vocabulary_size)
+        self._piece_of_id = [piece_of_id.get(index, unknown) for index in all_ids]
         self._is_text = [piece not in textless for piece in self._piece_of_id]
-        texts = [piece for piece in ids if piece not in textless]
+        texts = {piece: index for piece, index in ids.items() if piece not in textless}
         rows = tf.lookup.KeyValueTensorInitializer(
-            texts, [ids[piece] for piece in texts], tf.string, tf.int32
+            list(texts), list(texts.values()), tf.string, tf.int32
         )
         self._table = tf.lookup.StaticHashTable(rows, self.unknown_id)
 
@@ -107,27 +106,26 @@ class VocabularyTokenizer(Tokenizer):
 
     def _split(self, texts, alpha=None):
         """Returns the language codes of texts, where they are read, and subwords."""
-        codes = tf.fill([tf.size(texts), 0], "")
+        num_bytes, rest = self._without_code(texts)
+        codes = tf.strings.substr(texts, tf.zeros_like(num_bytes), num_bytes)
+        codes = tf.ragged.boolean_mask(codes[:, None], num_bytes[:, None] > 0)
+        return codes, self._model.tokenize(rest, tf.string, alpha)
+
+    def _without_code(self, texts):
+        """Returns the bytes of the language code that begins a text, and the rest."""
+        rest = texts
         if self._settings["reads_language_codes"]:
-            num_bytes, rest = _without_code(texts)
-            codes = tf.strings.substr(texts, tf.zeros_like(num_bytes), num_bytes)
-            has_code = num_bytes[:, None] > 0
-            codes = tf.ragged.boolean_mask(codes[:, None], has_code)
-            texts = rest
-        return codes, self._model.tokenize(texts, tf.string, alpha)
+            rest = tf.strings.regex_replace(texts, _LANGUAGE_CODE, "", False)
+        return tf.strings.length(texts) - tf.strings.length(rest), rest
 
     def byte_offsets(self, texts):
-        texts = plain(batch_of_texts(texts))
-        # A prefix and a code have no bytes.
-        textless = [tf.zeros([tf.size(texts), len(self._prefix_ids)], tf.int64)]
-        num_bytes = tf.zeros([tf.size(texts)], tf.int32)
-        if self._settings["reads_language_codes"]:
-            num_bytes, texts = _without_code(texts)
-            zeros = tf.zeros([tf.size(texts), 1], tf.int64)
-            textless.append(tf.ragged.boolean_mask(zeros, num_bytes[:, None] > 0))
+        num_bytes, rest = self._without_code(plain(batch_of_texts(texts)))
         before = tf.cast(num_bytes[:, None], tf.int64)
-        offsets = self._model.byte_offsets(texts)
-        return [tf.concat([*textless, each + before], axis=1) for each in offsets]
+        # A prefix and a code have no bytes.
+        prefix = tf.zeros([tf.size(rest), len(self._prefix_ids)], tf.int64)
+        code = tf.ragged.boolean_mask(tf.zeros_like(before), before > 0)
+        offsets = self._model.byte_offsets(rest)
+        return [tf.concat([prefix, code, each + before], axis=1) for each in offsets]
 
     def _decode(self, ids, unknown=None):
         if unknown is None:
@@ -183,12 +181,6 @@ class VocabularyTokenizer(Tokenizer):
             return cls(path.read_bytes(), **settings)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} cannot be loaded. {error}") from None
-
-
-def _without_code(texts):
-    """Returns the number of bytes of the code that a text begins with, and the rest."""
-    rest = tf.strings.regex_replace(texts, _LANGUAGE_CODE, "", False)
-    return tf.strings.length(texts) - tf.strings.length(rest), rest
 
 
 def _piece_of_id(vocabulary):

@@ -1,7 +1,5 @@
 """Training data of language models: plain text cut into windows of one length."""
 
-import itertools
-
 import tensorflow as tf
 
 from keras_transformer.checks import check_positive_integers
@@ -12,6 +10,7 @@ from keras_transformer.text.tokenizer import Tokenizer, check_tokenizer
 from keras_transformer.text_files import (
     Files,
     as_files,
+    chunks_of,
     read_lines,
     text_lines,
 )
@@ -90,9 +89,8 @@ def language_dataset(
 
 def _count_subwords(path, tokenizer):
     """Reads a file once; returns its number of subwords, start and end included."""
-    lines, count = read_lines(path), 0
-    while chunk := list(itertools.islice(lines, _DOCUMENTS_PER_CHUNK)):
-        count += len(_concatenated(chunk, tokenizer))
+    chunks = chunks_of(read_lines(path), _DOCUMENTS_PER_CHUNK)
+    count = sum(len(_concatenated(chunk, tokenizer)) for chunk in chunks)
     if not count:
         raise ValueError(f"{path} holds no text. It must hold one document a line.")
     return count
@@ -111,8 +109,7 @@ def _cut_into_windows(sequences, length, pad_id):
     def cut(rest, ids):
         ids = tf.concat([rest, ids], axis=0)
         count = tf.maximum(tf.size(ids) - 1, 0) // length
-        end = count * length
-        shape = [count, length]
+        end, shape = count * length, [count, length]
         windows = tf.reshape(ids[:end], shape), tf.reshape(ids[1 : end + 1], shape)
         return ids[end:], windows
 

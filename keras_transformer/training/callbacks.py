@@ -65,8 +65,7 @@ class BleuCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         # Keras counts epochs from 0.
         if (epoch + 1) % self.every == 0 and logs is not None:
-            translations = self.translate(self.sources)
-            both = translations, self.references
+            both = self.translate(self.sources), self.references
             logs[self.name], _ = cased_bleu(*both, language=self.language)
             logs[self.chrf_name], _ = chrf(*both)
 

@@ -104,8 +104,7 @@ class Checkpoints:
         of the random generators. A file that `save` did not write has none.
         """
         model = keras.models.load_model(path)
-        states = _read_notes(path).get("random_states")
-        if states is not None:
+        if states := _read_notes(path).get("random_states"):
             for variable, state in zip(seed_states(model), states, strict=True):
                 variable.assign(state)
         return model
@@ -169,9 +168,8 @@ class Checkpoints:
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
                 raise
-            states = [
-                keras.ops.convert_to_numpy(x).tolist() for x in seed_states(model)
-            ]
+            seeds = map(keras.ops.convert_to_numpy, seed_states(model))
+            states = [seed.tolist() for seed in seeds]
             notes = {"epoch": epoch, "metrics": metrics, "random_states": states}
             with zipfile.ZipFile(unfinished / path.name, "a") as archive:
                 # In the comment: Keras would unpack an archive with one more file.
@@ -349,7 +347,6 @@ def _is_whole(path):
     except Exception as error:  # its type depends on what is damaged
         damage = f"{type(error).__name__}: {error}"
     if damage is not None:
-        warnings.warn(
-            f"{path}: skipped, the checkpoint is damaged ({damage}).", stacklevel=3
-        )
+        message = f"{path}: skipped, the checkpoint is damaged ({damage})."
+        warnings.warn(message, stacklevel=3)
     return damage is None

@@ -120,7 +120,6 @@ class KeepPosition(keras.callbacks.Callback):
             )
         if is_first:
             begin_at_epoch(self.model, None)  # not in the next call of `fit`
-        if is_first:
             self._ahead = self._start_in_data - self._start
         if is_first or not self.steps_per_epoch:
             # In other epochs of so many steps, Keras goes on reading.
@@ -181,11 +180,9 @@ class _Position(keras.Layer):
         if "position" in names:
             # The epoch counts, although it may have another number of batches now.
             sizes = callback._steps, callback._batches_of_data
+            positions = zip(*np.asarray(store["position"]).T, sizes, strict=True)
             callback._start, callback._start_in_data = (
-                int(epoch * size + min(batch, size))
-                for (epoch, batch), size in zip(
-                    np.asarray(store["position"]), sizes, strict=True
-                )
+                int(epoch * size + min(batch, size)) for epoch, batch, size in positions
             )
         else:  # of version 0.1.0
             callback._start = callback._start_in_data = int(store["batches"][()])

@@ -9,7 +9,6 @@ import keras
 from keras_transformer.storage import names_in, replace_files, write_text
 from keras_transformer.text import Tokenizer
 
-_SIDES = ("source", "target")
 SETTINGS = "translator.json"  # Last in sorted order, so it is moved into place last.
 # Files that mark what `from_preset` reads: Hugging Face's layout, and Marian's.
 MARKS_OF_PRESETS = ("config.json", "decoder.yml")
@@ -29,7 +28,7 @@ def save_translator(translator, folder: str | os.PathLike) -> None:
         model = type(translator.model).from_config(translator.model.get_config())
         model.set_weights(translator.model.get_weights())
         model.save(unfinished / "model.keras")
-        for side, tokenizer in zip(_SIDES, (source, target), strict=True):
+        for side, tokenizer in {"source": source, "target": target}.items():
             name = f"{'shared' if is_shared else side}.model"
             tokenizer.save(unfinished / name)
             settings[f"{side}_tokenizer"] = name
@@ -42,15 +41,13 @@ def read_translator(folder: str | os.PathLike) -> dict:
     folder = Path(folder)
     path = folder / SETTINGS
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no translator: there is no {SETTINGS}. "
-            f"{what_to_name(folder)}"
-        )
+        problem = f"{folder} holds no translator: there is no {SETTINGS}."
+        raise FileNotFoundError(f"{problem} {what_to_name(folder)}")
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
         max_source_length = settings["max_source_length"]
-        names = [settings[f"{side}_tokenizer"] for side in _SIDES]
-        kinds = [settings[f"{side}_tokenizer_class"] for side in _SIDES]
+        names = [settings[f"{x}_tokenizer"] for x in ("source", "target")]
+        kinds = [settings[f"{x}_tokenizer_class"] for x in ("source", "target")]
         classes = [Tokenizer.kinds[kind] for kind in kinds]
         search = keras.saving.deserialize_keras_object(settings["search"])
     except (ValueError, KeyError, TypeError) as error:

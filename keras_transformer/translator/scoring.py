@@ -21,17 +21,10 @@ class TargetScore(NamedTuple):
 
 
 def log_probabilities(model, source_ids, labels, num_given: int = 0):
-    """Returns the log-probability of each target, and its number of tokens.
+    """Returns the log-probability of each target, and its number of tokens, `(batch,)`.
 
-    Args:
-        model: A `Transformer`.
-        source_ids: Integer tensor of shape `(batch, source_length)`.
-        labels: Integer tensor of shape `(batch, target_length)`: targets with end
-            tokens and padding.
-        num_given: Number of tokens that begin every target and do not count.
-
-    Returns:
-        A float32 and an int32 tensor of shape `(batch,)`.
+    `labels`, `(batch, target_length)`, are targets with end tokens and padding. Their
+    first `num_given` tokens do not count.
     """
     starts = ops.full_like(labels[:, :1], model.start_id)
     target_ids = ops.concatenate([starts, labels[:, :-1]], axis=1)

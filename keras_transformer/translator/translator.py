@@ -34,10 +34,7 @@ from keras_transformer.translator.alignment import (
     aligned_pairs,
     alignment_weights,
 )
-from keras_transformer.translator.batching import (
-    BatchingPolicy,
-    unpadded_lengths,
-)
+from keras_transformer.translator.batching import BatchingPolicy, unpadded_lengths
 from keras_transformer.translator.saving import read_translator, save_translator
 from keras_transformer.translator.scoring import TargetScore, log_probabilities
 from keras_transformer.translator.terms import (
@@ -122,14 +119,11 @@ class Translator:
         self._programs: dict[Callable, tuple[list, CompiledFunction]] = {}
 
     def __repr__(self):
-        sizes = [
-            tokenizer.vocabulary_size
-            for tokenizer in (self.source_tokenizer, self.target_tokenizer)
-        ]
+        model, source, target = self.model, self.source_tokenizer, self.target_tokenizer
         return (
-            f"<Translator: {type(self.model).__name__} of "
-            f"{self.model.count_params():,} weights in {self.model.dtype_policy.name}, "
-            f"from {sizes[0]} to {sizes[1]} subwords, max_source_length="
+            f"<Translator: {type(model).__name__} of {model.count_params():,} weights "
+            f"in {model.dtype_policy.name}, from {source.vocabulary_size} to "
+            f"{target.vocabulary_size} subwords, max_source_length="
             f"{self.max_source_length}, search={self.search!r}>"
         )
 
@@ -215,8 +209,7 @@ class Translator:
                 limits = tf.fill([len(rows)], target_length)
                 required, stand_ins = required_phrases(terms, some_texts, self, limits)
                 asked = constrained(search, required, self.target_tokenizer)
-            settings = asked, target_length, batch_size
-            ids, scores = self.model.generate(sources, *settings)
+            ids, scores = self.model.generate(sources, asked, target_length, batch_size)
             ids = ops.convert_to_numpy(ids)
             decoded = self.decode(ids, search).numpy()
             if terms is not None:
@@ -233,17 +226,11 @@ class Translator:
             columns: list = [rows, source_lengths, decoded, scores, lengths, has_end]
             for row, source_length, *best_first in zip(*columns, strict=True):
                 source, found[row] = encoded[row].decode(), []
+                has_unknown = is_unknown[row].any()
                 for text, score, length, is_ended in zip(*best_first, strict=True):
                     text = text.decode("utf-8", "replace")
-                    reasons = flags(
-                        source,
-                        text,
-                        source_length,
-                        length,
-                        is_cut=is_cut[row],
-                        has_end=is_ended,
-                        has_unknown=is_unknown[row].any(),
-                    )
+                    facts = source_length, length, is_cut[row], is_ended, has_unknown
+                    reasons = flags(source, text, *facts)
                     found[row].append(Translation(text, float(score), reasons))
         return found
 
@@ -364,11 +351,8 @@ class Translator:
         return found
 
     def _on_pairs(self, function, source_ids, labels, *arguments):
-        """Yields rows of pairs, and what a function of the model returns for them.
-
-        The function is compiled once a shape, and anew if the model or its variables
-        have been replaced.
-        """
+        """Yields rows of pairs, and what a function of the model returns for them."""
+        # It is compiled anew if the model or its variables have been replaced.
         model = self.model
         current = [model, *model.variables]
         used, program = self._programs.get(function, ([], None))
@@ -432,12 +416,14 @@ class Translator:
             FileNotFoundError: If the folder holds no translator, or a file is missing.
             ValueError: If a file is damaged, or the files do not fit each other.
         """
-        arguments = read_translator(folder)
+        return cls._made_of(read_translator(folder), folder).in_dtype(dtype)
+
+    @classmethod
+    def _made_of(cls, arguments, where):
         try:
-            translator = cls(**arguments)
+            return cls(**arguments)
         except ValueError as error:
-            raise ValueError(f"{folder} cannot be loaded. {error}") from None
-        return translator.in_dtype(dtype)
+            raise ValueError(f"{where} cannot be loaded. {error}") from None
 
     @classmethod
     def from_preset(
@@ -481,10 +467,7 @@ class Translator:
         presets = importlib.import_module("keras_transformer.interop.presets")
         languages = source_language, target_language
         arguments = presets.read_translator(where, *languages, **kwargs)
-        try:
-            translator = cls(**arguments)
-        except ValueError as error:
-            raise ValueError(f"{where} cannot be loaded. {error}") from None
+        translator = cls._made_of(arguments, where)
         return translator if "dtype" in kwargs else translator.in_dtype()
 
     def export(
@@ -551,9 +534,8 @@ class Translator:
                     f"`{name}` must be left out for format={format!r}, which has no "
                     f"such option. Received: {name}={value!r}."
                 )
-        merged = self
-        if (model := self.model.merge_lora()) is not self.model:
-            merged = self._with(model)
+        model = self.model.merge_lora()
+        merged = self if model is self.model else self._with(model)
         exporter = importlib.import_module(f"keras_transformer.{module}")
         arguments = merged, path, search or self.search, max_length
         return getattr(exporter, function)(*arguments, **options)
