@@ -84,7 +84,11 @@ def parse(arguments):
 
 def options(command):
     """Returns the names of all options of a command and of those below it."""
-    names = {name for option in command.params for name in option.opts}
+    names = {
+        name
+        for option in command.params
+        for name in (*option.opts, *option.secondary_opts)
+    }
     for below in getattr(command, "commands", {}).values():
         names |= options(below)
     return names | {"--help"}

@@ -77,10 +77,12 @@ def test_the_tutorial_says_what_it_costs_shows_a_figure_and_what_comes_next(path
 
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.stem)
-def test_the_figure_is_small_and_drawn_by_a_tutorial(path):
+def test_the_figure_is_small_and_drawn_by_a_tutorial_or_the_shell(path):
     assert path.stat().st_size < 80_000  # in full colour
     drawn = f', "{path.stem}")'
-    assert any(drawn in tutorial.read_text("utf-8") for tutorial in TUTORIALS)
+    by_tutorial = any(drawn in tutorial.read_text("utf-8") for tutorial in TUTORIALS)
+    by_shell = f"-o {path.name}`" in README
+    assert by_tutorial or by_shell
 
 
 def test_the_page_of_tutorials_shows_no_figure_that_is_not_there():
