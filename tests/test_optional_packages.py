@@ -57,7 +57,7 @@ def import_service(folder):
 
 
 def start_service(folder):
-    serve([f"en:de={folder}"])
+    serve(models=[f"en:de={folder}"])
 
 
 def read_zstd(folder):

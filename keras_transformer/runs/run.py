@@ -72,13 +72,7 @@ class Record:
 
 
 class State(NamedTuple):
-    """The state of a run: what is trained, and where training goes on.
-
-    Attributes:
-        run: The run.
-        epoch: Number of complete epochs.
-        checkpoint: Path of the checkpoint to resume from; None if there is none.
-    """
+    """The state of a run: what is trained, and where training goes on."""
 
     run: "Run"
     epoch: int = 0
@@ -86,15 +80,33 @@ class State(NamedTuple):
 
 
 class New(State):
-    """The state of a run without checkpoints: its `epoch` is 0."""
+    """The state of a run without checkpoints.
+
+    Attributes:
+        run: The run.
+        epoch: Number of complete epochs, 0.
+        checkpoint: None.
+    """
 
 
 class Resumable(State):
-    """The state of a run that goes on after its `checkpoint`."""
+    """The state of a run that goes on.
+
+    Attributes:
+        run: The run.
+        epoch: Number of complete epochs.
+        checkpoint: Path of the checkpoint to resume from.
+    """
 
 
 class Finished(State):
-    """The state of a run that has nothing left to train after its `epoch`."""
+    """The state of a run that has nothing left to train.
+
+    Attributes:
+        run: The run.
+        epoch: Number of complete epochs.
+        checkpoint: None.
+    """
 
 
 class Run:
