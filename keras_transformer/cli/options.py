@@ -140,7 +140,7 @@ def with_search_options(command):
 
     @functools.wraps(command)
     def run(**given):
-        options = SearchOptions(**{name: given.pop(name) for name in hints})
+        options = SearchOptions(**{name: given.pop(name, None) for name in hints})
         return command(**given, search_options=options)
 
     run.__signature__ = inspect.Signature(expanded)
