@@ -204,9 +204,10 @@ def test_a_fresh_process_outlives_hostile_text(fresh_responses):
     assert len(hostile["translation"]) == len(HOSTILE)
     assert np.isfinite(hostile["score"]).all()
     assert np.isfinite(fresh_responses["hostile target"]["log_probability"]).all()
-    # Two copies of all texts would be 10 MB; SentencePiece alone would want gigabytes.
+    # Two copies of all texts would be 10 MB, and what XLA compiles for their length is
+    # some 300 to 450 MB; SentencePiece alone would want gigabytes.
     peaks = [response["peak_memory"] for response in fresh_responses.values()]
-    assert peaks[-1] - peaks[3] < 200e6
+    assert peaks[-1] - peaks[3] < 700e6
     before, after = (
         fresh_responses[name] for name in ("serving_default", "text after it")
     )
