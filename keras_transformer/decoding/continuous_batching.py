@@ -99,7 +99,7 @@ def search_continuously(
         begins = (new_rows < count) & (is_free > 0)
         new_state = begin(ops.clip(new_rows, 0, num_rows - 1))
         # A cache is empty at first, and `visible` hides what other sentences wrote.
-        # Replacing it would take as long as several steps.
+        # Replacing it would copy the whole cache.
         old, cache = (rows, state._replace(cache=())), state.cache
         # A place in which no sentence begins keeps its content.
         new = new_rows, new_state._replace(cache=())
