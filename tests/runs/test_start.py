@@ -1,8 +1,9 @@
 """The start of a run, new, resumed or joined by a worker."""
 
 import json
-import multiprocessing
 import shutil
+import subprocess
+import sys
 
 import pytest
 from small_corpus import write_corpus, write_lines
@@ -11,7 +12,6 @@ import keras_transformer as kt
 from keras_transformer.runs import Finished, New, Run, prepare_recipe, training
 from keras_transformer.runs.start import copy_pretrained
 from keras_transformer.runs.training import begun, join
-from keras_transformer.storage import locked
 
 
 def begin(recipe, folder):
@@ -79,17 +79,20 @@ def test_prepared_text_is_not_overwritten_by_a_run_of_it(load, tmp_path):
 
 def test_a_run_that_is_being_trained_is_left_alone(load, tmp_path):
     begin(load(), tmp_path / "run")
-    context = multiprocessing.get_context("spawn")
-    mine, other = context.Pipe()
-    process = context.Process(target=hold, args=(tmp_path / "run", other))
-    process.start()
-    assert mine.recv() == "locked"
-    before = contents(tmp_path / "run")
-    with pytest.raises(BlockingIOError, match="Another process writes to .*run. Wait"):
-        begin(load(), tmp_path / "run")
-    assert contents(tmp_path / "run") == before
-    mine.send("end")
-    process.join()
+    hold = (
+        "from keras_transformer.storage import locked\n"
+        f"with locked({str(tmp_path / 'run')!r}):\n"
+        "    print('locked', flush=True)\n"
+        "    input()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", hold], **pipes) as process:
+        assert process.stdout.readline() == "locked\n"
+        before = contents(tmp_path / "run")
+        with pytest.raises(BlockingIOError, match="Another process writes to .*run. W"):
+            begin(load(), tmp_path / "run")
+        assert contents(tmp_path / "run") == before
+        process.communicate("\n")
     begin(load(), tmp_path / "run")
 
 
@@ -109,13 +112,6 @@ def test_a_run_that_another_process_trained_meanwhile_is_not_begun_anew(
     for name in ("tokenizers/shared.model", "log.csv", "checkpoints/best.keras"):
         found = (tmp_path / "run" / name).read_bytes()
         assert found == (copy.folder / name).read_bytes()
-
-
-def hold(folder, connection):
-    """Locks a folder until the other end of the connection says that it may end."""
-    with locked(folder):
-        connection.send("locked")
-        connection.recv()
 
 
 @pytest.mark.parametrize("resumes", [False, True])
