@@ -117,3 +117,17 @@ def test_workers_train_on_shards_of_their_own(text, load, tmp_path):
     model = run.checkpoints().load(run.checkpoints().latest())
     steps = prepared_dataset(prepared / "ids", 128, num_shards=2).cardinality()
     assert model.optimizer.iterations == 2 * steps
+
+
+@pytest.mark.slow
+def test_workers_that_sample_subwords_take_the_same_steps(text, tmp_path):
+    """Each draws other subwords, of other lengths, than the others and than before."""
+    run = Run(tmp_path / "run")
+    for epochs in (1, 2):  # the second time, the training is resumed
+        arguments = [*shell(text, run.folder, epochs), "--set", "tokenizer.sampling=1"]
+        with workers(*arguments) as processes:
+            found = outputs(processes)
+        assert [process.returncode for process in processes] == [0, 0], found
+        model = run.checkpoints().load(run.checkpoints().latest())
+        assert model.optimizer.iterations == epochs * run.record.batches_per_epoch
+    assert len(run.log.rows()) == 2
