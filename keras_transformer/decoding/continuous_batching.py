@@ -73,7 +73,9 @@ def search_continuously(
         is_longer = is_active(state) & (state.index >= cache_length)
         live, finished = state.hypotheses
         live = live._replace(limits=ops.where(is_longer, 0, live.limits))
-        state = state._replace(inputs=(), hypotheses=(live, finished))
+        # A sentence that overflowed leaves nothing to the next one in its place.
+        cache = map_tensors(finite, state.cache)
+        state = state._replace(inputs=(), hypotheses=(live, finished), cache=cache)
         return state, ops.sum(ops.cast(is_longer, "int32"))
 
     def is_active(state):
@@ -129,6 +131,12 @@ def zeros_like(structure, num_rows):
     return map_tensors(
         lambda x: ops.zeros((num_rows, *ops.shape(x)[1:]), x.dtype), structure
     )
+
+
+def finite(x):
+    """Returns a tensor with zeros for NaN and infinity."""
+    is_float = keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype))
+    return ops.where(ops.isfinite(x), x, 0) if is_float else x
 
 
 def take(structure, rows):

@@ -79,7 +79,7 @@ class GreedySearch(Search):
         gains = logits - tokens.normalizer[..., 0]
         gains = ops.where(old.ended, 0.0, gains)
         log_probabilities = old.log_probabilities + gains
-        ended = old.ended | (log_probabilities == -np.inf)
+        ended = old.ended | ~(log_probabilities > -np.inf)  # NaN, too
         token_ids = ops.where(ended, model.pad_id, chosen)
         grown = old._replace(
             token_ids=token_ids,

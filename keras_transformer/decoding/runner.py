@@ -110,12 +110,14 @@ class SearchRunner:
             inputs, tables = keras.tree.map_structure(take, (inputs, tables))
             found = self._search(inputs, tables, *settings, max_length)
             ids[longer], scores[longer], _ = found
-        empty = np.flatnonzero(scores[:, 0] == -np.inf)
+        empty = np.flatnonzero(~(scores[:, 0] > -np.inf))  # NaN, too
         if len(empty):
+            fault = "The model computes NaN"
+            if search.processors:
+                fault += ", or the processors contradict each other,"
             warnings.warn(
-                f"The processors contradict each other for {len(empty)} of "
-                f"{num_rows} inputs, first for inputs[{empty[0]}]: they forbid "
-                "every token, and scores are minus infinity. "
+                f"{fault} for {len(empty)} of {num_rows} inputs, first for "
+                f"inputs[{empty[0]}]: no token is possible. "
                 f"Received: processors={search.processors}.",
                 stacklevel=3,
             )

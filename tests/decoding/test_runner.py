@@ -136,6 +136,29 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
         np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
 
 
+@pytest.mark.parametrize(
+    "search", [GreedySearch([LIMIT]), BeamSearch(2, processors=[LIMIT])]
+)
+def test_a_sentence_that_overflows_leaves_nothing_to_the_next(
+    search, without_xla_for_cpus
+):
+    """The next one does not see what was written into the cache in its place."""
+    positions = LearnedPositionalEncoding(6)
+    model = Transformer(
+        99, num_layers=2, hidden_dim=8, num_heads=2, positions=positions
+    )
+    [table] = [x for x in model.weights if "decoder/position" in x.path]
+    table.assign(ops.where(ops.arange(6)[:, None] == 3, np.inf, table))
+    lengths = np.array([6, 6, 2, 3, 2, 6, 3, 2, 2])
+    source_ids = np.where(np.arange(6) < lengths[:, None], [4, 5, 6, 7, 5, 3], PAD)
+    settings = {"search": search, "max_length": 6}
+    _, expected = model.generate(source_ids[lengths < 4], **settings)
+    assert np.isfinite(expected).all()
+    with pytest.warns(UserWarning, match="model computes NaN, .* for 3 of 9"):
+        _, scores = model.generate(source_ids, **settings, batch_size=2)
+    np.testing.assert_allclose(scores[lengths < 4], expected, 1e-5)
+
+
 @pytest.mark.quick("beam-8", "draws-2")
 @pytest.mark.parametrize("likely", [1, 2, 8])
 @pytest.mark.parametrize(

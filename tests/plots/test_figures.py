@@ -297,7 +297,7 @@ def test_a_text_without_a_word_is_refused(translator, text):
         plots.translation_attention(translator, text)
 
 
-@pytest.mark.filterwarnings("ignore:The processors contradict each other")
+@pytest.mark.filterwarnings("ignore:The model computes NaN, or the proc")
 def test_a_search_that_finds_nothing_is_told(translator):
     every_token = range(translator.target_tokenizer.vocabulary_size)
     search = GreedySearch([BannedIds(every_token)])
@@ -305,7 +305,7 @@ def test_a_search_that_finds_nothing_is_told(translator):
         plots.translation_attention(translator, "a dog rides", search)
 
 
-@pytest.mark.filterwarnings("ignore:The processors contradict each other")
+@pytest.mark.filterwarnings("ignore:The model computes NaN, or the proc")
 def test_a_hypothesis_that_ends_nowhere_is_left_out(translator):
     banned = [index for index in range(29) if index not in (7, 8)]
     search = GreedySearch([BannedIds(banned), NoRepeatNgram(1)])
