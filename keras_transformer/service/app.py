@@ -133,7 +133,7 @@ def make_app(
                 "source": x.source,
                 "target": x.target,
                 "names": [language_name(x.source), language_name(x.target)],
-                "aligns": x.can_align(),
+                "aligns": x.can("align"),
                 "needsKey": bool(api_keys),
             }
             for x in directions.values()

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class ServableTranslator(Protocol):
     """What the service needs of a translator, whatever computes its translations.
 
-    Where there is `align` too, as `Translator` has it, the service offers it.
+    Where there are `align` and `score` too, as `Translator` has them, the service
+    offers them.
     """
 
     def translate_n_best(self, texts: Sequence[str]) -> list[list[Translation]]:
@@ -57,9 +58,9 @@ class Direction:
         self.name = f"{self.source}-{self.target}"
         self.thread = BatchingThread(*limits, self.observe_batch)
 
-    def can_align(self) -> bool:
-        """Returns whether the translator tells alignments."""
-        return callable(getattr(self.translator, "align", None))
+    def can(self, method: str) -> bool:
+        """Returns whether the translator has a method, such as `align`."""
+        return hasattr(self.translator, method)
 
     async def translate(
         self, documents: Sequence[Document], status: int = 413, size: int | None = None
@@ -97,15 +98,20 @@ class Direction:
     def _translate_messages(self, sentences):
         return self._translate(sentences, keeps=True)
 
-    async def align(self, texts: Sequence[str], translations: Sequence[str]) -> list:
-        """Returns which parts of texts their translations render."""
+    async def of_pairs(
+        self, method: str, texts: Sequence[str], translations: Sequence[str]
+    ) -> list:
+        """Returns what `align` or `score` finds for texts and their translations."""
         self.limits.check_texts(texts, "text")
         self.limits.check_texts(translations, "target")
         pairs = list(zip(texts, translations, strict=True))
-        return await self._compute(self._align, pairs)
+        return await self._compute(getattr(self, f"_{method}"), pairs)
 
     def _align(self, pairs):
         return self.translator.align(*map(list, zip(*pairs, strict=True)))
+
+    def _score(self, pairs):
+        return self.translator.score(*map(list, zip(*pairs, strict=True)))
 
     async def _compute(self, function, items):
         try:

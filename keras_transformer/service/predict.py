@@ -59,13 +59,13 @@ def predict_routes(
         body = read_json(await read_body(request, limits))
         signature = body.get("signature_name", "serving_default")
         served = ["serving_default", "translate_n_best"]
-        served += ["align"] if direction.can_align() else []
+        served += filter(direction.can, ["score", "align"])
         if signature not in served:
             raise refusal(f"`signature_name` must be {_one_of(served)}", signature)
         if ("instances" in body) == ("inputs" in body):
             wanted = "`instances`, a list of rows, or `inputs`, an object of columns"
             raise HTTPException(400, f"The request must have either {wanted}.")
-        names = ["text", "target"] if signature == "align" else ["text"]
+        names = ["text", "target"] if signature in ("score", "align") else ["text"]
         if "instances" in body:
             columns = _columns_of_rows(body["instances"], names)
             rows = await _predictions(direction, signature, columns)
@@ -134,23 +134,25 @@ async def _predictions(direction, signature, columns):
                 "spans": [[*pair.source, *pair.target] for pair in pairs],
                 "weights": [pair.weight for pair in pairs],
             }
-            for pairs in await direction.align(*columns)
+            for pairs in await direction.of_pairs("align", *columns)
+        ]
+    if signature == "score":
+        return [
+            {"log_probability": _finite(found.log_probability), "tokens": found.tokens}
+            for found in await direction.of_pairs("score", *columns)
         ]
     (texts,) = columns
     direction.limits.check_texts(texts, "text")
     found = await direction.translate(list(map(plain_document, texts)))
-    # JSON has no infinity.
-    rows = [
-        [
-            (plain_text(x), score if math.isfinite(score) else None)
-            for (x,), score in row
-        ]
-        for row in found
-    ]
+    rows = [[(plain_text(x), _finite(score)) for (x,), score in row] for row in found]
     if signature == "serving_default":
         return [{"translation": text, "score": score} for (text, score), *_ in rows]
     columns = [tuple(zip(*row, strict=True)) for row in rows]
     return [{"translations": text, "scores": score} for text, score in columns]
+
+
+def _finite(score):
+    return score if math.isfinite(score) else None  # JSON has no infinity
 
 
 def _one_of(names, word="or"):

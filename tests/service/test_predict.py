@@ -2,6 +2,7 @@
 
 import pytest
 from service.served import Aligning, assert_error, client_of
+from serving.tiny_translator import make_translator
 
 TEXTS = ["two dog plays", "a", "", "five tree rides"]
 
@@ -82,6 +83,18 @@ def test_versions_and_labels_are_those_of_tensorflow_serving(client, best):
         assert found.json() == {"predictions": nearly(best[1:2])}
         status = client.get(f"/v1/models/en-de/{path}").json()
         assert status["model_version_status"][0]["state"] == "AVAILABLE"
+
+
+def test_given_translations_are_scored():
+    translator = make_translator()
+    rows = [{"text": "a dog", "target": "ein Hund"}, {"text": "a", "target": "ein"}]
+    with client_of(translator) as client:
+        found = predict(client, instances=rows, signature_name="score")["predictions"]
+    scores = translator.score(["a dog", "a"], ["ein Hund", "ein"])
+    assert [row["tokens"] for row in found] == [score.tokens for score in scores]
+    expected = [score.log_probability for score in scores]
+    found = [row["log_probability"] for row in found]
+    assert found == pytest.approx(expected, abs=1e-5)
 
 
 def test_models_say_that_they_are_ready_in_both_protocols(client):
