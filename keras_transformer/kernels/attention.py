@@ -89,14 +89,14 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
             if _suits_fused_kernel(queries, values, bias):
                 return _attend_fused(queries, keys, values, mask_of(None), bias)
 
-    choose = ops.cond
-    if isinstance(is_long, bool):
-        choose = lambda _, by_blocks, whole: by_blocks() if is_long else whole()  # noqa: E731
-
     def weights_of(rows, some, keys):
         """The attention weights of some queries, those in these rows."""
         products = query_key_products(some * (1 / math.sqrt(some.shape[-1])), keys)
         return softmax(products, mask_of(rows), bias_of(rows))
+
+    if is_long is False:
+        return ops.matmul(weights_of(None, queries, keys), values)
+    choose = (lambda _, by_blocks, whole: by_blocks()) if is_long is True else ops.cond
 
     def attention(queries, keys, values):
         def whole():

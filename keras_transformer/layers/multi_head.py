@@ -273,15 +273,17 @@ class MultiHeadAttention(WeightOptionsLayer):
         if self.positions is not None:
             positions = input_positions(lengths[0], 0, positions, "query_positions")
             queries = self.positions.rotate(queries, positions)
-            bias_of = functools.partial(self._bias_of, positions, read.positions)
+
+            def bias_of(rows=None):
+                of_rows = positions
+                if rows is not None:  # they may exceed the last query
+                    rows = ops.minimum(rows, lengths[0] - 1)
+                    of_rows = ops.take(positions, rows, axis=-1)
+                return self.positions.bias(of_rows, read.positions)
+
         has_learned_bias = self.positions is not None and self.positions.weights
-        drops_weights = self.dropout and training
-        if (
-            return_attention_scores
-            or self.score is not None
-            or has_learned_bias
-            or drops_weights
-        ):
+        is_dropped = self.dropout and training
+        if return_attention_scores or self.score or has_learned_bias or is_dropped:
             score = scaled_products if self.score is None else self.score.score
             products, bias = score(queries, read.keys), bias_of and bias_of()
             weights = masked_softmax(products, mask_of(), bias)
@@ -292,14 +294,6 @@ class MultiHeadAttention(WeightOptionsLayer):
             functions = masked_softmax, mask_of, bias_of
             outputs = attend(queries, read.keys, read.values, *functions)
         return dense(self.output_projection, merge_heads(outputs)), weights
-
-    def _bias_of(self, query_positions, key_positions, rows=None):
-        """The bias of all queries, or of some rows; of the last query beyond it."""
-        if rows is not None:
-            last = ops.shape(query_positions)[-1] - 1
-            rows = ops.clip(rows, 0, last)
-            query_positions = ops.take(query_positions, rows, axis=-1)
-        return self.positions.bias(query_positions, key_positions)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         _check_shapes(query_shape, value_shape, key_shape or value_shape)
