@@ -200,19 +200,11 @@ class BeamSearch(Search):
 
         Finished hypotheses no longer change. Their scores are over the length penalty.
         """
-        shape = (ops.shape(keras.tree.flatten(inputs)[0])[0], self.beam_width)
-        ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
-        own_slots = ops.arange(self.beam_width, dtype="int32")[:, None]
-        none = ops.full(shape, -np.inf, dtype="float32")
-        live = LiveHypotheses(
-            token_ids=ops.full(shape, model.start_id, dtype="int32"),
-            ids=ids,
-            lineage=ops.broadcast_to(own_slots, (*shape, max_length)),
-            # All would be equal, so only the first exists.
-            log_probabilities=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
-            limits=ops.full(shape[:1], max_length, dtype="int32"),
-        )
-        return live, Hypotheses(ids, none)
+        live = LiveHypotheses(**self.first_slots(model, inputs, max_length))
+        none = ops.full_like(live.log_probabilities, -np.inf)
+        # All would be equal, so only the first exists.
+        first = ops.where(ops.arange(self.beam_width) == 0, 0.0, none)
+        return live._replace(log_probabilities=first), Hypotheses(live.ids, none)
 
     def is_active(self, index, hypotheses):
         live, finished = hypotheses
@@ -249,16 +241,10 @@ class BeamSearch(Search):
 
 
 def extend(live, tokens, end_ids):
-    """Ranks the live hypotheses with one more token.
+    """Ranks the live hypotheses with one more of the `NextTokens`.
 
-    Args:
-        live: `LiveHypotheses`.
-        tokens: `NextTokens` of these hypotheses.
-        end_ids: The ids that end a sequence.
-
-    Returns:
-        `Extensions`, up to `1 + len(end_ids)` times as many as hypotheses: if all but
-        `beam_width` of them end, every place of the beam still gets one.
+    Returns `Extensions`, up to `1 + len(end_ids)` times as many as hypotheses: if all
+    but `beam_width` of them end, every place of the beam still gets one.
     """
     beam_width, choices = tokens.best_logits.shape[1:]
     gains = tokens.best_logits - tokens.normalizer

@@ -55,17 +55,11 @@ class GreedySearch(Search):
     num_slots = num_hypotheses = num_candidates = 1
 
     def first_hypotheses(self, model, inputs, max_length: int):
-        num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
-        shape = (num_sentences, self.num_hypotheses)
-        own_slots = ops.arange(self.num_hypotheses, dtype="int32")[:, None]
+        slots = self.first_slots(model, inputs, max_length)
         live = GrowingHypotheses(
-            token_ids=ops.full(shape, model.start_id, dtype="int32"),
-            ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
-            lineage=ops.broadcast_to(own_slots, (*shape, max_length)),
+            **slots,
             random_numbers=self.random_numbers(model, inputs, max_length),
-            log_probabilities=ops.zeros(shape, dtype="float32"),
-            ended=ops.zeros(shape, dtype="bool"),
-            limits=ops.full(shape[:1], max_length, dtype="int32"),
+            ended=ops.zeros_like(slots["token_ids"], dtype="bool"),
         )
         return live, ()  # those that have ended stay where they are
 

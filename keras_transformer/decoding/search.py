@@ -244,6 +244,18 @@ class Search(ConfigObject):
         """Returns the hypotheses before the first step."""
         raise NotImplementedError
 
+    def first_slots(self, model, inputs, max_length: int) -> dict:
+        """Returns what all hypotheses that grow have before the first step, by name."""
+        shape = ops.shape(keras.tree.flatten(inputs)[0])[0], self.num_slots
+        own_slots = ops.arange(self.num_slots, dtype="int32")[:, None]
+        return {
+            "token_ids": ops.full(shape, model.start_id, dtype="int32"),
+            "ids": ops.full((*shape, max_length), model.pad_id, dtype="int32"),
+            "lineage": ops.broadcast_to(own_slots, (*shape, max_length)),
+            "log_probabilities": ops.zeros(shape, dtype="float32"),
+            "limits": ops.full(shape[:1], max_length, dtype="int32"),
+        }
+
     def is_active(self, index, hypotheses):
         """Tells which sentences need another step, of shape `(batch,)`.
 
@@ -342,13 +354,8 @@ def is_one_of(token_ids, ids):
 def choose_rows(is_chosen, chosen, others):
     """Takes some sentences of one nested structure, and the others of another.
 
-    Args:
-        is_chosen: Boolean tensor of shape `(batch,)`.
-        chosen: Nested structure of tensors with the batch first.
-        others: Structure of the same form.
-
-    Returns:
-        A structure of that form.
+    `is_chosen` is boolean, of shape `(batch,)`. Both structures have the same form, and
+    tensors with the batch first.
     """
 
     def choose(one, other):
