@@ -70,18 +70,10 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
 
 
 def log_normalizer(logits, largest_logit, largest_id):
-    """Computes `ops.logsumexp` of each row, given its largest value.
+    """Computes `ops.logsumexp` of `(rows, vocabulary)`, given the largest values.
 
     A softmax is one fused pass, and `ops.logsumexp` several. The largest probability
     cannot underflow: with its logit, it determines the normaliser.
-
-    Args:
-        logits: Float32 tensor of shape `(rows, vocabulary)`.
-        largest_logit: The largest logit of each row, of shape `(rows,)`.
-        largest_id: Its position, int32, of the same shape.
-
-    Returns:
-        A float32 tensor of shape `(rows,)`.
     """
     largest_probability = take_one(ops.softmax(logits), largest_id)
     return largest_logit - ops.log(largest_probability)

@@ -52,12 +52,11 @@ class KeyValues(NamedTuple):
         )
 
     def write(self, index, new):
-        """Returns a cache with what every hypothesis adds at a position.
+        """Returns a cache with what every hypothesis adds at the entries `index`.
 
-        Args:
-            index: Entries to write, int32 of shape `(batch,)`.
-            new: `KeyValues` of shape `(batch, num_heads, num_hypotheses, dim)`. All
-                hypotheses of a sentence are at the same position.
+        `index` has the shape `(batch,)`, and `new`, `KeyValues`, has `(batch,
+        num_heads, num_hypotheses, dim)`. All hypotheses of a sentence are at the same
+        position.
         """
         length = self.keys.shape[2]
         rows = rows_at(index, *self.keys.shape[1:3])
@@ -90,13 +89,10 @@ class KeyValues(NamedTuple):
 
 
 def empty_cache(like: KeyValues, num_hypotheses: int, max_length: int, positions: bool):
-    """Returns an empty cache.
+    """Returns an empty cache with the batch, the heads and the widths of `like`.
 
-    Args:
-        like: Keys and values of the batch, the heads and the widths of the cache.
-        num_hypotheses: Number of hypotheses of each sentence.
-        max_length: Number of positions.
-        positions: Whether entries have positions.
+    `positions` says whether its entries, `max_length` of each hypothesis, have
+    positions.
     """
 
     def empty(states):

@@ -5,7 +5,11 @@ import functools
 import keras
 from keras import ops
 
-from keras_transformer.checks import check_fractions, check_positive_integers
+from keras_transformer.checks import (
+    check_fractions,
+    check_positive_integers,
+    check_shape,
+)
 from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.graphs import shape_of
@@ -207,19 +211,14 @@ class MultiHeadAttention(WeightOptionsLayer):
         return (outputs, weights) if return_attention_scores else outputs
 
     def project(self, value, key=None, mask=None, positions=None) -> KeyValues:
-        """Projects keys and values, once for any number of queries.
+        """Projects keys and values, `KeyValues`, once for any number of queries.
 
         Args:
             value: Float tensor of shape `(batch, key_length, hidden_dim)`.
             key: Float tensor of the same shape. Default: `value`.
             mask: Boolean tensor of shape `(batch, key_length)`, False at values not to
                 be attended to, which may hold anything. None: all may be.
-            positions: Positions of the keys, for the layer's `positions`: an integer
-                tensor of shape `(key_length,)` or `(batch, key_length)`. Default: 0, 1,
-                2, ...
-
-        Returns:
-            `KeyValues`.
+            positions: Positions of the keys, as `key_positions` of a call.
         """
         keys = dense(self.key_projection, value if key is None else key)
         values = dense(self.value_projection, value)
@@ -252,14 +251,12 @@ class MultiHeadAttention(WeightOptionsLayer):
         Args:
             query: Float tensor of shape `(batch, query_length, hidden_dim)`.
             read: What `project` returned.
-            query_mask: Boolean tensor of shape `(batch, query_length)`, as in a call.
-            attention_mask: Boolean tensor of shape `(batch, query_length,
-                key_length)`, as in a call.
-            use_causal_mask: Whether queries attend only to keys at their own position
-                and before.
-            return_attention_scores: Whether to return the attention weights.
-            training: Whether to apply dropout.
-            positions: Positions of the queries, as in `project`.
+            query_mask: Boolean tensor, as in a call.
+            attention_mask: Boolean tensor, as in a call.
+            use_causal_mask: As in a call.
+            return_attention_scores: As in a call.
+            training: As in a call.
+            positions: Positions of the queries, as `query_positions` of a call.
 
         Returns:
             The outputs, of the shape of `query`, and the attention weights, of shape
@@ -328,11 +325,7 @@ class MultiHeadAttention(WeightOptionsLayer):
 def _check_shapes(query, value, key):
     """Raises `ValueError` unless the shapes of query, value and key fit each other."""
     for name, shape in (("query", query), ("value", value), ("key", key)):
-        if len(shape) != 3:
-            raise ValueError(
-                f"`{name}` must have the shape (batch, length, hidden_dim). "
-                f"Received: {name} of shape {tuple(shape)}."
-            )
+        check_shape(name, shape, "batch", "length", "hidden_dim")
         if None not in (shape[0], query[0]) and shape[0] != query[0]:
             raise ValueError(
                 "The batch sizes of query, value and key must be equal. "
