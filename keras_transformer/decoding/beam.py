@@ -12,10 +12,7 @@ from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
-from keras_transformer.layers.cache import (
-    inherit_lineage,
-    write_position,
-)
+from keras_transformer.layers.cache import inherit_lineage, write_position
 
 
 class LengthPenalty(ConfigObject):
@@ -78,28 +75,6 @@ class PowerLengthPenalty(LengthPenalty):
     def divisors(self, max_length: int):
         lengths = np.arange(1.0, max_length + 1)
         return (lengths**self.exponent).astype("float32")
-
-
-class LiveHypotheses(NamedTuple):
-    """Hypotheses that still grow, the best first.
-
-    Attributes:
-        token_ids: The last token, of shape `(batch, beam_width)`.
-        ids: All tokens so far, of shape `(batch, beam_width, max_length)`.
-        lineage: The slots that wrote them into the cache, of the shape of `ids`.
-        log_probabilities: Of all tokens so far, of shape `(batch, beam_width)`; minus
-            infinity where there is no hypothesis.
-        limits: Most tokens, int32 of shape `(batch,)`.
-        progress: Of a `ConstrainedBeamSearch`, what they have of the phrases that are
-            required.
-    """
-
-    token_ids: Any
-    ids: Any
-    lineage: Any
-    log_probabilities: Any
-    limits: Any
-    progress: Any = ()
 
 
 class Extensions(NamedTuple):
@@ -200,7 +175,7 @@ class BeamSearch(Search):
 
         Finished hypotheses no longer change. Their scores are over the length penalty.
         """
-        live = LiveHypotheses(**self.first_slots(model, inputs, max_length))
+        live = self.first_live(model, inputs, max_length)
         none = ops.full_like(live.log_probabilities, -np.inf)
         # All would be equal, so only the first exists.
         first = ops.where(ops.arange(self.beam_width) == 0, 0.0, none)

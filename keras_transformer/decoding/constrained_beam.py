@@ -211,17 +211,11 @@ class ConstrainedBeamSearch(BeamSearch):
             yield ops.convert_to_numpy(_table(self.required)).clip(0).flatten()
 
     def get_config(self):
-        required = self.required
-        if ops.is_tensor(required):
-            required = ops.convert_to_numpy(required)
-            required = [[x[x >= 0].tolist() for x in row] for row in required]
-        elif required is not None:
-            required = [[list(phrase) for phrase in row] for row in required]
-        return {
-            **super().get_config(),
-            "required": required,
-            "continuation_ids": list(self.continuation_ids),
-        }
+        config = super().get_config()
+        if ops.is_tensor(self.required):  # without what pads phrases
+            rows = ops.convert_to_numpy(self.required)
+            config["required"] = [[x[x >= 0].tolist() for x in row] for row in rows]
+        return config
 
     def _phrases(self, num_sentences):
         required = self.required
