@@ -203,7 +203,10 @@ def _rows(i):
 
 def _blocks(states):
     """(batch, heads, length, dim) -> (blocks, batch, heads, BLOCK_LENGTH, dim)."""
-    padded = _padded(states)
+    length = shape_of(states)[2]
+    # Not `-length % BLOCK_LENGTH`: ONNX computes other remainders of negative numbers.
+    missing = (length + BLOCK_LENGTH - 1) // BLOCK_LENGTH * BLOCK_LENGTH - length
+    padded = ops.pad(states, [[0, 0], [0, 0], [0, missing], [0, 0]])
     batch, heads, length, dim = shape_of(padded)
     shape = batch, heads, length // BLOCK_LENGTH, BLOCK_LENGTH, dim
     return ops.transpose(ops.reshape(padded, shape), (2, 0, 1, 3, 4))
@@ -215,14 +218,6 @@ def _joined(blocks, queries):
     states = ops.transpose(blocks, (1, 2, 0, 3, 4))
     states = ops.reshape(states, (batch, heads, num_blocks * BLOCK_LENGTH, dim))
     return states[:, :, : shape_of(queries)[2]]
-
-
-def _padded(states):
-    """States `(batch, heads, length, dim)`, padded to a multiple of a block."""
-    length = shape_of(states)[2]
-    # Not `-length % BLOCK_LENGTH`: ONNX computes other remainders of negative numbers.
-    missing = (length + BLOCK_LENGTH - 1) // BLOCK_LENGTH * BLOCK_LENGTH - length
-    return ops.pad(states, [[0, 0], [0, 0], [0, missing], [0, 0]])
 
 
 def _gradients(queries, keys, values, weights, upstream):

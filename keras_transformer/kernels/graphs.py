@@ -15,12 +15,9 @@ def shape_of(tensor, for_reshape: bool = False) -> tuple:
     """Returns what `ops.shape` does, in two operations of a graph.
 
     On TensorFlow that takes four for every unknown length, and a training step asks for
-    hundreds: a fifth of what is traced and optimised before the first step.
-
-    Args:
-        tensor: Any tensor.
-        for_reshape: Whether a single unknown size may be -1, as in `ops.reshape`. It
-            takes no operation: a quarter of those of a decoding step computed shapes.
+    hundreds: a fifth of what is traced and optimised before the first step. With
+    `for_reshape`, a single unknown size is -1, as in `ops.reshape`, and takes no
+    operation: a quarter of those of a decoding step computed shapes.
     """
     known = tuple(tensor.shape)
     # In a tensor without elements, -1 could be any size.

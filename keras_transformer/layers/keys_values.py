@@ -34,14 +34,13 @@ class KeyValues(NamedTuple):
     def join(self, others):
         """Returns these keys and values, followed by `others`."""
         both = self, others
-        mask = None
+        batch = shape_of(self.keys)[0]
+        shapes = [(batch, shape_of(x.keys)[2]) for x in both]
+        mask = positions = None
         if any(x.mask is not None for x in both):
-            masks = (_ones(x) if x.mask is None else x.mask for x in both)
-            mask = ops.concatenate([*masks], axis=1)
-        positions = None
+            real = (x.mask if x.mask is not None else True for x in both)
+            mask = ops.concatenate([*map(ops.broadcast_to, real, shapes)], axis=1)
         if self.positions is not None:
-            batch = shape_of(self.keys)[0]
-            shapes = ((batch, shape_of(x.keys)[2]) for x in both)
             positions = map(ops.broadcast_to, (x.positions for x in both), shapes)
             positions = ops.concatenate([*positions], axis=1)
         return KeyValues(
@@ -118,8 +117,3 @@ def lengthen_cache(cache, length: int):
         return ops.pad(states, padding)
 
     return keras.tree.map_structure(pad, cache, none_is_leaf=False)
-
-
-def _ones(key_values):
-    batch, _, length, _ = shape_of(key_values.keys)
-    return ops.ones((batch, length), "bool")

@@ -5,11 +5,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_transformer.checks import (
-    check_fractions,
-    check_positive_integers,
-    check_shape,
-)
+from keras_transformer.checks import check_fractions, check_positive_integers
 from keras_transformer.kernels.attention import attend
 from keras_transformer.kernels.dropout import Dropout
 from keras_transformer.kernels.graphs import shape_of
@@ -325,7 +321,11 @@ class MultiHeadAttention(WeightOptionsLayer):
 def _check_shapes(query, value, key):
     """Raises `ValueError` unless the shapes of query, value and key fit each other."""
     for name, shape in (("query", query), ("value", value), ("key", key)):
-        check_shape(name, shape, "batch", "length", "hidden_dim")
+        if len(shape) != 3:
+            raise ValueError(
+                f"`{name}` must have the shape (batch, length, hidden_dim). "
+                f"Received: {name} of shape {tuple(shape)}."
+            )
         if None not in (shape[0], query[0]) and shape[0] != query[0]:
             raise ValueError(
                 "The batch sizes of query, value and key must be equal. "

@@ -20,11 +20,7 @@ class DotProductAttention(Attention):
         **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, such as
             `name` and `dtype`.
 
-    Call arguments:
-        As in `Attention`.
-
-    Returns:
-        As in `Attention`.
+    Call arguments and result are those of `Attention`.
 
     Raises:
         ValueError: If queries and keys differ in width.
@@ -70,11 +66,7 @@ class MultiplicativeAttention(Attention):
         **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, and
             weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
 
-    Call arguments:
-        As in `Attention`.
-
-    Returns:
-        As in `Attention`.
+    Call arguments and result are those of `Attention`.
 
     Example:
         >>> query = keras.random.normal((2, 5, 16))
@@ -110,11 +102,7 @@ class AdditiveAttention(Attention):
         **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, and
             weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
 
-    Call arguments:
-        As in `Attention`.
-
-    Returns:
-        As in `Attention`.
+    Call arguments and result are those of `Attention`.
 
     Raises:
         ValueError: If `units` is not positive.

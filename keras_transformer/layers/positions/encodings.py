@@ -186,11 +186,7 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
         **kwargs: Base `Layer` arguments, and weight options of the table such as
             `embeddings_initializer`; see `WeightOptionsLayer`.
 
-    Call arguments:
-        As in `SinusoidalPositionalEncoding`.
-
-    Returns:
-        As in `SinusoidalPositionalEncoding`.
+    Call arguments and result are those of `SinusoidalPositionalEncoding`.
 
     Raises:
         ValueError: If the inputs are longer than `max_length`.
