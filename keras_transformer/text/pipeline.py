@@ -118,16 +118,8 @@ def parallel_dataset(
     check_tokenizer("target_tokenizer", target_tokenizer)
     files = paired_files(source_files, target_files)
     if counted is None:
-        sources, targets = zip(*files, strict=True)
-        counted = count_batches(
-            sources,
-            targets,
-            *tokenizers,
-            tokens_per_batch,
-            max_length,
-            buckets,
-            sampling,
-        )
+        settings = tokens_per_batch, max_length, buckets, sampling
+        counted = count_batches(*zip(*files, strict=True), *tokenizers, *settings)
     pairs_per_file = dict(zip(Counter(files), counted.pairs, strict=True))
 
     def read_chunks(seed):
