@@ -223,8 +223,8 @@ def _joined(blocks, queries):
 def _gradients(queries, keys, values, weights, upstream):
     """Gradients of queries, keys and values.
 
-    They are written out since TensorFlow's would apply every mask again, although a
-    weight of zero has no gradient.
+    They are written out because XLA cannot derive those of a condition on lengths that
+    are unknown in the trace.
     """
     scale = 1 / math.sqrt(queries.shape[-1])
     of_weights = ops.matmul(upstream, ops.swapaxes(values, -1, -2))
