@@ -120,11 +120,9 @@ class LanguageModel(DecodedModel, TokenModel):
                 training, and padded with `pad_id` on the right. Padding between tokens
                 is hidden, but takes a position. A row of padding counts as `start_id`
                 alone.
-            search: A search of `keras_transformer.decoding`; greedy unless
-                given.
+            search: As in `Transformer.generate`.
             max_length: Maximum number of tokens to add, end token included.
-            batch_size: Texts to continue at a time, which memory limits; by default
-                what is fastest on CPUs.
+            batch_size: As in `Transformer.generate`.
 
         Returns:
             `Hypotheses` of the tokens added to the prompts.

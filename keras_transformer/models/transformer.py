@@ -127,7 +127,8 @@ class Transformer(DecodedModel, TokenModel):
         check_special_ids(target_size, pad_id, end_id=end_id, **start)
         sizes = num_layers, hidden_dim, num_heads, intermediate_dim
         common = positions, dtype, attention_dropout, activation_dropout, seed, epsilon
-        parts = Parts(*sizes, dropout, normalize_first, activation, *common, **kwargs)
+        kinds = dropout, normalize_first, activation
+        parts = Parts(*sizes, *kinds, *common, **kwargs)
         num_target_layers = num_decoder_layers or num_layers
         encoder = parts.stack(Encoder, "encoder")
         decoder = parts.stack(Decoder, "decoder", num_layers=num_target_layers)

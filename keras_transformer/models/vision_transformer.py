@@ -82,9 +82,11 @@ class VisionTransformer(SettingsModel):
         height, width, _ = image_shape
         num_patches = max((height // patch_size) * (width // patch_size), 1)
         learned = LearnedPositionalEncoding(num_patches + (pooling is None))
-        sizes = num_layers, hidden_dim, num_heads, intermediate_dim
         parts = Parts(
-            *sizes,
+            num_layers,
+            hidden_dim,
+            num_heads,
+            intermediate_dim,
             dropout,
             normalize_first,
             activation,
