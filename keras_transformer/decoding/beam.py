@@ -171,10 +171,7 @@ class BeamSearch(Search):
         )
 
     def first_hypotheses(self, model, inputs, max_length: int):
-        """Returns the live and the finished hypotheses before the first step.
-
-        Finished hypotheses no longer change. Their scores are over the length penalty.
-        """
+        """As in `Search`. The scores of finished ones are over the length penalty."""
         live = self.first_live(model, inputs, max_length)
         none = ops.full_like(live.log_probabilities, -np.inf)
         # All would be equal, so only the first exists.

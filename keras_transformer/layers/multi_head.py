@@ -262,29 +262,29 @@ class MultiHeadAttention(WeightOptionsLayer):
         lengths = shape_of(queries)[2], shape_of(read.keys)[2]
         masks = query_mask, read.mask, attention_mask, use_causal_mask
         mask_of = functools.partial(combined_mask, *lengths, *masks)
-        bias_of = None
-        if self.positions is not None:
+        has_positions = self.positions is not None
+        if has_positions:
             positions = input_positions(lengths[0], 0, positions, "query_positions")
             queries = self.positions.rotate(queries, positions)
 
-            def bias_of(rows=None):
-                of_rows = positions
-                if rows is not None:  # they may exceed the last query
-                    rows = ops.minimum(rows, lengths[0] - 1)
-                    of_rows = ops.take(positions, rows, axis=-1)
-                return self.positions.bias(of_rows, read.positions)
+        def bias_of(rows=None):
+            of_rows = positions
+            if rows is not None:  # they may exceed the last query
+                rows = ops.minimum(rows, lengths[0] - 1)
+                of_rows = ops.take(positions, rows, axis=-1)
+            return self.positions.bias(of_rows, read.positions)
 
-        has_learned_bias = self.positions is not None and self.positions.weights
+        has_learned_bias = has_positions and self.positions.weights
         is_dropped = self.dropout and training
         if return_attention_scores or self.score or has_learned_bias or is_dropped:
             score = scaled_products if self.score is None else self.score.score
-            products, bias = score(queries, read.keys), bias_of and bias_of()
-            weights = masked_softmax(products, mask_of(), bias)
+            bias = bias_of() if has_positions else None
+            weights = masked_softmax(score(queries, read.keys), mask_of(), bias)
             kept = self._dropout(weights, training=training)
             outputs = ops.matmul(kept, read.values)
         else:
             weights = None
-            functions = masked_softmax, mask_of, bias_of
+            functions = masked_softmax, mask_of, bias_of if has_positions else None
             outputs = attend(queries, read.keys, read.values, *functions)
         return dense(self.output_projection, merge_heads(outputs)), weights
 

@@ -118,8 +118,9 @@ def parallel_dataset(
     check_tokenizer("target_tokenizer", target_tokenizer)
     files = paired_files(source_files, target_files)
     if counted is None:
-        settings = tokens_per_batch, max_length, buckets, sampling
-        counted = count_batches(*zip(*files, strict=True), *tokenizers, *settings)
+        sources, targets = zip(*files, strict=True)
+        sides = sources, targets, source_tokenizer, target_tokenizer
+        counted = count_batches(*sides, tokens_per_batch, max_length, buckets, sampling)
     pairs_per_file = dict(zip(Counter(files), counted.pairs, strict=True))
 
     def read_chunks(seed):
