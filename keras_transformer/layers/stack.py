@@ -158,6 +158,9 @@ class Encoder(TransformerStack):
     merged into the inputs of the stack. `dropout` applies to the inputs with their
     positions, as in the paper, and to the inputs as they are if nothing is merged.
 
+    It takes and returns what `EncoderBlock` does, with the layers as a new first axis
+    of the weights.
+
     Args:
         num_layers: Number of blocks.
         num_heads: Number of attention heads; divides `hidden_dim`.
@@ -167,9 +170,6 @@ class Encoder(TransformerStack):
             `LearnedPositionalEncoding(max_length=512)`, which is copied. None: no
             positions; the inputs may contain them.
         **kwargs: The other arguments of `EncoderBlock`.
-
-    Call arguments and result are those of `EncoderBlock`, with the layers as a new
-    first axis of the weights.
 
     Raises:
         ValueError: If `num_layers` is not positive; see `EncoderBlock`.
