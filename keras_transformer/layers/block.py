@@ -211,17 +211,13 @@ class CachedBlock(TransformerBlock):
     """Base class of blocks that decode step by step, over a cache."""
 
     def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        """Reads the encoder's outputs or the prompts, once for all steps.
+        """Reads the encoder's outputs or the prompts, `(batch, length, width)`, once.
 
-        Args:
-            inputs: What is read, a float tensor of shape `(batch, length, width)`.
-            num_hypotheses: Number of hypotheses of each sentence.
-            max_length: Number of positions that the cache can hold.
-            mask: Boolean tensor of shape `(batch, length)`, False at padding.
+        The cache can hold `max_length` positions of `num_hypotheses` for each sentence.
+        `mask`, `(batch, length)`, is False at padding.
 
-        Returns:
-            What the next block reads, the encoder's outputs or the states of the
-            prompts; its `KeyValues`, the memory of `step`; and an empty cache.
+        Returns what the next block reads, the encoder's outputs or the states of the
+        prompts; its `KeyValues`, the memory of `step`; and an empty cache.
         """
         positions = None
         if self.positions is not None:
@@ -241,21 +237,16 @@ class CachedBlock(TransformerBlock):
     def step(self, inputs, memory, cache, index, visible, positions):
         """Decodes one position of every hypothesis; equals `call` there.
 
-        The hypotheses of a sentence are the queries of one attention over the
-        whole cache: they share the memory, and no hypothesis is ever copied.
+        The hypotheses of a sentence are the queries of one attention over the whole
+        cache: they share the memory, and no hypothesis is ever copied. Inputs and
+        outputs have the shape `(batch, num_hypotheses, hidden_dim)`.
 
-        Args:
-            inputs: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-            memory: `KeyValues` from `start`: of the encoder's outputs, or of a prompt.
-            cache: Cache from `start` or the last `step`.
-            index: Where each sentence is in the cache, int32 of shape `(batch,)`.
-            visible: Boolean tensor of shape `(batch, num_hypotheses,
-                max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
-                hypothesis `i` may attend to what slot `j` wrote at `t`.
-            positions: Positions of the inputs, int32 of shape `(batch,)`.
-
-        Returns:
-            The outputs, of the shape of `inputs`, and the new cache.
+        `memory` and `cache` are from `start`, the cache later from the last `step`.
+        `index` is where each sentence is in the cache, and `positions` are those of the
+        inputs, both int32 of shape `(batch,)`. `visible[b, i, t, j]`, boolean of shape
+        `(batch, num_hypotheses, max_length, num_hypotheses)`, says whether hypothesis
+        `i` may attend to what slot `j` wrote at `t`. Returns the outputs and the new
+        cache.
         """
         batch, num_hypotheses, _ = shape_of(inputs, for_reshape=True)
         entries = visible.shape[2] * num_hypotheses
