@@ -105,7 +105,8 @@ def all_classes() -> dict:
 def parameters_of(class_) -> dict:
     """Returns the parameters of a class by name; of a layer, with its base classes'.
 
-    The constructor of a layer passes its `**kwargs` to its base class.
+    The constructor of a layer passes its `**kwargs` to its base class, and that of a
+    model what has a default in `Parts` to this.
     """
     found, rest = {}, []
     is_layer = class_.path.startswith(f"{PACKAGE}.layers.")
@@ -118,6 +119,11 @@ def parameters_of(class_) -> dict:
         found |= {key: own[key] for key in own if own[key].kind is not VARIADIC} | found
         if not rest or not is_layer:
             break
+    is_model = class_.path.startswith(f"{PACKAGE}.models.")
+    if is_model and [one.name for one in rest] == ["kwargs"]:
+        parts = load_package()["models.parts.Parts"].members["__init__"].parameters
+        others = {one.name: one for one in parts if one.default and one.annotation}
+        found |= others | found
     return found | {one.name: one for one in rest}
 
 

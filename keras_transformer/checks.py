@@ -17,12 +17,6 @@ def optional(package: str, extra: str, purpose: str) -> Iterator[None]:
         package: Name of the package as it is imported.
         extra: The extra of this package that installs it.
         purpose: What needs it, as the subject of a sentence.
-
-    Example:
-        >>> with optional("weather", extra="hub", purpose="A forecast"):
-        ...     import weather
-        Traceback (most recent call last):
-        ImportError: A forecast needs the package weather, which is not installed. ...
     """
     try:
         yield
@@ -74,13 +68,7 @@ def needs_backend() -> Iterator[None]:
 
 
 def check_positive_integers(**values) -> None:
-    """Raises `ValueError` unless every value is a positive integer.
-
-    Example:
-        >>> check_positive_integers(num_heads=8, key_dim=0)
-        Traceback (most recent call last):
-        ValueError: `key_dim` must be a positive integer. Received: key_dim=0.
-    """
+    """Raises `ValueError` unless every value is a positive integer."""
     for name, value in values.items():
         if not isinstance(value, numbers.Integral) or value < 1:
             raise ValueError(
@@ -103,13 +91,7 @@ def is_finite_number(value) -> bool:
 
 
 def check_shape(name: str, shape, *axes: str) -> None:
-    """Raises `ValueError` unless `shape` has the named axes.
-
-    Example:
-        >>> check_shape("inputs", (2, 5), "batch", "length", "hidden_dim")
-        Traceback (most recent call last):
-        ValueError: `inputs` must have the shape (batch, length, hidden_dim). ...
-    """
+    """Raises `ValueError` unless `shape` has the named axes."""
     if len(shape) != len(axes):
         raise ValueError(
             f"`{name}` must have the shape ({', '.join(axes)}). "

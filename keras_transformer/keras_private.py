@@ -92,11 +92,9 @@ def begin_at_epoch(model, epoch: int | None):
 def scope_with(values):
     """Returns a function that makes a `keras.StatelessScope` with these values.
 
-    Other variables have the values that they have now. Keras has no public way to make
-    a scope that inherits the values of the scope around it.
-
-    Args:
-        values: Pairs of a `keras.Variable` and its value.
+    `values` are pairs of a `keras.Variable` and its value; other variables have the
+    values that they have now. Keras has no public way to make a scope that inherits the
+    values of the scope around it.
     """
     outer = get_stateless_scope()
     inherited = dict(outer.state_mapping) if outer else {}

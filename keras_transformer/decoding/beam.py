@@ -12,10 +12,7 @@ from keras_transformer.decoding.config import ConfigObject
 from keras_transformer.decoding.processors import Processor
 from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
-from keras_transformer.layers.cache import (
-    inherit_lineage,
-    write_position,
-)
+from keras_transformer.layers.cache import inherit_lineage, write_position
 
 
 class LengthPenalty(ConfigObject):
@@ -78,28 +75,6 @@ class PowerLengthPenalty(LengthPenalty):
     def divisors(self, max_length: int):
         lengths = np.arange(1.0, max_length + 1)
         return (lengths**self.exponent).astype("float32")
-
-
-class LiveHypotheses(NamedTuple):
-    """Hypotheses that still grow, the best first.
-
-    Attributes:
-        token_ids: The last token, of shape `(batch, beam_width)`.
-        ids: All tokens so far, of shape `(batch, beam_width, max_length)`.
-        lineage: The slots that wrote them into the cache, of the shape of `ids`.
-        log_probabilities: Of all tokens so far, of shape `(batch, beam_width)`; minus
-            infinity where there is no hypothesis.
-        limits: Most tokens, int32 of shape `(batch,)`.
-        progress: Of a `ConstrainedBeamSearch`, what they have of the phrases that are
-            required.
-    """
-
-    token_ids: Any
-    ids: Any
-    lineage: Any
-    log_probabilities: Any
-    limits: Any
-    progress: Any = ()
 
 
 class Extensions(NamedTuple):
@@ -196,23 +171,12 @@ class BeamSearch(Search):
         )
 
     def first_hypotheses(self, model, inputs, max_length: int):
-        """Returns the live and the finished hypotheses before the first step.
-
-        Finished hypotheses no longer change. Their scores are over the length penalty.
-        """
-        shape = (ops.shape(keras.tree.flatten(inputs)[0])[0], self.beam_width)
-        ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")
-        own_slots = ops.arange(self.beam_width, dtype="int32")[:, None]
-        none = ops.full(shape, -np.inf, dtype="float32")
-        live = LiveHypotheses(
-            token_ids=ops.full(shape, model.start_id, dtype="int32"),
-            ids=ids,
-            lineage=ops.broadcast_to(own_slots, (*shape, max_length)),
-            # All would be equal, so only the first exists.
-            log_probabilities=ops.where(ops.arange(self.beam_width) == 0, 0.0, none),
-            limits=ops.full(shape[:1], max_length, dtype="int32"),
-        )
-        return live, Hypotheses(ids, none)
+        """As in `Search`. The scores of finished ones are over the length penalty."""
+        live = self.first_live(model, inputs, max_length)
+        none = ops.full_like(live.log_probabilities, -np.inf)
+        # All would be equal, so only the first exists.
+        first = ops.where(ops.arange(self.beam_width) == 0, 0.0, none)
+        return live._replace(log_probabilities=first), Hypotheses(live.ids, none)
 
     def is_active(self, index, hypotheses):
         live, finished = hypotheses
@@ -249,16 +213,10 @@ class BeamSearch(Search):
 
 
 def extend(live, tokens, end_ids):
-    """Ranks the live hypotheses with one more token.
+    """Ranks the live hypotheses with one more of the `NextTokens`.
 
-    Args:
-        live: `LiveHypotheses`.
-        tokens: `NextTokens` of these hypotheses.
-        end_ids: The ids that end a sequence.
-
-    Returns:
-        `Extensions`, up to `1 + len(end_ids)` times as many as hypotheses: if all but
-        `beam_width` of them end, every place of the beam still gets one.
+    Returns `Extensions`, up to `1 + len(end_ids)` times as many as hypotheses: if all
+    but `beam_width` of them end, every place of the beam still gets one.
     """
     beam_width, choices = tokens.best_logits.shape[1:]
     gains = tokens.best_logits - tokens.normalizer

@@ -4,6 +4,7 @@ import inspect
 import json
 
 import keras
+from keras import ops
 
 
 class ConfigObject:
@@ -14,12 +15,9 @@ class ConfigObject:
     """
 
     def get_config(self):
-        config = {}
-        for name in inspect.signature(type(self)).parameters:
-            value = getattr(self, name)
-            value = list(value) if isinstance(value, tuple) else value
-            config[name] = keras.saving.serialize_keras_object(value)
-        return config
+        names = inspect.signature(type(self)).parameters
+        serialize = keras.saving.serialize_keras_object
+        return {name: serialize(_as_lists(getattr(self, name))) for name in names}
 
     @classmethod
     def from_config(cls, config):
@@ -36,3 +34,10 @@ class ConfigObject:
         names = inspect.signature(type(self)).parameters
         settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{type(self).__name__}({settings})"
+
+
+def _as_lists(value):
+    """Returns a tensor, or tuples at any depth, as lists."""
+    if ops.is_tensor(value):
+        return ops.convert_to_numpy(value).tolist()
+    return [_as_lists(x) for x in value] if isinstance(value, tuple | list) else value

@@ -211,17 +211,11 @@ class ConstrainedBeamSearch(BeamSearch):
             yield ops.convert_to_numpy(_table(self.required)).clip(0).flatten()
 
     def get_config(self):
-        required = self.required
-        if ops.is_tensor(required):
-            required = ops.convert_to_numpy(required)
-            required = [[_unpadded(x) for x in row] for row in required]
-        elif required is not None:
-            required = [[list(phrase) for phrase in row] for row in required]
-        return {
-            **super().get_config(),
-            "required": required,
-            "continuation_ids": list(self.continuation_ids),
-        }
+        config = super().get_config()
+        if ops.is_tensor(self.required):  # without what pads phrases
+            rows = ops.convert_to_numpy(self.required)
+            config["required"] = [[x[x >= 0].tolist() for x in row] for row in rows]
+        return config
 
     def _phrases(self, num_sentences):
         required = self.required
@@ -262,12 +256,9 @@ class Phrases:
     def advance(self, progress, token_ids):
         """Returns the `Progress` with one more token, for several tokens.
 
-        Args:
-            progress: `Progress` of hypotheses, `(batch, hypotheses, ...)`.
-            token_ids: Int32 tensor of shape `(batch, hypotheses, choices)`.
-
-        Returns:
-            A `Progress`, `(batch, hypotheses, choices, ...)`.
+        From the `Progress` of hypotheses, `(batch, hypotheses, ...)`, and int32 ids
+        `(batch, hypotheses, choices)`, it makes one of `(batch, hypotheses, choices,
+        ...)`.
         """
         known = ops.clip(token_ids, 0, len(self._may_follow) - 1)
         may_follow = ops.take(self._may_follow, known)[..., None]
@@ -335,15 +326,9 @@ class Phrases:
 def best_of_banks(log_probabilities, needed, count: int):
     """Finds the best of each bank, then the second best of each, and so on.
 
-    Args:
-        log_probabilities: Float tensor of shape `(batch, size)`.
-        needed: Int32 tensor of the same shape: how many tokens are missing, which is
-            the bank.
-        count: How many to find.
-
-    Returns:
-        Their log-probabilities in descending order, and their places, `(batch,
-        count)`.
+    The bank of each of the `log_probabilities`, `(batch, size)`, is how many tokens are
+    missing: `needed`, an int32 tensor of the same shape. Returns `count`
+    log-probabilities in descending order, and their places, both `(batch, count)`.
     """
     size = ops.shape(log_probabilities)[1]
     places = ops.arange(size, dtype="int32")
@@ -359,10 +344,6 @@ def best_of_banks(log_probabilities, needed, count: int):
     chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
     found, order = top_k(take_rows(log_probabilities, chosen), count)
     return found, take_rows(chosen, order)
-
-
-def _unpadded(phrase):
-    return [int(one) for one in phrase if one >= 0]
 
 
 def _to_tuples(required):

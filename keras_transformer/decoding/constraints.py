@@ -99,14 +99,6 @@ class ForcedPrefix(Processor):
             row[: len(values)] = values
         return table
 
-    def get_config(self):
-        if ops.is_tensor(self.ids):
-            ids = ops.convert_to_numpy(self.ids).tolist()
-        else:
-            nested = isinstance(self.ids[0], tuple)
-            ids = [list(row) for row in self.ids] if nested else list(self.ids)
-        return {"ids": ids, "is_scored": self.is_scored}
-
 
 def _to_tuples(ids):
     """Returns one tuple of integers, or a tuple of such tuples."""

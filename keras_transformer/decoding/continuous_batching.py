@@ -108,7 +108,8 @@ def search_continuously(
         new = choose_rows(begins, new, take(old, places))
         rows, state = replace(old, places, new)
         state = state._replace(cache=cache)
-        next_row += ops.sum(ops.cast(begins, "int32"))
+        # Not `+=`: PyTorch adds in place, and both numbers begin as one tensor.
+        next_row = next_row + ops.sum(ops.cast(begins, "int32"))
         return next_row, num_longer + longer, rows, state, found
 
     # At first all places are free. Only the shapes of this state of one sentence are

@@ -1,7 +1,5 @@
 """Greedy search: the likeliest token at every step."""
 
-from typing import Any, NamedTuple
-
 import keras
 import numpy as np
 from keras import ops
@@ -9,29 +7,6 @@ from keras import ops
 from keras_transformer.decoding.search import Hypotheses, Search, is_one_of
 from keras_transformer.kernels.selection import take_rows, top_k
 from keras_transformer.layers.cache import write_position
-
-
-class GrowingHypotheses(NamedTuple):
-    """Hypotheses that grow token by token, each in its own slot.
-
-    Attributes:
-        token_ids: The last token, of shape `(batch, hypotheses)`.
-        ids: All tokens so far, of shape `(batch, hypotheses, max_length)`.
-        lineage: The slots that wrote them into the cache, of the shape of `ids`.
-        random_numbers: The random numbers of all steps, float32 of the shape of `ids`;
-            () if nothing is drawn.
-        log_probabilities: Of all tokens so far, of shape `(batch, hypotheses)`.
-        ended: Whether nothing follows, of shape `(batch, hypotheses)`.
-        limits: Most tokens, int32 of shape `(batch,)`.
-    """
-
-    token_ids: Any
-    ids: Any
-    lineage: Any
-    random_numbers: Any
-    log_probabilities: Any
-    ended: Any
-    limits: Any
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -55,17 +30,10 @@ class GreedySearch(Search):
     num_slots = num_hypotheses = num_candidates = 1
 
     def first_hypotheses(self, model, inputs, max_length: int):
-        num_sentences = ops.shape(keras.tree.flatten(inputs)[0])[0]
-        shape = (num_sentences, self.num_hypotheses)
-        own_slots = ops.arange(self.num_hypotheses, dtype="int32")[:, None]
-        live = GrowingHypotheses(
-            token_ids=ops.full(shape, model.start_id, dtype="int32"),
-            ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
-            lineage=ops.broadcast_to(own_slots, (*shape, max_length)),
+        live = self.first_live(model, inputs, max_length)
+        live = live._replace(
             random_numbers=self.random_numbers(model, inputs, max_length),
-            log_probabilities=ops.zeros(shape, dtype="float32"),
-            ended=ops.zeros(shape, dtype="bool"),
-            limits=ops.full(shape[:1], max_length, dtype="int32"),
+            ended=ops.zeros_like(live.token_ids, dtype="bool"),
         )
         return live, ()  # those that have ended stay where they are
 

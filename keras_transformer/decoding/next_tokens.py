@@ -38,16 +38,12 @@ class NextTokens(NamedTuple):
 
 
 def next_tokens(logits, ids, index, processes, count: int, pad_id: int) -> NextTokens:
-    """Applies processors to a model's logits and finds the best tokens.
+    """Applies processors to logits and finds the `count` best tokens, or fewer.
 
-    Args:
-        logits: What a step of the model returned, of shape
-            `(batch, hypotheses, vocabulary)`.
-        ids: The tokens so far, of shape `(batch, hypotheses, max_length)`.
-        index: Positions of the next tokens, int32 of shape `(batch,)`.
-        processes: What `Processor.bind` returned, for each processor.
-        count: Best tokens to find; fewer where the vocabulary has fewer.
-        pad_id: The token that is never produced.
+    `logits`, `(batch, hypotheses, vocabulary)`, are what a step returned; `ids`,
+    `(batch, hypotheses, max_length)`, the tokens so far; `index`, `(batch,)`, the
+    positions of the next ones; `processes` what each `Processor.bind` returned.
+    `pad_id` is never produced.
     """
     logits = ops.cast(logits, "float32")
     hypotheses, size = logits.shape[1:]

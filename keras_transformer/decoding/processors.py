@@ -259,15 +259,11 @@ class RepetitionPenalty(Processor):
 
 
 def occurring(ids, is_counted, logits):
-    """Finds the tokens that occur at the counted positions.
+    """Finds the tokens that occur at the counted positions of ids.
 
-    Args:
-        ids: Int32 tensor of shape `(batch, hypotheses, length)`.
-        is_counted: Boolean tensor that broadcasts to the shape of `ids`.
-        logits: Tensor of shape `(batch, hypotheses, vocabulary)`.
-
-    Returns:
-        A boolean tensor of the shape of `logits`.
+    The int32 `ids` have the shape `(batch, hypotheses, length)`, to which the boolean
+    `is_counted` broadcasts. Returns a boolean tensor of the shape of `logits`, `(batch,
+    hypotheses, vocabulary)`.
     """
     hypotheses, size = logits.shape[1:]
     length = ids.shape[-1]

@@ -71,16 +71,9 @@ class SearchRunner:
     ) -> Hypotheses:
         """Finds the best sequences for each sentence, compiled as the model was.
 
-        Args:
-            inputs: The model's inputs.
-            search: The search; greedy if None.
-            max_length: Most tokens of a sequence, the end token included.
-            batch_size: Sentences to search at a time. None: the fastest number.
-            vocabulary_size: Number of tokens that the model produces.
-            longest: Most tokens that the model has positions for; None if for any.
-
-        Returns:
-            `Hypotheses` of NumPy arrays.
+        Arguments and result are those of `Transformer.generate`. The model produces
+        `vocabulary_size` tokens, and has positions for `longest` at most, for any if
+        None.
         """
         search = GreedySearch() if search is None else search
         check_search(search, vocabulary_size)

@@ -98,7 +98,6 @@ class Sampling(GreedySearch):
         self._random_numbers: Any = None
 
     def choose(self, tokens, index, random_numbers, pad_id: int):
-        """Returns a token for every hypothesis, and its logit."""
         if not self.is_random:
             return super().choose(tokens, index, random_numbers, pad_id)
         ids, logits = tokens.best_ids, tokens.best_logits
@@ -127,10 +126,7 @@ class Sampling(GreedySearch):
         return ops.where(in_nucleus(log_weights, weights, self.top_p), weights, 0.0)
 
     def random_numbers(self, model, inputs, max_length: int):
-        """Returns the random numbers of all steps; () if nothing is drawn.
-
-        One number decides on a token, however large the vocabulary is.
-        """
+        """As in `GreedySearch`. One number decides on a token, of any vocabulary."""
         if not self.is_random:
             return ()
         if self._random_numbers is not None:

@@ -38,6 +38,32 @@ class Hypotheses(NamedTuple):
     scores: Any
 
 
+class LiveHypotheses(NamedTuple):
+    """Hypotheses that grow token by token, each in its own slot; in a beam, best first.
+
+    Attributes:
+        token_ids: The last token, of shape `(batch, slots)`.
+        ids: All tokens so far, of shape `(batch, slots, max_length)`.
+        lineage: The slots that wrote them into the cache, of the shape of `ids`.
+        log_probabilities: Of all tokens so far, of shape `(batch, slots)`; minus
+            infinity where there is no hypothesis.
+        limits: Most tokens, int32 of shape `(batch,)`.
+        ended: Without a beam: whether nothing follows, of shape `(batch, slots)`.
+        random_numbers: Of all steps of a `Sampling`, float32 of the shape of `ids`.
+        progress: Of a `ConstrainedBeamSearch`, what they have of the phrases that are
+            required.
+    """
+
+    token_ids: Any
+    ids: Any
+    lineage: Any
+    log_probabilities: Any
+    limits: Any
+    ended: Any = ()
+    random_numbers: Any = ()
+    progress: Any = ()
+
+
 class SearchState(NamedTuple):
     """The state of a search between two steps.
 
@@ -49,10 +75,8 @@ class SearchState(NamedTuple):
             so many steps pass before the first token.
         inputs: The model's inputs.
         memory: What its `start` returned.
-        hypotheses: A pair of those that grow and those that have finished. What each
-            search keeps of them differs, but those that grow have `token_ids`, the
-            last tokens; `ids`, all so far; `lineage`, the slots that wrote
-            these into the cache; and `limits`, the most tokens of each sentence.
+        hypotheses: A pair of those that grow, `LiveHypotheses`, and what each search
+            keeps of those that have finished.
         cache: As `start` or the last `step` returned it.
     """
 
@@ -244,6 +268,18 @@ class Search(ConfigObject):
         """Returns the hypotheses before the first step."""
         raise NotImplementedError
 
+    def first_live(self, model, inputs, max_length: int) -> LiveHypotheses:
+        """Returns hypotheses without tokens, one in each slot."""
+        shape = ops.shape(keras.tree.flatten(inputs)[0])[0], self.num_slots
+        own_slots = ops.arange(self.num_slots, dtype="int32")[:, None]
+        return LiveHypotheses(
+            token_ids=ops.full(shape, model.start_id, dtype="int32"),
+            ids=ops.full((*shape, max_length), model.pad_id, dtype="int32"),
+            lineage=ops.broadcast_to(own_slots, (*shape, max_length)),
+            log_probabilities=ops.zeros(shape, dtype="float32"),
+            limits=ops.full(shape[:1], max_length, dtype="int32"),
+        )
+
     def is_active(self, index, hypotheses):
         """Tells which sentences need another step, of shape `(batch,)`.
 
@@ -342,13 +378,8 @@ def is_one_of(token_ids, ids):
 def choose_rows(is_chosen, chosen, others):
     """Takes some sentences of one nested structure, and the others of another.
 
-    Args:
-        is_chosen: Boolean tensor of shape `(batch,)`.
-        chosen: Nested structure of tensors with the batch first.
-        others: Structure of the same form.
-
-    Returns:
-        A structure of that form.
+    `is_chosen` is boolean, of shape `(batch,)`. Both structures have the same form, and
+    tensors with the batch first.
     """
 
     def choose(one, other):

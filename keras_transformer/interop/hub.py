@@ -37,11 +37,11 @@ def _download(where) -> Path:
     download = functools.partial(
         huggingface_hub.snapshot_download, name, revision=revision or None
     )
-    texts = ["*.json", "*.spm", "*.model", "*.txt", "*.yml"]
+    texts = ["*.json", "*.spm", "*.model", "*.txt"]
     try:
         folder = Path(download(allow_patterns=[*texts, "*.safetensors", "*.keras"]))
         if not any(folder.glob("*.safetensors")):
-            folder = Path(download(allow_patterns=[*texts, "*.bin", "*.npz"]))
+            folder = Path(download(allow_patterns=[*texts, "*.bin"]))
         return folder
     except errors.GatedRepoError:
         raise PermissionError(

@@ -64,15 +64,9 @@ class HubTokenizer(Tokenizer):
         self._to_ids = tf.function(tokenizer.tokenize, texts, autograph=False)
         self._to_texts = tf.function(tokenizer.detokenize, [spec], autograph=False)
 
-    def sample(self, texts, alpha=0.1):
-        """KerasHub's tokenizers do not sample.
-
-        Raises:
-            ValueError: Always.
-        """
-        raise ValueError("`sampling` must be None with a tokenizer of KerasHub.")
-
     def _encode(self, texts, alpha=None):
+        if alpha is not None:
+            raise ValueError("`sampling` must be None with a tokenizer of KerasHub.")
         return self._to_ids(texts)
 
     def _decode(self, ids, unknown=None):
@@ -85,11 +79,7 @@ class HubTokenizer(Tokenizer):
         return type(self) is type(other) and self.tokenizer is other.tokenizer
 
     def save(self, path):
-        """KerasHub's tokenizers are not saved with a translator.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raises `ValueError`: it is not saved with a translator."""
         raise ValueError(
             "A translator with a tokenizer of KerasHub cannot be saved. Save its "
             "model, or export the translator."

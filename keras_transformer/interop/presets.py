@@ -1,8 +1,7 @@
-"""Readers of pretrained models, of this package, Hugging Face or Marian."""
+"""Readers of pretrained models, of this package or Hugging Face."""
 
 import os
 
-from keras_transformer.interop import marian
 from keras_transformer.interop.hub import preset_folder
 from keras_transformer.interop.hugging_face import families
 from keras_transformer.models import Transformer
@@ -14,7 +13,7 @@ def read_transformer(where: str | os.PathLike, **kwargs) -> Transformer:
     folder = preset_folder(where)
     if (folder / saving.SETTINGS).is_file():
         return _read_saved(folder, kwargs)["model"]
-    return _reader(folder).read_transformer(folder, **kwargs)
+    return families.read_transformer(folder, **kwargs)
 
 
 def read_translator(
@@ -34,19 +33,7 @@ def read_translator(
                     f"languages. Received: {side}_language={language!r}."
                 )
         return _read_saved(folder, kwargs)
-    return _reader(folder).read_translator(folder, *languages.values(), **kwargs)
-
-
-def _reader(folder):
-    """The module that reads a folder of another system."""
-    if (folder / marian.NAME).is_file():
-        return marian
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no model: config.json is missing, and so is "
-            f"{saving.SETTINGS}. {saving.what_to_name(folder)}"
-        )
-    return families
+    return families.read_translator(folder, *languages.values(), **kwargs)
 
 
 def _read_saved(folder, kwargs):

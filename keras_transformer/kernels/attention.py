@@ -89,14 +89,14 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
             if _suits_fused_kernel(queries, values, bias):
                 return _attend_fused(queries, keys, values, mask_of(None), bias)
 
-    choose = ops.cond
-    if isinstance(is_long, bool):
-        choose = lambda _, by_blocks, whole: by_blocks() if is_long else whole()  # noqa: E731
-
     def weights_of(rows, some, keys):
         """The attention weights of some queries, those in these rows."""
         products = query_key_products(some * (1 / math.sqrt(some.shape[-1])), keys)
         return softmax(products, mask_of(rows), bias_of(rows))
+
+    if is_long is False:
+        return ops.matmul(weights_of(None, queries, keys), values)
+    choose = (lambda _, by_blocks, whole: by_blocks()) if is_long is True else ops.cond
 
     def attention(queries, keys, values):
         def whole():
@@ -203,7 +203,10 @@ def _rows(i):
 
 def _blocks(states):
     """(batch, heads, length, dim) -> (blocks, batch, heads, BLOCK_LENGTH, dim)."""
-    padded = _padded(states)
+    length = shape_of(states)[2]
+    # Not `-length % BLOCK_LENGTH`: ONNX computes other remainders of negative numbers.
+    missing = (length + BLOCK_LENGTH - 1) // BLOCK_LENGTH * BLOCK_LENGTH - length
+    padded = ops.pad(states, [[0, 0], [0, 0], [0, missing], [0, 0]])
     batch, heads, length, dim = shape_of(padded)
     shape = batch, heads, length // BLOCK_LENGTH, BLOCK_LENGTH, dim
     return ops.transpose(ops.reshape(padded, shape), (2, 0, 1, 3, 4))
@@ -217,19 +220,11 @@ def _joined(blocks, queries):
     return states[:, :, : shape_of(queries)[2]]
 
 
-def _padded(states):
-    """States `(batch, heads, length, dim)`, padded to a multiple of a block."""
-    length = shape_of(states)[2]
-    # Not `-length % BLOCK_LENGTH`: ONNX computes other remainders of negative numbers.
-    missing = (length + BLOCK_LENGTH - 1) // BLOCK_LENGTH * BLOCK_LENGTH - length
-    return ops.pad(states, [[0, 0], [0, 0], [0, missing], [0, 0]])
-
-
 def _gradients(queries, keys, values, weights, upstream):
     """Gradients of queries, keys and values.
 
-    They are written out since TensorFlow's would apply every mask again, although a
-    weight of zero has no gradient.
+    They are written out because XLA cannot derive those of a condition on lengths that
+    are unknown in the trace.
     """
     scale = 1 / math.sqrt(queries.shape[-1])
     of_weights = ops.matmul(upstream, ops.swapaxes(values, -1, -2))

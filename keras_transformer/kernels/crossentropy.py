@@ -10,6 +10,8 @@ from keras_transformer.kernels.selection import take_last, take_one
 def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
     """Cross-entropy at every position with smoothed labels, in float32 nats.
 
+    Labels are integers `(batch, length)`, logits floats `(batch, length, vocabulary)`.
+
     The target distribution gives each token `label_smoothing / vocabulary`, and adds
     `1 - label_smoothing` to the label. With `log_normaliser = logsumexp(logits)` the
     cross-entropy is `log_normaliser - (1 - label_smoothing) * logits[label] -
@@ -17,17 +19,6 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
 
     The gradient is `softmax(logits) - target_distribution`, written out here: the one
     that backends derive builds several arrays as large as the logits.
-
-    Args:
-        labels: Integer tensor of shape `(batch, length)`.
-        logits: Float tensor of shape `(batch, length, vocabulary)`.
-        label_smoothing: Probability spread evenly over the vocabulary.
-
-    Returns:
-        A float32 tensor of shape `(batch, length)`.
-
-    Raises:
-        ValueError: If the shapes differ before the vocabulary.
 
     Example:
         >>> labels, logits = np.array([[2]]), np.array([[[0.0, 1.0, 2.0]]], "float32")
@@ -70,18 +61,10 @@ def smoothed_crossentropy(labels, logits, label_smoothing=0.0):
 
 
 def log_normalizer(logits, largest_logit, largest_id):
-    """Computes `ops.logsumexp` of each row, given its largest value.
+    """Computes `ops.logsumexp` of `(rows, vocabulary)`, given the largest values.
 
     A softmax is one fused pass, and `ops.logsumexp` several. The largest probability
     cannot underflow: with its logit, it determines the normaliser.
-
-    Args:
-        logits: Float32 tensor of shape `(rows, vocabulary)`.
-        largest_logit: The largest logit of each row, of shape `(rows,)`.
-        largest_id: Its position, int32, of the same shape.
-
-    Returns:
-        A float32 tensor of shape `(rows,)`.
     """
     largest_probability = take_one(ops.softmax(logits), largest_id)
     return largest_logit - ops.log(largest_probability)

@@ -15,12 +15,9 @@ def shape_of(tensor, for_reshape: bool = False) -> tuple:
     """Returns what `ops.shape` does, in two operations of a graph.
 
     On TensorFlow that takes four for every unknown length, and a training step asks for
-    hundreds: a fifth of what is traced and optimised before the first step.
-
-    Args:
-        tensor: Any tensor.
-        for_reshape: Whether a single unknown size may be -1, as in `ops.reshape`. It
-            takes no operation: a quarter of those of a decoding step computed shapes.
+    hundreds: a fifth of what is traced and optimised before the first step. With
+    `for_reshape`, a single unknown size is -1, as in `ops.reshape`, and takes no
+    operation: a quarter of those of a decoding step computed shapes.
     """
     known = tuple(tensor.shape)
     # In a tensor without elements, -1 could be any size.
@@ -53,19 +50,14 @@ def as_rows(tensor):
 def with_gradient(function, *tensors):
     """Calls a function that brings its own gradient: `ops.custom_gradient`.
 
+    The function returns a tensor, and the function from its gradient, which is dense,
+    to the gradients of the arguments.
+
     TensorFlow keeps the gradient of each trace in a global registry, and with it the
     graph and all that the graph holds, for ever: a model that was used once would never
     be freed. Here the graph keeps the gradient, and the registry only refers to it.
     There is no public way to remove a gradient from the registry; `test_graphs.py`
     fails if TensorFlow changes it.
-
-    Args:
-        function: Function of tensors that returns a tensor and the function from its
-            gradient, which is dense, to the gradients of the arguments.
-        *tensors: The arguments.
-
-    Returns:
-        The tensor.
     """
     if target.BACKEND == "jax" and is_rematerialized():
         # JAX could not compute again what refers to other values, such as masks.

@@ -24,9 +24,7 @@ def dense(layer, states):
     over all cores. So the kernel is cut into a batch of slices, whose products are
     summed. A batch size that is unknown in the trace is known when XLA compiles.
 
-    Args:
-        layer: A `keras.layers.Dense`.
-        states: Float tensor of shape `(batch, length, width)`.
+    `layer` is a `keras.layers.Dense`, `states` have the shape `(batch, length, width)`.
     """
     sizes = states.shape[:-1]
     is_unknown = len(sizes) == 2 and None in sizes and sizes[1] != 1

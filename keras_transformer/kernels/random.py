@@ -11,18 +11,10 @@ from keras_transformer.kernels.selection import first_equal, split_in_blocks, ta
 
 
 def uniforms(max_length: int, keys, seed: int):
-    """Computes uniform random numbers in `[0, 1)`, one for each position and row.
+    """Computes uniform numbers in `[0, 1)`, float32 of shape `(max_length, rows)`.
 
-    The numbers of a row do not depend on the other rows.
-
-    Args:
-        max_length: Number of positions.
-        keys: Int32 tensor of shape `(rows,)`. Rows with equal keys have equal
-            numbers.
-        seed: Integer of at least 0.
-
-    Returns:
-        A float32 tensor of shape `(max_length, rows)`.
+    Those of a row depend on its key, an int32 of `keys`, `(rows,)`, and on `seed`, an
+    integer of at least 0: not on the other rows.
     """
     states = np.random.SeedSequence(seed).generate_state(max_length).view("int32")
     bits = scramble(ops.bitwise_xor(scramble(keys), states[:, None]))
@@ -30,15 +22,7 @@ def uniforms(max_length: int, keys, seed: int):
 
 
 def hash_rows(ids, pad_id: int):
-    """Hashes each row to one number that padding does not change.
-
-    Args:
-        ids: Integer tensor of shape `(batch, length)`.
-        pad_id: The id that does not count.
-
-    Returns:
-        An int32 tensor of shape `(batch,)`.
-    """
+    """Hashes each row, `(batch, length)`, to an int32 that padding does not change."""
     positions = scramble(ops.arange(ops.shape(ids)[1], dtype="int32"))
     hashes = scramble(ops.bitwise_xor(positions, ops.cast(ids, "int32")))
     return ops.sum(ops.where(ops.equal(ids, pad_id), 0, hashes), axis=1)
@@ -63,18 +47,12 @@ def shift_right(x, count: int):
 
 
 def draw(weights, uniform):
-    """Draws a position of each row with the probability of its weight.
+    """Draws an int32 position of each row with the probability of its weight.
 
-    That is where the cumulative sum of the row exceeds `uniform` of the total.
-    `ops.cumsum` is slow on long rows: here it sums blocks, and then one block.
-
-    Args:
-        weights: Float tensor of shape `(rows, size)`, at least 0, of any sum.
-        uniform: Float tensor of shape `(rows,)`, uniform in `[0, 1)`.
-
-    Returns:
-        Int32 positions of shape `(rows,)`. A position of weight zero is not
-        drawn, unless all weights are zero.
+    That is where the cumulative sum of the weights, `(rows, size)`, at least 0 and of
+    any sum, exceeds `uniform`, `(rows,)`, of the total. A position of weight zero is
+    not drawn, unless all weights are zero. `ops.cumsum` is slow on long rows: here it
+    sums blocks, and then one block.
     """
     blocks = split_in_blocks(weights, fill=0.0)
     totals = ops.sum(blocks, axis=-1)
@@ -84,15 +62,9 @@ def draw(weights, uniform):
 
 
 def invert_cdf(weights, level):
-    """Finds where the cumulative sum of a row exceeds a level.
+    """Finds where the cumulative sum of each row, `(rows, size)`, exceeds its level.
 
-    Args:
-        weights: Float tensor of shape `(rows, size)`.
-        level: Float tensor of shape `(rows,)`.
-
-    Returns:
-        The position, and `level` less the weights before that position; both of
-        shape `(rows,)`.
+    Returns the position, and `level` less the weights before that position.
     """
     sums = ops.cumsum(weights, axis=-1)
     exceeds = (sums > level[:, None]) & (weights > 0)

@@ -42,7 +42,10 @@ class RematerializedMixin:
         def call(*args, **kwargs):
             leaves = tree.flatten((args, kwargs))
             # TensorFlow adds zero to all arguments, which masks do not allow.
-            is_tensor = [ops.is_tensor(x) and not _is_boolean(x) for x in leaves]
+            dtype_of = keras.backend.standardize_dtype
+            is_tensor = [
+                ops.is_tensor(x) and dtype_of(x.dtype) != "bool" for x in leaves
+            ]
             seeds = seed_states(self)
             scope = scope_with([(seed, ops.copy(seed)) for seed in seeds])
 
@@ -65,11 +68,6 @@ class RematerializedMixin:
 
         is_chosen = rematerialized_call(layer_call, *args, **kwargs) is not layer_call
         return call if is_chosen and not is_rematerialized() else layer_call
-
-
-def _is_boolean(tensor) -> bool:
-    """Returns whether a tensor is boolean."""
-    return keras.backend.standardize_dtype(tensor.dtype) == "bool"
 
 
 @contextlib.contextmanager

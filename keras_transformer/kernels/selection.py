@@ -19,15 +19,10 @@ MIN_LENGTH_FOR_BLOCKS = 1024
 
 
 def top_k_in_blocks(x, count: int):
-    """Finds the largest values of each row, as `ops.top_k` does.
+    """Finds the largest values of each row of `x`, `(rows, size)`, as `ops.top_k` does.
 
-    Args:
-        x: Float tensor of shape `(rows, size)`.
-        count: How many to find, at most `size`.
-
-    Returns:
-        The values in falling order and their int32 positions, both of shape
-        `(rows, count)`. Of equal values the first comes first.
+    Returns the values in falling order and their int32 positions, both `(rows, count)`.
+    Of equal values the first comes first.
     """
     size = x.shape[-1]
     if size < MIN_LENGTH_FOR_BLOCKS or 4 * count > math.isqrt(size):
@@ -54,17 +49,10 @@ def top_k(x, count: int):
 
 
 def top_one(values, ids):
-    """Finds the largest of the values that a top-k returned, and its id.
+    """Finds the largest of `(rows, count)` values that a top-k returned, and its id.
 
-    For values in falling order that is `values[:, 0], ids[:, 0]`. XLA uses its
-    fast top-k only if nothing slices the result, so nothing here does.
-
-    Args:
-        values: Float tensor of shape `(rows, count)`.
-        ids: Int32 tensor of the same shape.
-
-    Returns:
-        The values and their ids, both of shape `(rows,)`.
+    For values in falling order that is `values[:, 0], ids[:, 0]`. XLA uses its fast
+    top-k only if nothing slices the result, so nothing here does.
     """
     largest = ops.max(values, axis=-1, keepdims=True)
     return ops.squeeze(largest, -1), take_one(ids, first_equal(values, largest))
@@ -73,26 +61,15 @@ def top_one(values, ids):
 def first_equal(values, one):
     """Returns the int32 position, `(rows,)`, of the first value that equals `one`.
 
-    Keras's `argmax` of floats has bitwise operations, which LiteRT lacks.
-
-    Args:
-        values: Tensor of shape `(rows, count)`.
-        one: Tensor of shape `(rows, 1)`.
+    `values` have the shape `(rows, count)`, `one` has `(rows, 1)`. Keras's `argmax` of
+    floats has bitwise operations, which LiteRT lacks.
     """
     is_equal = ops.cast(ops.equal(values, one), "int32")
     return ops.cast(ops.argmax(is_equal, axis=-1), "int32")
 
 
 def split_in_blocks(x, fill: float):
-    """Splits rows into blocks of equal length.
-
-    Args:
-        x: Tensor of shape `(rows, size)`.
-        fill: What pads the last block.
-
-    Returns:
-        A tensor of shape `(rows, blocks, length)`.
-    """
+    """Splits `(rows, size)` into `(rows, blocks, length)`, padded by `fill`."""
     size = x.shape[-1]
     length = block_length(size)
     missing = -size % length
@@ -110,19 +87,14 @@ def block_length(size: int) -> int:
 
 
 def in_nucleus(log_weights, weights, probability: float):
-    """Finds the fewest, likeliest tokens that hold a probability.
+    """Finds the fewest, likeliest tokens that hold a probability, in `(0, 1]`.
 
-    Sorting gives the same but takes far longer: this bisects for the log-weight
-    of the last of them, and reads the vocabulary a fixed number of times.
+    Sorting gives the same but takes far longer: this bisects for the log-weight of the
+    last of them, and reads the vocabulary a fixed number of times.
 
-    Args:
-        log_weights: Float tensor of shape `(..., size)`, at most 0.
-        weights: Their exponentials, of the same shape and of any sum.
-        probability: What the tokens must hold, in `(0, 1]`.
-
-    Returns:
-        A boolean tensor of the same shape: True where the likelier tokens alone
-        do not hold the probability. Equally likely tokens are in it together.
+    `log_weights`, `(..., size)`, are at most 0; `weights` are their exponentials, of
+    any sum. Returns a boolean tensor of the same shape: True where the likelier tokens
+    alone do not hold the probability. Equally likely tokens are in it together.
     """
     wanted = probability * ops.sum(weights, axis=-1, keepdims=True)
 
@@ -142,14 +114,8 @@ def in_nucleus(log_weights, weights, probability: float):
 def take_rows(x, indices):
     """Takes entries of each row: `result[r, i] = x[r, indices[r, i]]`.
 
+    `x` has the shape `(rows, choices, ...)`, the int32 `indices` have `(rows, count)`.
     `ops.take_along_axis` gives the same in more operations.
-
-    Args:
-        x: Tensor of shape `(rows, choices, ...)`.
-        indices: Int32 tensor of shape `(rows, count)`.
-
-    Returns:
-        A tensor of shape `(rows, count, ...)`.
     """
     if x.shape[0] == 0:  # JAX cannot gather from an empty tensor.
         return ops.zeros((*ops.shape(indices), *x.shape[2:]), x.dtype)
@@ -166,12 +132,7 @@ def take_rows(x, indices):
 def take_one(x, indices):
     """Takes one entry of each row: `result[r] = x[r, indices[r]]`.
 
-    Args:
-        x: Tensor of shape `(rows, choices, ...)`.
-        indices: Int32 tensor of shape `(rows,)`.
-
-    Returns:
-        A tensor of shape `(rows, ...)`.
+    `x` has the shape `(rows, choices, ...)`, the int32 `indices` have `(rows,)`.
     """
     return ops.squeeze(take_rows(x, ops.expand_dims(indices, 1)), 1)
 
@@ -179,15 +140,9 @@ def take_one(x, indices):
 def take_last(x, indices):
     """Takes one entry of the last axis: `result[b, i] = x[b, i, indices[b, i]]`.
 
-    The indices may count from the end, as for `ops.take_along_axis`, which takes
-    forty operations on TensorFlow where sizes are unknown.
-
-    Args:
-        x: Tensor of shape `(..., choices)`.
-        indices: Int32 tensor of the shape of `x` without its last axis.
-
-    Returns:
-        A tensor of the shape of `indices`.
+    The int32 `indices` have the shape of `x`, `(..., choices)`, without its last axis.
+    They may count from the end, as for `ops.take_along_axis`, which takes forty
+    operations on TensorFlow where sizes are unknown.
     """
     if target.BACKEND != "tensorflow":
         return ops.take_along_axis(x, indices[..., None], axis=-1)[..., 0]

@@ -1,5 +1,7 @@
 """The blocks of encoders and decoders: attention and a feed-forward network."""
 
+import inspect
+
 import keras
 from keras import ops
 
@@ -57,18 +59,8 @@ class BlockSettings(WeightOptionsLayer):
         self.supports_masking = True
 
     def _block_settings(self):
-        return {
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "dropout": self.dropout,
-            "normalize_first": self.normalize_first,
-            "activation": self.activation,
-            "epsilon": self.epsilon,
-            "positions": self.positions,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "seed": self.seed,
-        }
+        names = inspect.signature(BlockSettings).parameters
+        return {name: getattr(self, name) for name in names if name != "kwargs"}
 
     def compute_output_spec(
         self, inputs, *args, return_attention_scores=False, **kwargs
@@ -175,6 +167,14 @@ class TransformerBlock(BlockSettings):
             The outputs; the `KeyValues` of the inputs, in a step the new cache; and
             the attention weights of each attention, None if not requested.
         """
+        if positions is not None:
+            if self.positions is None:
+                raise ValueError(
+                    "`positions` must be given only to a layer that uses them: build "
+                    "it with `positions='rotary'`, for example. "
+                    f"Received: positions={positions!r}."
+                )
+            positions = input_positions(inputs.shape[1], positions=positions)
         # A step asks for weights: so few queries are read as a whole.
         with_weights = return_attention_scores or cache is not None
         settings = {"return_attention_scores": with_weights, "training": training}
@@ -206,53 +206,47 @@ class TransformerBlock(BlockSettings):
         outputs = self._transform(inputs, training=training)
         return self._transform_residual.add(states, outputs, training), own, weights
 
-    def _given_positions(self, inputs, positions):
-        """Returns positions as integers; refuses them if the block uses none."""
-        if self.positions is None:
-            raise ValueError(
-                "`positions` must be given only to a layer that uses them: build "
-                "it with `positions='rotary'`, for example. "
-                f"Received: positions={positions!r}."
-            )
-        return input_positions(inputs.shape[1], positions=positions)
-
 
 class CachedBlock(TransformerBlock):
     """Base class of blocks that decode step by step, over a cache."""
 
     def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        """Reads the encoder's outputs or the prompts, once for all steps.
+        """Reads the encoder's outputs or the prompts, `(batch, length, width)`, once.
 
-        Args:
-            inputs: What is read, a float tensor of shape `(batch, length, width)`.
-            num_hypotheses: Number of hypotheses of each sentence.
-            max_length: Number of positions that the cache can hold.
-            mask: Boolean tensor of shape `(batch, length)`, False at padding.
+        The cache can hold `max_length` positions of `num_hypotheses` for each sentence.
+        `mask`, `(batch, length)`, is False at padding.
 
-        Returns:
-            What the next block reads, the encoder's outputs or the states of the
-            prompts; its `KeyValues`, the memory of `step`; and an empty cache.
+        Returns what the next block reads, the encoder's outputs or the states of the
+        prompts; its `KeyValues`, the memory of `step`; and an empty cache.
         """
-        raise NotImplementedError
+        positions = None
+        if self.positions is not None:
+            batch, length, _ = shape_of(inputs)
+            positions = ops.arange(length, dtype="int32")
+            positions = ops.broadcast_to(positions, (batch, length))
+        if self._cross_attention is None:
+            inputs, memory, _ = self._compute(
+                inputs, mask=mask, use_causal_mask=True, positions=positions
+            )
+        else:
+            memory = self._cross_attention.project(inputs, mask=mask)
+        has_positions = positions is not None
+        cache = empty_cache(memory, num_hypotheses, max_length, has_positions)
+        return inputs, memory, cache
 
     def step(self, inputs, memory, cache, index, visible, positions):
         """Decodes one position of every hypothesis; equals `call` there.
 
-        The hypotheses of a sentence are the queries of one attention over the
-        whole cache: they share the memory, and no hypothesis is ever copied.
+        The hypotheses of a sentence are the queries of one attention over the whole
+        cache: they share the memory, and no hypothesis is ever copied. Inputs and
+        outputs have the shape `(batch, num_hypotheses, hidden_dim)`.
 
-        Args:
-            inputs: Float tensor of shape `(batch, num_hypotheses, hidden_dim)`.
-            memory: `KeyValues` from `start`: of the encoder's outputs, or of a prompt.
-            cache: Cache from `start` or the last `step`.
-            index: Where each sentence is in the cache, int32 of shape `(batch,)`.
-            visible: Boolean tensor of shape `(batch, num_hypotheses,
-                max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
-                hypothesis `i` may attend to what slot `j` wrote at `t`.
-            positions: Positions of the inputs, int32 of shape `(batch,)`.
-
-        Returns:
-            The outputs, of the shape of `inputs`, and the new cache.
+        `memory` and `cache` are from `start`, the cache later from the last `step`.
+        `index` is where each sentence is in the cache, and `positions` are those of the
+        inputs, both int32 of shape `(batch,)`. `visible[b, i, t, j]`, boolean of shape
+        `(batch, num_hypotheses, max_length, num_hypotheses)`, says whether hypothesis
+        `i` may attend to what slot `j` wrote at `t`. Returns the outputs and the new
+        cache.
         """
         batch, num_hypotheses, _ = shape_of(inputs, for_reshape=True)
         entries = visible.shape[2] * num_hypotheses
@@ -261,13 +255,12 @@ class CachedBlock(TransformerBlock):
         if self._cross_attention is None:
             in_prompt = (batch, 1, num_hypotheses, shape_of(memory.keys)[2])
             mask = ops.concatenate([ops.ones(in_prompt, "bool"), mask], axis=-1)
-        if self.positions is None:
-            positions = None
-        else:
-            positions = ops.expand_dims(positions, 1)
-            positions = ops.broadcast_to(positions, (batch, num_hypotheses))
+        here = None
+        if self.positions is not None:
+            here = ops.expand_dims(positions, 1)
+            here = ops.broadcast_to(here, (batch, num_hypotheses))
         states, cache, _ = self._compute(
-            inputs, memory, cache, index, attention_mask=mask, positions=positions
+            inputs, memory, cache, index, attention_mask=mask, positions=here
         )
         return states, cache
 
@@ -343,8 +336,6 @@ class EncoderBlock(TransformerBlock):
         check_masks(inputs.shape[1], inputs.shape[1], attention_mask, mask=mask)
         if use_causal_mask is None:
             use_causal_mask = self.is_causal
-        if positions is not None:
-            positions = self._given_positions(inputs, positions)
         states, _, weights = self._compute(
             inputs,
             mask=mask,
@@ -373,19 +364,6 @@ class CausalBlock(CachedBlock, EncoderBlock):
     """
 
     is_causal = True
-
-    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        positions = None
-        if self.positions is not None:
-            batch, length, _ = shape_of(inputs)
-            positions = ops.arange(length, dtype="int32")
-            positions = ops.broadcast_to(positions, (batch, length))
-        states, prompt, _ = self._compute(
-            inputs, mask=mask, use_causal_mask=True, positions=positions
-        )
-        has_positions = self.positions is not None
-        cache = empty_cache(prompt, num_hypotheses, max_length, has_positions)
-        return states, prompt, cache
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -434,8 +412,6 @@ class DecoderBlock(CachedBlock):
     ):
         check_masks(None, inputs.shape[1], inputs_mask=inputs_mask)
         check_masks(None, memory.shape[1], memory_mask=memory_mask)
-        if positions is not None:
-            positions = self._given_positions(inputs, positions)
         states, _, weights = self._compute(
             inputs,
             self._cross_attention.project(memory, mask=memory_mask),
@@ -446,12 +422,6 @@ class DecoderBlock(CachedBlock):
             positions=positions,
         )
         return (states, *weights) if return_attention_scores else states
-
-    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        memory = self._cross_attention.project(inputs, mask=mask)
-        has_positions = self.positions is not None
-        cache = empty_cache(memory, num_hypotheses, max_length, has_positions)
-        return inputs, memory, cache
 
 
 def check_states(shape) -> None:

@@ -21,12 +21,7 @@ MIN_ENTRIES, MIN_ENTRIES_OF_ALL = 128, 2048
 
 
 def first_length(max_length: int, num_hypotheses: int) -> int:
-    """Returns how many positions a cache has at first: a power of two, or all.
-
-    Args:
-        max_length: How many positions it may need.
-        num_hypotheses: Number of hypotheses of each sentence.
-    """
+    """Returns how many positions a cache has at first: a power of two, or the most."""
     length = 1
     while 2 * length < max_length and length < MAX_FIRST_LENGTH:
         length *= 2
@@ -36,15 +31,9 @@ def first_length(max_length: int, num_hypotheses: int) -> int:
 def inherit_lineage(lineage, parents, index):
     """Gives each new hypothesis the lineage of the one that it extends.
 
-    Args:
-        lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
-        parents: Int32 tensor of shape `(batch, hypotheses)`: the slot whose
-            hypothesis each new one extends.
-        index: Positions that were written last, int32 of shape `(batch,)`.
-
-    Returns:
-        A tensor of the shape of `lineage`, in which positions after `index` are
-        the hypothesis' own slot.
+    `parents`, `(batch, hypotheses)`, are the slots of those that the new ones extend;
+    `index`, `(batch,)`, the positions that were written last. After these, the lineage,
+    `(batch, hypotheses, max_length)`, is the hypothesis' own slot.
     """
     num_hypotheses, max_length = lineage.shape[1:]
     own = ops.arange(num_hypotheses, dtype="int32")[:, None]
@@ -55,14 +44,10 @@ def inherit_lineage(lineage, parents, index):
 def visible_entries(lineage, index):
     """Finds the cache entries that each hypothesis may see at this step.
 
-    Args:
-        lineage: Int32 tensor of shape `(batch, hypotheses, max_length)`.
-        index: Positions that this step writes, int32 of shape `(batch,)`; later ones
-            are hidden.
-
-    Returns:
-        A boolean tensor of shape `(batch, hypotheses, max_length, slots)`: the
-        attention mask of the hypotheses, as queries, over the whole cache.
+    `lineage` has the shape `(batch, hypotheses, max_length)`; entries after `index`,
+    `(batch,)`, the positions that this step writes, are hidden. Returns the attention
+    mask of the hypotheses, as queries, over the whole cache: a boolean tensor of shape
+    `(batch, hypotheses, max_length, slots)`.
     """
     num_hypotheses, max_length = lineage.shape[1:]
     slots = ops.arange(num_hypotheses, dtype="int32")
@@ -72,15 +57,9 @@ def visible_entries(lineage, index):
 
 
 def write_position(table, index, values):
-    """Writes one value for each hypothesis at a position.
+    """Writes one value for each hypothesis, `(batch, hypotheses)`, at a position.
 
-    Args:
-        table: Tensor of shape `(batch, hypotheses, max_length)`.
-        index: Positions, int32 of shape `(batch,)`.
-        values: Tensor of shape `(batch, hypotheses)`.
-
-    Returns:
-        A tensor of the shape of `table`.
+    `table` has the shape `(batch, hypotheses, max_length)`, `index` `(batch,)`.
     """
     positions = ops.arange(table.shape[-1], dtype="int32")
     is_here = positions == index[:, None, None]

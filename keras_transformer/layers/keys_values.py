@@ -34,14 +34,13 @@ class KeyValues(NamedTuple):
     def join(self, others):
         """Returns these keys and values, followed by `others`."""
         both = self, others
-        mask = None
+        batch = shape_of(self.keys)[0]
+        shapes = [(batch, shape_of(x.keys)[2]) for x in both]
+        mask = positions = None
         if any(x.mask is not None for x in both):
-            masks = (_ones(x) if x.mask is None else x.mask for x in both)
-            mask = ops.concatenate([*masks], axis=1)
-        positions = None
+            real = (x.mask if x.mask is not None else True for x in both)
+            mask = ops.concatenate([*map(ops.broadcast_to, real, shapes)], axis=1)
         if self.positions is not None:
-            batch = shape_of(self.keys)[0]
-            shapes = ((batch, shape_of(x.keys)[2]) for x in both)
             positions = map(ops.broadcast_to, (x.positions for x in both), shapes)
             positions = ops.concatenate([*positions], axis=1)
         return KeyValues(
@@ -52,12 +51,11 @@ class KeyValues(NamedTuple):
         )
 
     def write(self, index, new):
-        """Returns a cache with what every hypothesis adds at a position.
+        """Returns a cache with what every hypothesis adds at the entries `index`.
 
-        Args:
-            index: Entries to write, int32 of shape `(batch,)`.
-            new: `KeyValues` of shape `(batch, num_heads, num_hypotheses, dim)`. All
-                hypotheses of a sentence are at the same position.
+        `index` has the shape `(batch,)`, and `new`, `KeyValues`, has `(batch,
+        num_heads, num_hypotheses, dim)`. All hypotheses of a sentence are at the same
+        position.
         """
         length = self.keys.shape[2]
         rows = rows_at(index, *self.keys.shape[1:3])
@@ -90,13 +88,10 @@ class KeyValues(NamedTuple):
 
 
 def empty_cache(like: KeyValues, num_hypotheses: int, max_length: int, positions: bool):
-    """Returns an empty cache.
+    """Returns an empty cache with the batch, the heads and the widths of `like`.
 
-    Args:
-        like: Keys and values of the batch, the heads and the widths of the cache.
-        num_hypotheses: Number of hypotheses of each sentence.
-        max_length: Number of positions.
-        positions: Whether entries have positions.
+    `positions` says whether its entries, `max_length` of each hypothesis, have
+    positions.
     """
 
     def empty(states):
@@ -122,8 +117,3 @@ def lengthen_cache(cache, length: int):
         return ops.pad(states, padding)
 
     return keras.tree.map_structure(pad, cache, none_is_leaf=False)
-
-
-def _ones(key_values):
-    batch, _, length, _ = shape_of(key_values.keys)
-    return ops.ones((batch, length), "bool")

@@ -103,22 +103,17 @@ def combined_mask(
 ):
     """Combines the masks of one call of attention with heads.
 
-    Args:
-        query_length: Number of queries.
-        key_length: Number of keys.
-        query_mask: Boolean tensor of shape `(batch, query_length)`, or None.
-        key_mask: Boolean tensor of shape `(batch, key_length)`, or None.
-        attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
-            with the heads as its second axis or without the batch, or None.
-        use_causal_mask: Whether queries attend only to keys at their own position
-            and before it. The first query and the first key are at the same position.
-        rows: Indices `(rows,)` of some of the queries, so that long inputs never need a
-            mask of all pairs of a query and a key. Indices beyond the last query get
-            the mask of the last. Default: all queries.
+    `query_mask` and `key_mask` have the shape `(batch, length)`, `attention_mask` has
+    `(batch, query_length, key_length)`, with the heads as its second axis or without
+    the batch. Under a causal mask, the first query and the first key are at the same
+    position.
 
-    Returns:
-        A boolean tensor that broadcasts to `(batch, heads, rows, key_length)`,
-        or None if nothing is masked.
+    `rows` are indices `(rows,)` of some of the queries, so that long inputs never need
+    a mask of all pairs of a query and a key. Indices beyond the last query get the mask
+    of the last. None: all queries.
+
+    Returns a boolean tensor that broadcasts to `(batch, heads, rows, key_length)`, or
+    None if nothing is masked.
     """
     # Converters to ONNX and LiteRT fail on an index such as `mask[:, None]`.
     if query_mask is not None:

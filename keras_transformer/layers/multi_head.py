@@ -207,19 +207,14 @@ class MultiHeadAttention(WeightOptionsLayer):
         return (outputs, weights) if return_attention_scores else outputs
 
     def project(self, value, key=None, mask=None, positions=None) -> KeyValues:
-        """Projects keys and values, once for any number of queries.
+        """Projects keys and values, `KeyValues`, once for any number of queries.
 
         Args:
             value: Float tensor of shape `(batch, key_length, hidden_dim)`.
             key: Float tensor of the same shape. Default: `value`.
             mask: Boolean tensor of shape `(batch, key_length)`, False at values not to
                 be attended to, which may hold anything. None: all may be.
-            positions: Positions of the keys, for the layer's `positions`: an integer
-                tensor of shape `(key_length,)` or `(batch, key_length)`. Default: 0, 1,
-                2, ...
-
-        Returns:
-            `KeyValues`.
+            positions: Positions of the keys, as `key_positions` of a call.
         """
         keys = dense(self.key_projection, value if key is None else key)
         values = dense(self.value_projection, value)
@@ -252,14 +247,12 @@ class MultiHeadAttention(WeightOptionsLayer):
         Args:
             query: Float tensor of shape `(batch, query_length, hidden_dim)`.
             read: What `project` returned.
-            query_mask: Boolean tensor of shape `(batch, query_length)`, as in a call.
-            attention_mask: Boolean tensor of shape `(batch, query_length,
-                key_length)`, as in a call.
-            use_causal_mask: Whether queries attend only to keys at their own position
-                and before.
-            return_attention_scores: Whether to return the attention weights.
-            training: Whether to apply dropout.
-            positions: Positions of the queries, as in `project`.
+            query_mask: Boolean tensor, as in a call.
+            attention_mask: Boolean tensor, as in a call.
+            use_causal_mask: As in a call.
+            return_attention_scores: As in a call.
+            training: As in a call.
+            positions: Positions of the queries, as `query_positions` of a call.
 
         Returns:
             The outputs, of the shape of `query`, and the attention weights, of shape
@@ -269,37 +262,31 @@ class MultiHeadAttention(WeightOptionsLayer):
         lengths = shape_of(queries)[2], shape_of(read.keys)[2]
         masks = query_mask, read.mask, attention_mask, use_causal_mask
         mask_of = functools.partial(combined_mask, *lengths, *masks)
-        bias_of = None
-        if self.positions is not None:
+        has_positions = self.positions is not None
+        if has_positions:
             positions = input_positions(lengths[0], 0, positions, "query_positions")
             queries = self.positions.rotate(queries, positions)
-            bias_of = functools.partial(self._bias_of, positions, read.positions)
-        has_learned_bias = self.positions is not None and self.positions.weights
-        drops_weights = self.dropout and training
-        if (
-            return_attention_scores
-            or self.score is not None
-            or has_learned_bias
-            or drops_weights
-        ):
+
+        def bias_of(rows=None):
+            of_rows = positions
+            if rows is not None:  # they may exceed the last query
+                rows = ops.minimum(rows, lengths[0] - 1)
+                of_rows = ops.take(positions, rows, axis=-1)
+            return self.positions.bias(of_rows, read.positions)
+
+        has_learned_bias = has_positions and self.positions.weights
+        is_dropped = self.dropout and training
+        if return_attention_scores or self.score or has_learned_bias or is_dropped:
             score = scaled_products if self.score is None else self.score.score
-            products, bias = score(queries, read.keys), bias_of and bias_of()
-            weights = masked_softmax(products, mask_of(), bias)
+            bias = bias_of() if has_positions else None
+            weights = masked_softmax(score(queries, read.keys), mask_of(), bias)
             kept = self._dropout(weights, training=training)
             outputs = ops.matmul(kept, read.values)
         else:
             weights = None
-            functions = masked_softmax, mask_of, bias_of
+            functions = masked_softmax, mask_of, bias_of if has_positions else None
             outputs = attend(queries, read.keys, read.values, *functions)
         return dense(self.output_projection, merge_heads(outputs)), weights
-
-    def _bias_of(self, query_positions, key_positions, rows=None):
-        """The bias of all queries, or of some rows; of the last query beyond it."""
-        if rows is not None:
-            last = ops.shape(query_positions)[-1] - 1
-            rows = ops.clip(rows, 0, last)
-            query_positions = ops.take(query_positions, rows, axis=-1)
-        return self.positions.bias(query_positions, key_positions)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         _check_shapes(query_shape, value_shape, key_shape or value_shape)

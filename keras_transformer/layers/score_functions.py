@@ -13,18 +13,13 @@ class DotProductAttention(Attention):
     """Scores a key by `query key^T / sqrt(key_dim)`.
 
     Unscaled products have a variance that grows with `key_dim`. The softmax then
-    saturates on a single key, and its gradient vanishes.
+    saturates on a single key, and its gradient vanishes. It takes and returns what
+    `Attention` does.
 
     Args:
         scaled: Whether to divide by the square root of `key_dim`.
         **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, such as
             `name` and `dtype`.
-
-    Call arguments:
-        As in `Attention`.
-
-    Returns:
-        As in `Attention`.
 
     Raises:
         ValueError: If queries and keys differ in width.
@@ -64,17 +59,11 @@ class DotProductAttention(Attention):
 class MultiplicativeAttention(Attention):
     """Scores a key by `query W key^T`, with a learned matrix between the two.
 
-    Queries and keys may differ in width.
+    Queries and keys may differ in width. It takes and returns what `Attention` does.
 
     Args:
         **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, and
             weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
-
-    Call arguments:
-        As in `Attention`.
-
-    Returns:
-        As in `Attention`.
 
     Example:
         >>> query = keras.random.normal((2, 5, 16))
@@ -103,18 +92,13 @@ class AdditiveAttention(Attention):
 
     The hidden layer is computed for every pair of a query and a key: a tensor
     of shape `(batch, query_length, key_length, units)`, `units` times as large as
-    the products of a dot-product attention. Queries and keys may differ in width.
+    the products of a dot-product attention. Queries and keys may differ in width. It
+    takes and returns what `Attention` does.
 
     Args:
         units: Width of the hidden layer.
         **kwargs: `dropout` and `seed`, see `Attention`; base `Layer` arguments, and
             weight options such as `kernel_initializer`; see `WeightOptionsLayer`.
-
-    Call arguments:
-        As in `Attention`.
-
-    Returns:
-        As in `Attention`.
 
     Raises:
         ValueError: If `units` is not positive.

@@ -120,6 +120,7 @@ class CachedStack(TransformerStack):
         Each element is what the `start` of one block returns, whose arguments these
         are.
         """
+        check_position_range(self.max_positions, max_length)
         memories, caches = [], []
         for block in self.blocks:
             started = block.start(inputs, num_hypotheses, max_length, mask)
@@ -157,6 +158,9 @@ class Encoder(TransformerStack):
     merged into the inputs of the stack. `dropout` applies to the inputs with their
     positions, as in the paper, and to the inputs as they are if nothing is merged.
 
+    It takes and returns what `EncoderBlock` does, with the layers as a new first axis
+    of the weights.
+
     Args:
         num_layers: Number of blocks.
         num_heads: Number of attention heads; divides `hidden_dim`.
@@ -166,12 +170,6 @@ class Encoder(TransformerStack):
             `LearnedPositionalEncoding(max_length=512)`, which is copied. None: no
             positions; the inputs may contain them.
         **kwargs: The other arguments of `EncoderBlock`.
-
-    Call arguments:
-        As in `EncoderBlock`.
-
-    Returns:
-        As in `EncoderBlock`, with the layers as a new first axis of the weights.
 
     Raises:
         ValueError: If `num_layers` is not positive; see `EncoderBlock`.
@@ -252,10 +250,6 @@ class Decoder(CachedStack):
             return_attention_scores=return_attention_scores,
             training=training,
         )
-
-    def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        check_position_range(self.max_positions, max_length)
-        return super().start(inputs, num_hypotheses, max_length, mask)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

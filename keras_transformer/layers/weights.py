@@ -22,12 +22,6 @@ class WeightOptions:
         arguments: Keyword arguments. The options of the kinds are taken out.
         kinds: Kinds of weights. For `"kernel"` these are the options
             `kernel_initializer`, `kernel_regularizer` and `kernel_constraint`.
-
-    Example:
-        >>> arguments = {"kernel_initializer": "zeros", "name": "query"}
-        >>> options = WeightOptions(arguments, kinds=("kernel", "bias"))
-        >>> options.of("kernel", name="query"), arguments
-        ({'kernel_initializer': <...Zeros object ...>}, {'name': 'query'})
     """
 
     def __init__(self, arguments: dict, kinds):

@@ -163,24 +163,13 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     def train_step(self, *state_and_data):
         *state, data = state_and_data
-        with self._weighed_batch(data), without_gradients():
-            return super().train_step(*state, self._with_weights_of_tokens(data))
+        with self._weighed_batch(data) as weighed, without_gradients():
+            return super().train_step(*state, weighed)
 
     def test_step(self, *state_and_data):
         *state, data = state_and_data
-        with self._weighed_batch(data):
-            return super().test_step(*state, self._with_weights_of_tokens(data))
-
-    def _with_weights_of_tokens(self, data):
-        """Returns a batch with weights of sentences, `(batch,)`, as `(batch, 1)`.
-
-        Keras multiplies them with masks and losses of shape `(batch, length)`.
-        """
-        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        if weights is None or not self._predicts_tokens:
-            return data
-        weights = keras.tree.map_structure(as_rows, weights)
-        return keras.utils.pack_x_y_sample_weight(x, y, weights)
+        with self._weighed_batch(data) as weighed:
+            return super().test_step(*state, weighed)
 
     @property
     def _predicts_tokens(self):
@@ -188,14 +177,20 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
     @contextlib.contextmanager
     def _weighed_batch(self, data):
-        """A scope in which the loss of a batch is logged by its weight."""
+        """A scope in which the loss of a batch, which it yields, is logged by weight.
+
+        Weights of sentences, `(batch,)`, become `(batch, 1)`: Keras multiplies them
+        with masks and losses of shape `(batch, length)`.
+        """
+        x, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         with after_the_batch(data):
             # A loss of Keras has none: it is a mean over rows.
             weigh = getattr(self.loss, "batch_weight", None)
-            _, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
             token = _batch_weight.set(weigh and weigh(labels, weights))
+            if weights is not None and self._predicts_tokens:
+                weights = keras.tree.map_structure(as_rows, weights)
             try:
-                yield
+                yield keras.utils.pack_x_y_sample_weight(x, labels, weights)
             finally:
                 _batch_weight.reset(token)
 

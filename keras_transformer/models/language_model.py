@@ -9,7 +9,7 @@ from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
-from keras_transformer.layers.saving import Activation, Dtype, Positions
+from keras_transformer.layers.saving import Activation
 from keras_transformer.layers.stack import CausalDecoder
 from keras_transformer.models.base import DecodedModel, TokenModel, check_special_ids
 from keras_transformer.models.devices import check_layout
@@ -73,30 +73,12 @@ class LanguageModel(DecodedModel, TokenModel):
         pad_id: int = 0,
         start_id: int = 2,
         end_id: int = 3,
-        positions: Positions = "sinusoidal",
-        dtype: Dtype = None,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        seed: int | None = None,
         **kwargs,
     ):
         check_positive_integers(vocabulary_size=vocabulary_size)
         check_special_ids(vocabulary_size, pad_id, start_id=start_id, end_id=end_id)
-        parts = Parts(
-            kwargs,
-            hidden_dim,
-            activation,
-            positions,
-            dtype,
-            seed,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            intermediate_dim=intermediate_dim,
-            dropout=dropout,
-            normalize_first=normalize_first,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-        )
+        sizes = num_layers, hidden_dim, num_heads, intermediate_dim
+        parts = Parts(*sizes, dropout, normalize_first, activation, **kwargs)
         decoder = parts.stack(CausalDecoder, "decoder")
         embedding = parts.embedding("embedding", vocabulary_size, pad_id)
         narrow = parts.narrow()
@@ -114,7 +96,7 @@ class LanguageModel(DecodedModel, TokenModel):
                 "start_id": start_id,
                 "end_id": end_id,
             },
-            **kwargs,
+            **parts.model_arguments,
         )
         self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id
         self.max_positions = decoder.max_positions
@@ -138,11 +120,9 @@ class LanguageModel(DecodedModel, TokenModel):
                 training, and padded with `pad_id` on the right. Padding between tokens
                 is hidden, but takes a position. A row of padding counts as `start_id`
                 alone.
-            search: A search of `keras_transformer.decoding`; greedy unless
-                given.
+            search: As in `Transformer.generate`.
             max_length: Maximum number of tokens to add, end token included.
-            batch_size: Texts to continue at a time, which memory limits; by default
-                what is fastest on CPUs.
+            batch_size: As in `Transformer.generate`.
 
         Returns:
             `Hypotheses` of the tokens added to the prompts.

@@ -19,14 +19,14 @@ class Parts:
     """Makes the layers of a model by its settings: seeds follow from their names.
 
     Args:
-        arguments: Keyword arguments of the model. Weight options are taken out.
-        hidden_dim: As in `Transformer`, and so are the next four.
+        num_layers: As in `Transformer`, and so are those from here to `epsilon`.
         weight_kinds: Kinds of weights that have options.
-        **stack: The other arguments of encoders and decoders.
+        **kwargs: Weight options, and base `Model` arguments.
 
     Attributes:
         embedding_dim: Width of embeddings: `hidden_dim` less a concatenated encoding.
         settings: All settings, as a config holds them.
+        model_arguments: The base `Model` arguments, and what is no argument.
 
     Raises:
         ValueError: If the encoding leaves no width for the embedding.
@@ -34,18 +34,26 @@ class Parts:
 
     def __init__(
         self,
-        arguments: dict,
+        num_layers: int,
         hidden_dim: int,
+        num_heads: int,
+        intermediate_dim: int,
+        dropout: float,
+        normalize_first: bool,
         activation: Activation,
-        positions: Positions,
-        dtype: Dtype,
-        seed: int | None,
+        positions: Positions = "sinusoidal",
+        dtype: Dtype = None,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        seed: int | None = None,
+        epsilon: float = 1e-6,
         weight_kinds=("kernel", "bias", "embeddings"),
-        **stack,
+        **kwargs,
     ):
         check_positive_integers(hidden_dim=hidden_dim)
         self.dtype_policy = keras.dtype_policies.get(dtype)
-        self.weight_options = WeightOptions(arguments, weight_kinds)
+        self.weight_options = WeightOptions(kwargs, weight_kinds)
+        self.model_arguments = kwargs
         layer = position_layer_of(positions, self.dtype_policy)
         encoding_dim = getattr(layer, "encoding_dim", None) or 0
         if encoding_dim >= hidden_dim:
@@ -55,15 +63,24 @@ class Parts:
                 f"encoding_dim={encoding_dim}."
             )
         self.embedding_dim = hidden_dim - encoding_dim
-        activation = keras.activations.get(activation)
-        self._stack = {**stack, "activation": activation, "positions": layer}
+        self._stack = {
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "normalize_first": normalize_first,
+            "activation": keras.activations.get(activation),
+            "positions": layer,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+            "epsilon": epsilon,
+        }
+        is_name = isinstance(positions, str)
         self.settings = {
-            **stack,
+            **self._stack,
             "hidden_dim": hidden_dim,
-            "activation": keras.activations.serialize(activation),
-            "positions": positions
-            if isinstance(positions, str)
-            else layer_config(layer),
+            "activation": keras.activations.serialize(self._stack["activation"]),
+            "positions": positions if is_name else layer_config(layer),
             "seed": seed,
             "dtype": policy_config(self.dtype_policy),
         }

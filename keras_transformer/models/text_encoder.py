@@ -3,7 +3,7 @@
 import keras
 
 from keras_transformer.checks import check_ids, check_positive_integers
-from keras_transformer.layers.saving import Activation, Dtype, Positions
+from keras_transformer.layers.saving import Activation
 from keras_transformer.layers.stack import Encoder
 from keras_transformer.models.base import TokenModel, check_special_ids
 from keras_transformer.models.parts import Parts
@@ -52,30 +52,12 @@ class TextEncoder(TokenModel):
         normalize_first: bool = False,
         activation: Activation = "gelu",
         pad_id: int = 0,
-        positions: Positions = "sinusoidal",
-        dtype: Dtype = None,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        seed: int | None = None,
         **kwargs,
     ):
         check_positive_integers(vocabulary_size=vocabulary_size)
         check_special_ids(vocabulary_size, pad_id)
-        parts = Parts(
-            kwargs,
-            hidden_dim,
-            activation,
-            positions,
-            dtype,
-            seed,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            intermediate_dim=intermediate_dim,
-            dropout=dropout,
-            normalize_first=normalize_first,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-        )
+        sizes = num_layers, hidden_dim, num_heads, intermediate_dim
+        parts = Parts(*sizes, dropout, normalize_first, activation, **kwargs)
         encoder = parts.stack(Encoder, "encoder")
         embedding = parts.embedding("embedding", vocabulary_size, pad_id)
         ids = keras.Input((None,), dtype="int32", name="ids")
@@ -84,7 +66,7 @@ class TextEncoder(TokenModel):
             outputs=encoder(embedding(ids)),
             parts=parts,
             settings={"vocabulary_size": vocabulary_size, "pad_id": pad_id},
-            **kwargs,
+            **parts.model_arguments,
         )
         self.pad_id = pad_id
         self.embedding = embedding

@@ -125,22 +125,10 @@ class Transformer(DecodedModel, TokenModel):
             check_positive_integers(num_decoder_layers=num_decoder_layers)
         start = {} if start_id == pad_id else {"start_id": start_id}
         check_special_ids(target_size, pad_id, end_id=end_id, **start)
-        parts = Parts(
-            kwargs,
-            hidden_dim,
-            activation,
-            positions,
-            dtype,
-            seed,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            intermediate_dim=intermediate_dim,
-            dropout=dropout,
-            normalize_first=normalize_first,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            epsilon=epsilon,
-        )
+        sizes = num_layers, hidden_dim, num_heads, intermediate_dim
+        common = positions, dtype, attention_dropout, activation_dropout, seed, epsilon
+        kinds = dropout, normalize_first, activation
+        parts = Parts(*sizes, *kinds, *common, **kwargs)
         num_target_layers = num_decoder_layers or num_layers
         encoder = parts.stack(Encoder, "encoder")
         decoder = parts.stack(Decoder, "decoder", num_layers=num_target_layers)
@@ -181,7 +169,7 @@ class Transformer(DecodedModel, TokenModel):
                 "scale_embeddings": scale_embeddings,
                 "output_bias": output_bias,
             },
-            **kwargs,
+            **parts.model_arguments,
         )
         self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id
         self.max_positions = encoder.max_positions

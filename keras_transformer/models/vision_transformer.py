@@ -10,7 +10,6 @@ from keras_transformer.layers.patches import ClassToken, PatchEmbedding
 from keras_transformer.layers.positions import LearnedPositionalEncoding
 from keras_transformer.layers.saving import (
     Activation,
-    Dtype,
     Positions,
     copy_layer,
     layer_config,
@@ -72,10 +71,6 @@ class VisionTransformer(SettingsModel):
         activation: Activation = "gelu",
         pooling: keras.layers.Layer | dict | None = None,
         positions: Positions = "learned",
-        dtype: Dtype = None,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        seed: int | None = None,
         **kwargs,
     ):
         if len(image_shape) != 3 or min(image_shape) < 1:
@@ -88,20 +83,16 @@ class VisionTransformer(SettingsModel):
         num_patches = max((height // patch_size) * (width // patch_size), 1)
         learned = LearnedPositionalEncoding(num_patches + (pooling is None))
         parts = Parts(
-            kwargs,
+            num_layers,
             hidden_dim,
+            num_heads,
+            intermediate_dim,
+            dropout,
+            normalize_first,
             activation,
             learned if positions == "learned" else positions,
-            dtype,
-            seed,
             weight_kinds=("kernel", "bias"),
-            num_layers=num_layers,
-            num_heads=num_heads,
-            intermediate_dim=intermediate_dim,
-            dropout=dropout,
-            normalize_first=normalize_first,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
+            **kwargs,
         )
         if positions == "learned":
             parts.settings["positions"] = positions
@@ -129,7 +120,7 @@ class VisionTransformer(SettingsModel):
                 "num_classes": num_classes,
                 "pooling": layer_config(pool),
             },
-            **kwargs,
+            **parts.model_arguments,
         )
         self.embedding = embedding
         self.class_token = class_token

@@ -92,11 +92,6 @@ def _check(seen, names):
             f"Received: {len(names)} names of {len(seen)} translations."
         )
     for each in seen:
-        if each.score is not None and not np.isfinite(each.score):
-            raise ValueError(
-                "`seen.score` must be a finite number, or None if it is not known. "
-                f"Received: score={each.score}."
-            )
         kinds = set(each.scores)
         if not kinds or kinds - {*ATTENTION_KINDS} or kinds != set(seen[0].scores):
             raise ValueError(

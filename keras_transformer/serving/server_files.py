@@ -63,15 +63,9 @@ def write_export(
 ) -> Path:
     """Writes a SavedModel with what a server and its operators look for beside it.
 
-    Args:
-        path: Folder to write.
-        served: What the SavedModel holds.
-        signatures: Its functions, by the names that they are served under.
-        settings: The settings of the export, for a file of the name of `served`.
-        requests: Warm-up requests: pairs of a signature and its inputs.
-
-    Returns:
-        The path.
+    `served` is what the SavedModel holds, `signatures` are its functions by the names
+    that they are served under, and `requests` for warm-up are pairs of a signature and
+    its inputs. `settings` go into a file of the name of `served`. Returns the path.
     """
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:

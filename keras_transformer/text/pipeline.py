@@ -119,15 +119,8 @@ def parallel_dataset(
     files = paired_files(source_files, target_files)
     if counted is None:
         sources, targets = zip(*files, strict=True)
-        counted = count_batches(
-            sources,
-            targets,
-            *tokenizers,
-            tokens_per_batch,
-            max_length,
-            buckets,
-            sampling,
-        )
+        sides = sources, targets, source_tokenizer, target_tokenizer
+        counted = count_batches(*sides, tokens_per_batch, max_length, buckets, sampling)
     pairs_per_file = dict(zip(Counter(files), counted.pairs, strict=True))
 
     def read_chunks(seed):

@@ -266,14 +266,12 @@ class SubwordTokenizer(Tokenizer):
         )
 
     def _encode(self, texts, alpha=None):
-        """Returns ragged ids of a string tensor, sampled if there is an `alpha`."""
         return self._model.tokenize(plain(texts), alpha=alpha)
 
     def split(self, texts):
         return self._model.tokenize(plain(batch_of_texts(texts)), tf.string)
 
     def _decode(self, ids, unknown=None):
-        """Returns the texts of ragged ids, with `unknown` texts for unknown tokens."""
         if unknown is None:
             return self._model.detokenize(ids)
         pieces = tf.gather(self.pieces(range(self.vocabulary_size)), ids.values)

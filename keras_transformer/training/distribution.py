@@ -334,13 +334,9 @@ def num_replicas_of_strategy() -> int:
 
 
 def sum_gradients(gradients):
-    """Sums gradients over all replicas, in one exchange.
+    """Sums gradients over all replicas, in one exchange; returns a list.
 
-    Args:
-        gradients: Those of the calling replica: tensors, `tf.IndexedSlices`, or None.
-
-    Returns:
-        A list with the sum of each, the same on every replica.
+    Those of the calling replica may be tensors, `tf.IndexedSlices`, or None.
     """
     if num_replicas() == 1:
         return list(gradients)
@@ -350,18 +346,14 @@ def sum_gradients(gradients):
 
 
 def update_if(condition, update, variables):
-    """Calls `update` if a condition holds, on every replica.
+    """Calls `update`, which assigns to `variables`, on all replicas or on none.
 
-    This is `ops.cond(condition, update, lambda: None)`, with two exceptions. Inside of
+    The condition is a boolean tensor of no dimensions, the same on every replica. This
+    is `ops.cond(condition, update, lambda: None)`, with two exceptions. Inside of
     `cond`, the replicas of a `MirroredStrategy`, of a single one too, could not wait
     for each other, so there the condition is evaluated outside of the replicas. On JAX
     a condition cannot assign to variables, so `update` always runs, and is undone if
     the condition does not hold.
-
-    Args:
-        condition: Boolean tensor of no dimensions, the same on every replica.
-        update: Function of no arguments that assigns to `variables`.
-        variables: All variables that `update` assigns to.
     """
     if target.BACKEND == "jax":
         before = [ops.convert_to_tensor(variable) for variable in variables]
@@ -386,13 +378,9 @@ def update_if(condition, update, variables):
 
 
 def sum_over_replicas(*values):
-    """Sums float32 numbers over all replicas, in one exchange.
+    """Sums float32 scalars over all replicas, in one exchange; returns a list.
 
-    Args:
-        *values: Tensors of no dimensions, those of the calling replica.
-
-    Returns:
-        A list with the sum of each, without gradients.
+    There are no gradients.
     """
     values = ops.stop_gradient(ops.stack(values))
     if num_replicas() > 1:

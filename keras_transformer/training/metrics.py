@@ -8,37 +8,6 @@ from keras_transformer.kernels.selection import take_last
 from keras_transformer.training.losses import token_weights
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class Padding(keras.metrics.Mean):
-    """Fraction of the positions of the labels that are padding.
-
-    All arguments are those of `TokenAccuracy`.
-
-    Example:
-        >>> metric = Padding()
-        >>> metric.update_state(np.array([[5, 7, 0, 0]]), None)
-        >>> float(metric.result()), metric.num_tokens()
-        (0.5, 2.0)
-    """
-
-    def __init__(
-        self, pad_id: int = 0, name: str = "padding", dtype: str | None = None
-    ):
-        super().__init__(name=name, dtype=dtype)
-        self.pad_id = pad_id
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        is_padding = ops.reshape(ops.equal(y_true, self.pad_id), (-1,))
-        super().update_state(ops.cast(is_padding, "float32"))
-
-    def num_tokens(self) -> float:
-        """Returns the number of real tokens since the last reset."""
-        return float(ops.convert_to_numpy(self.count - self.total))
-
-    def get_config(self):
-        return {**super().get_config(), "pad_id": self.pad_id}
-
-
 class _TokenMean(keras.metrics.Mean):
     """Mean over real tokens of `values(y_true, y_pred)`, a number at every position."""
 
@@ -59,6 +28,30 @@ class _TokenMean(keras.metrics.Mean):
 
     def get_config(self):
         return {**super().get_config(), "pad_id": self.pad_id}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Padding(_TokenMean):
+    """Fraction of the positions of the labels that are padding.
+
+    All arguments are those of `TokenAccuracy`.
+
+    Example:
+        >>> metric = Padding()
+        >>> metric.update_state(np.array([[5, 7, 0, 0]]), None)
+        >>> float(metric.result()), metric.num_tokens()
+        (0.5, 2.0)
+    """
+
+    default_name = "padding"
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        is_padding = ops.reshape(ops.equal(y_true, self.pad_id), (-1,))
+        keras.metrics.Mean.update_state(self, ops.cast(is_padding, "float32"))
+
+    def num_tokens(self) -> float:
+        """Returns the number of real tokens since the last reset."""
+        return float(ops.convert_to_numpy(self.count - self.total))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -340,6 +340,12 @@ def test_a_missing_file_is_named(marian, name, message):
         kt.Translator.from_preset(marian)
 
 
+def test_a_model_in_marians_own_format_must_be_converted(tmp_path):
+    (tmp_path / "decoder.yml").write_text("models: [model.npz]\n")
+    with pytest.raises(FileNotFoundError, match="with convert_marian_to_pytorch of"):
+        kt.models.Transformer.from_preset(tmp_path)
+
+
 @pytest.mark.quick("bfloat16")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_positions_may_be_rounded_but_not_others(marian, dtype):

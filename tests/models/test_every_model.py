@@ -37,6 +37,7 @@ def arguments_of(model_class):
     names = {"name", *inspect.signature(model_class).parameters}
     if "encoder" in names:
         names |= {*inspect.signature(TextEncoder).parameters}
+    names |= {"positions", "attention_dropout", "activation_dropout", "seed", "epsilon"}
     return names - {"encoder", "dtype", "trainable", "kwargs", "settings", "pooling"}
 
 

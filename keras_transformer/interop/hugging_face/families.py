@@ -12,9 +12,10 @@ from keras_transformer.interop.hugging_face.config import (
     search_of,
 )
 from keras_transformer.interop.hugging_face.weights import set_weights
-from keras_transformer.interop.marian import NEVER
 from keras_transformer.models import Transformer
+from keras_transformer.translator import saving
 
+_NEVER = -1e4  # logit of an id whose probability becomes exactly 0
 FAMILIES = {"marian": marian, "m2m_100": m2m_100, "pegasus": pegasus}
 
 
@@ -47,6 +48,14 @@ def read_translator(
 def _read_model(folder, kwargs):
     """The family, model and arguments, the longest source, the search's settings."""
     path = folder / "config.json"
+    if not path.is_file():
+        remedy = saving.what_to_name(folder)
+        if (folder / "decoder.yml").is_file():  # Marian's own format
+            remedy = "Convert it with convert_marian_to_pytorch of transformers."
+        raise FileNotFoundError(
+            f"{folder} holds no model: config.json is missing, and so is "
+            f"{saving.SETTINGS}. {remedy}"
+        )
     values = read_json(path)
     family = FAMILIES.get(str(values.get("model_type")))
     if family is None:
@@ -67,7 +76,7 @@ def _read_model(folder, kwargs):
     if generation.get("renormalize_logits") and model.output_bias is not None:
         # Probabilities leave out padding, which is never generated (`bad_words_ids`).
         bias = np.array(model.output_bias.bias)
-        bias[arguments["pad_id"]] = NEVER
+        bias[arguments["pad_id"]] = _NEVER
         model.output_bias.bias.assign(bias)
     settings = read_json(path.with_name("tokenizer_config.json"), is_optional=True)
     # Tokenizers without a limit have a huge one.

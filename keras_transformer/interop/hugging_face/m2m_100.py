@@ -7,7 +7,7 @@ Reference:
 
 from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
-from keras_transformer.interop.marian import marian_positions
+from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
 
 _FIRST = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -21,10 +21,14 @@ def transformer_arguments(config) -> dict:
             "M2M100 counts positions from the id of the padding, 1. Received: "
             f"pad_token_id={arguments['pad_id']}."
         )
+    # The last wavelength is 10000; in the paper the one after the last would be.
+    half = arguments["hidden_dim"] // 2
     return {
         **arguments,
         "source_vocabulary_size": config.take("vocab_size"),
-        "positions": marian_positions(arguments["hidden_dim"], first_position=2),
+        "positions": SinusoidalPositionalEncoding(
+            10000 ** (half / (half - 1)), layout="halves", first_position=2
+        ),
     }
 
 

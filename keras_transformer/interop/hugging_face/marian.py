@@ -5,9 +5,11 @@ Reference:
     [Tiedemann et al., 2024](https://arxiv.org/abs/2212.01936)
 """
 
+import re
+from collections.abc import Iterable
+
 from keras_transformer.interop.checkpoint import read_json, read_sentencepiece
 from keras_transformer.interop.hugging_face.config import stack_arguments
-from keras_transformer.interop.marian import language_prefix
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.text import VocabularyTokenizer
 
@@ -34,7 +36,7 @@ def transformer_arguments(config) -> dict:
 def tokenizers(folder, arguments, source_language=None, target_language=None):
     """Returns the tokenizers of source and target, and no id that begins targets.
 
-    The languages are as in `language_prefix`.
+    The languages are as in `_language_prefix`.
     """
     settings = read_json(folder / "tokenizer_config.json", is_optional=True)
     is_separate = settings.get("separate_vocabs")
@@ -55,7 +57,7 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
                 f"gives as the id of the {name}."
             )
         shared[name] = piece_of[index]
-    prefix = language_prefix(source, source_language, target_language)
+    prefix = _language_prefix(source, source_language, target_language)
     source_model, _ = read_sentencepiece(folder / "source.spm")
     target_model, _ = read_sentencepiece(folder / "target.spm")
     return (
@@ -63,3 +65,28 @@ def tokenizers(folder, arguments, source_language=None, target_language=None):
         VocabularyTokenizer(target_model, target, **shared),
         None,
     )
+
+
+def _language_prefix(
+    vocabulary: Iterable[str], source_language: str | None, target_language: str | None
+) -> list[str]:
+    """Returns the subword of the target language, which begins every source, if any.
+
+    A multilingual model reads the language of the target from the text, as in
+    `">>fra<< A man rides a bike."`; `target_language="fra"` puts it there.
+    """
+    if source_language is not None:
+        raise ValueError(
+            "A Marian model reads its source language from the text: leave out "
+            f"`source_language`. Received: source_language={source_language!r}."
+        )
+    if target_language is None:
+        return []
+    prefix = f">>{target_language}<<"
+    if prefix not in vocabulary:
+        known = sorted(x[2:-2] for x in vocabulary if re.fullmatch(">>.*<<", x))
+        raise ValueError(
+            f"`target_language` must be one of {known}. "
+            f"Received: target_language={target_language!r}."
+        )
+    return [prefix]

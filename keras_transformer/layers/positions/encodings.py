@@ -177,7 +177,8 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
 
     Longer inputs raise an error if their length is known when the layer is called.
     In a graph of unknown lengths, and where `positions` are given, positions beyond
-    `max_length` are encoded as NaN, and outputs and loss become NaN.
+    `max_length` are encoded as NaN, and outputs and loss become NaN. It takes and
+    returns what `SinusoidalPositionalEncoding` does.
 
     Args:
         max_length: Number of positions.
@@ -185,12 +186,6 @@ class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
         encoding_dim: As in `SinusoidalPositionalEncoding`.
         **kwargs: Base `Layer` arguments, and weight options of the table such as
             `embeddings_initializer`; see `WeightOptionsLayer`.
-
-    Call arguments:
-        As in `SinusoidalPositionalEncoding`.
-
-    Returns:
-        As in `SinusoidalPositionalEncoding`.
 
     Raises:
         ValueError: If the inputs are longer than `max_length`.

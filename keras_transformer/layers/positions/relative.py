@@ -193,15 +193,10 @@ class LinearPositionBias(AttentionPositions):
         return ops.cast(ops.cast(inputs, "float32") + bias, inputs.dtype)
 
     def bias(self, query_positions, key_positions):
-        def at_least_1d(positions):
-            positions = as_integers("positions", positions)
-            return positions if len(positions.shape) else ops.reshape(positions, (1,))
-
-        query_positions = at_least_1d(query_positions)
-        key_positions = at_least_1d(key_positions)
+        both = query_positions, key_positions
+        queries, keys = (as_integers("positions", x) for x in both)
         # (..., query, 1) - (..., 1, key)
-        queries = ops.expand_dims(query_positions, -1)
-        distances = ops.abs(queries - ops.expand_dims(key_positions, -2))
+        distances = ops.abs(ops.expand_dims(queries, -1) - ops.expand_dims(keys, -2))
         if len(distances.shape) == 3:
             distances = distances[:, None]  # the same for all heads
         slopes = ops.convert_to_tensor(-self._slopes[:, None, None])

@@ -12,23 +12,13 @@ from keras_transformer.layers.saving import copy_layer
 
 
 def position_layer_of(position_scheme, dtype=None, in_attention: bool = False):
-    """Creates the layer of a position scheme.
+    """Creates the layer of a position scheme, named "positions" and not built; or None.
 
-    Args:
-        position_scheme: `"sinusoidal"`, `"rotary"`, `"linear_bias"`; a layer, which is
-            copied, or its config; None for no positions.
-        dtype: Dtype policy of the new layer.
-        in_attention: Whether it has to act inside attention.
-
-    Returns:
-        A new layer named "positions", not built, or None. `AttentionPositions`
-        act inside attention; any other layer is called on the inputs, as
-        `layer(inputs)`, with `positions=` if these are given, and in cached decoding
-        with `start_index=`.
-
-    Raises:
-        ValueError: If there is no scheme of that name, or it does not act inside
-            attention although it has to.
+    The scheme is `"sinusoidal"`, `"rotary"` or `"linear_bias"`; a layer, which is
+    copied, or its config; None for no positions. `AttentionPositions` act inside
+    attention, as those `in_attention` must; any other layer is called on the inputs, as
+    `layer(inputs)`, with `positions=` if these are given, and in cached decoding with
+    `start_index=`.
     """
     schemes: dict[str, type[keras.layers.Layer]] = {
         "sinusoidal": SinusoidalPositionalEncoding,
