@@ -19,7 +19,6 @@ from keras_transformer.cli.options import (
     UNCHANGED,
     BatchSize,
     Data,
-    MaxLength,
     Model,
     SearchOptions,
     changed_search,
@@ -77,7 +76,6 @@ def evaluate(
     ] = None,
     batch_size: BatchSize = None,
     search_options: SearchOptions = UNCHANGED,
-    max_length: MaxLength = None,
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
@@ -130,16 +128,17 @@ def evaluate(
     translator = load_translator(model)
     other = load_translator(against) if against and second is None else None
     search = changed_search(translator.search, search_options)
+    limits = batch_size, search_options.max_length
     start = time.monotonic()
     with replace_file(output or os.devnull) as unfinished:
-        first = _translate(pairs, translator, search, batch_size, max_length)
+        first = _translate(pairs, translator, search, *limits)
         unfinished.write_text("".join(f"{line}\n" for line in first), "utf-8")
     seconds = time.monotonic() - start
     if output:
         typer.echo(f"The translations are in {output}.", err=True)
     if other:
         search = changed_search(other.search, search_options)
-        second = _translate(pairs, other, search, batch_size, max_length)
+        second = _translate(pairs, other, search, *limits)
     if second is None:
         _print_scores(first, references, tokenized, language, written_in)
     else:

@@ -10,7 +10,6 @@ from keras_transformer.cli.options import (
     UNCHANGED,
     Glossary,
     Keep,
-    MaxLength,
     Model,
     SearchOptions,
     changed_search,
@@ -41,7 +40,6 @@ def export(
         ),
     ] = None,
     search_options: SearchOptions = UNCHANGED,
-    max_length: MaxLength = None,
     glossary: Glossary = None,
     keep: Keep = None,
 ):
@@ -58,7 +56,7 @@ def export(
     search = changed_search(translator.search, search_options)
     from keras_transformer.serving import next_version
 
-    how = search, max_length, jit_compile
+    how = search, search_options.max_length, jit_compile
     path = translator.export(next_version(folder), *how, terms=terms)
     dtype = translator.model.dtype_policy.name
     typer.echo(f"The SavedModel is in {path}, and computes in {dtype}.")

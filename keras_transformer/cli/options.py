@@ -53,10 +53,11 @@ Settings = Annotated[
     ),
 ]
 Engine = Annotated[
-    Literal["tensorflow", "ctranslate2"],
+    Literal["auto", "tensorflow", "ctranslate2"],
     typer.Option(
         help="What computes. CTranslate2 starts sooner and is several times as fast on "
-        "CPUs; the model is exported for it once, into its folder."
+        "CPUs; the model is exported for it once, into its folder. `auto` takes it "
+        "where it is installed and can do what is asked for, else TensorFlow."
     ),
 ]
 BatchSize = Annotated[
@@ -64,14 +65,6 @@ BatchSize = Annotated[
     typer.Option(
         help="Sentences to translate at a time, which memory limits. [default: what is "
         "fastest]",
-        min=1,
-    ),
-]
-MaxLength = Annotated[
-    int | None,
-    typer.Option(
-        help="Maximum length, beyond which a translation is cut. [default: twice the "
-        "padded length of its source]",
         min=1,
     ),
 ]
@@ -125,16 +118,30 @@ class SearchOptions(NamedTuple):
             min=1,
         ),
     ] = None
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            help="Maximum length, beyond which a translation is cut. [default: twice "
+            "the padded length of its source]",
+            min=1,
+        ),
+    ] = None
 
 
 UNCHANGED = SearchOptions()
 
 
-def with_search_options(command):
-    """Gives a command the options of a search, as its argument `search_options`."""
+def with_search_options(command=None, *, without=""):
+    """Gives a command the options of a search, as its argument `search_options`.
+
+    `without` names an option that the command does not have.
+    """
+    if command is None:
+        return functools.partial(with_search_options, without=without)
     parameters = inspect.signature(command).parameters
     place = parameters["search_options"]
     hints = get_type_hints(SearchOptions, include_extras=True)
+    hints.pop(without, None)
     more = [place.replace(name=x, annotation=y, default=None) for x, y in hints.items()]
     expanded = [y for x in parameters.values() for y in (more if x is place else [x])]
 
@@ -164,6 +171,17 @@ Keep = Annotated[
         metavar="PATTERN",
     ),
 ]
+
+
+def why_tensorflow(engine: str, options: dict[str, object]) -> str:
+    """Returns which given option only TensorFlow has; `""` if there is none."""
+    for name, value in options.items():
+        if value and engine == "ctranslate2":
+            message = f"needs TensorFlow. Leave out --engine {engine}."
+            raise typer.BadParameter(message, param_hint=f"--{name}")
+        if value:
+            return f"--{name} needs it"
+    return ""
 
 
 def given_terms(glossary: Path | None, keep: list[str] | None):

@@ -145,6 +145,12 @@ class Job(NamedTuple):
         """Returns whether sentences have codes, which only attention can place."""
         return any(has_codes(one) for text in self.parts for one in text[1::2])
 
+    def has_placeholders(self) -> bool:
+        """Returns whether there are placeholders to keep, which only `Terms` do."""
+        keeps = self.document is not None and self.document.keeps_placeholders
+        sentences = (plain_text(one) for text in self.parts for one in text[1::2])
+        return keeps and any(re.search(PLACEHOLDER, one) for one in sentences)
+
 
 def plan(
     files: Paths,
