@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import check_models, load_translator
+from keras_transformer.cli.loading import check_models, given_terms, load_translator
 from keras_transformer.cli.options import (
     UNCHANGED,
     Glossary,
@@ -13,7 +13,6 @@ from keras_transformer.cli.options import (
     Model,
     SearchOptions,
     changed_search,
-    given_terms,
     with_search_options,
 )
 from keras_transformer.storage import create_folder

@@ -179,6 +179,16 @@ def _export(translator, search, max_length, path, model) -> None:
                 shutil.rmtree(other, ignore_errors=True)
 
 
+def given_terms(glossary: Path | None, keep: list[str] | None):
+    """Returns the `Terms` of the options, or None if neither is given."""
+    if glossary is None and not keep:
+        return None
+    load_tensorflow()
+    from keras_transformer.translator import Terms
+
+    return Terms(glossary, keep or ())
+
+
 def run_folder(model: str) -> Path:
     """Returns `MODEL`, or if it is a checkpoint, the folder of its run."""
     path = Path(model)

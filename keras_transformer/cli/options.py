@@ -184,15 +184,6 @@ def why_tensorflow(engine: str, options: dict[str, object]) -> str:
     return ""
 
 
-def given_terms(glossary: Path | None, keep: list[str] | None):
-    """Returns the `Terms` of the options, or None if neither is given."""
-    if glossary is None and not keep:
-        return None
-    from keras_transformer.translator import Terms
-
-    return Terms(glossary, keep or ())
-
-
 def changed_search(
     search,
     options: SearchOptions,

@@ -10,6 +10,7 @@ import typer
 
 from keras_transformer.cli.loading import (
     check_models,
+    given_terms,
     languages_of_run,
     load_engine,
 )
@@ -19,7 +20,6 @@ from keras_transformer.cli.options import (
     Glossary,
     Keep,
     SearchOptions,
-    given_terms,
     why_tensorflow,
     with_search_options,
 )

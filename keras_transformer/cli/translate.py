@@ -16,6 +16,7 @@ from rich.console import Console
 
 from keras_transformer.cli.loading import (
     check_models,
+    given_terms,
     languages_of_run,
     load_engine,
 )
@@ -27,7 +28,6 @@ from keras_transformer.cli.options import (
     Keep,
     Model,
     SearchOptions,
-    given_terms,
     why_tensorflow,
     with_search_options,
 )
@@ -143,9 +143,9 @@ def translate(
         bool,
         typer.Option(
             "--markup",
-            help="Keep tags, such as <b> and <x/>, around what they enclose. Entities, "
-            "such as &amp;, are translated as their characters. HTML, XLIFF, TMX and "
-            "subtitles have tags without it.",
+            help="Keep tags, such as `<b>` and `<x/>`, around what they enclose. "
+            "Entities, such as `&amp;`, are translated as their characters. HTML, "
+            "XLIFF, TMX and subtitles have tags without it.",
         ),
     ] = False,
     mark_fuzzy: Annotated[
