@@ -32,6 +32,7 @@ from keras_transformer.cli.options import (
     with_search_options,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
+from keras_transformer.documents.sentences import end_within_sentences
 from keras_transformer.documents.translation import (
     FORMATS,
     format_of,
@@ -42,6 +43,7 @@ from keras_transformer.documents.translation import (
 from keras_transformer.text_files import chunks_of, decode_lines, read_lines
 
 LINES_PER_CHUNK = 8192
+LINES_PER_HINT = 1000
 _OF_LINES = ("n-best", "scores", "json", "attention", "alignments")
 _OF_TENSORFLOW = (*_OF_LINES[3:], "markup", "glossary", "keep", "jit-compile")
 
@@ -191,6 +193,11 @@ def translate(
     reason = why_tensorflow(engine, {name: given[name] for name in _OF_TENSORFLOW})
     terms = given_terms(glossary, keep)
     check_models(model)
+    for path in files if format is None else ():
+        first = itertools.islice(read_lines(path), LINES_PER_HINT)
+        if format_of(path) == "lines" and end_within_sentences(first):
+            note = f"Hint: most lines of {path} end within a sentence"
+            typer.echo(f"{note}. --format text translates its paragraphs.", err=True)
     jobs, total = [], None
     if not are_lines:
         source, target = languages_of_run(model) or ("en", None)

@@ -207,6 +207,17 @@ def test_paragraphs_are_asked_for(run, tmp_path):
     assert written == f"  {one} {two}\n\n{three}"  # the test's runner drops \\r
 
 
+@pytest.mark.usefixtures("loaded")
+def test_paragraphs_that_are_taken_for_lines_are_hinted_at(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("Mu ne ba ko\nli ri. Ba ko\nmu ne ri\nsa to.\n")
+    hint = f"Hint: most lines of {text} end within a sentence. --format text"
+    for options, is_there in (([], True), (["--format", "lines"], False)):
+        result = translate(run, text, *options)
+        assert result.exit_code == 0, result.stderr
+        assert result.stderr.startswith(hint) == is_there
+
+
 def test_hypotheses_scores_and_flags_are_written(run, loaded):
     text = "ba ko li\n\nmu ne\n"
     search = BeamSearch(5, length_penalty=0.6, num_hypotheses=5)
