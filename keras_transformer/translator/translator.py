@@ -409,7 +409,7 @@ class Translator:
         """Reads a translator that `save` wrote.
 
         Args:
-            folder: The folder.
+            folder: The folder, or that of a run whose training has ended.
             dtype: As in `in_dtype`.
 
         Raises:
