@@ -5,22 +5,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from keras_transformer.cli import options
 from keras_transformer.cli.loading import check_models, given_terms, load_translator
-from keras_transformer.cli.options import (
-    UNCHANGED,
-    Glossary,
-    Keep,
-    Model,
-    SearchOptions,
-    changed_search,
-    with_search_options,
-)
 from keras_transformer.storage import create_folder
 
 
-@with_search_options
+@options.with_search_options
 def export(
-    model: Model,
+    model: options.Model,
     folder: Annotated[
         Path,
         typer.Argument(
@@ -38,9 +30,9 @@ def export(
             show_default=False,
         ),
     ] = None,
-    search_options: SearchOptions = UNCHANGED,
-    glossary: Glossary = None,
-    keep: Keep = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
+    glossary: options.Glossary = None,
+    keep: options.Keep = None,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 
@@ -52,7 +44,7 @@ def export(
     """
     terms = given_terms(glossary, keep)
     translator = load_translator(model)
-    search = changed_search(translator.search, search_options)
+    search = options.changed_search(translator.search, search_options)
     from keras_transformer.serving import next_version
 
     how = search, search_options.max_length, jit_compile
@@ -62,7 +54,7 @@ def export(
 
 
 def convert(
-    model: Model,
+    model: options.Model,
     folder: Annotated[
         Path,
         typer.Argument(

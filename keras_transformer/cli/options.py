@@ -68,27 +68,25 @@ BatchSize = Annotated[
         min=1,
     ),
 ]
-BeamWidth = Annotated[
-    int | None,
-    typer.Option(
-        help="Beam width; 1 is greedy search. [default: the translator's]", min=1
-    ),
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        help="Exponent of the length penalty; larger values favour longer "
-        "translations. [default: the translator's]",
-        min=0,
-    ),
-]
 
 
 class SearchOptions(NamedTuple):
     """The options that change a translator's search, in every command that has one."""
 
-    beam_width: BeamWidth = None
-    length_penalty: LengthPenalty = None
+    beam_width: Annotated[
+        int | None,
+        typer.Option(
+            help="Beam width; 1 is greedy search. [default: the translator's]", min=1
+        ),
+    ] = None
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Exponent of the length penalty; larger values favour longer "
+            "translations. [default: the translator's]",
+            min=0,
+        ),
+    ] = None
     min_length: Annotated[
         int | None,
         typer.Option(
@@ -175,13 +173,12 @@ Keep = Annotated[
 
 def why_tensorflow(engine: str, options: dict[str, object]) -> str:
     """Returns which given option only TensorFlow has; `""` if there is none."""
-    for name, value in options.items():
-        if value and engine == "ctranslate2":
-            message = f"needs TensorFlow. Leave out --engine {engine}."
-            raise typer.BadParameter(message, param_hint=f"--{name}")
-        if value:
-            return f"--{name} needs it"
-    return ""
+    needing = "attention", "alignments", "markup", "glossary", "keep", "jit-compile"
+    given = next((name for name in needing if options.get(name)), "")
+    if given and engine == "ctranslate2":
+        message = f"needs TensorFlow. Leave out --engine {engine}."
+        raise typer.BadParameter(message, param_hint=f"--{given}")
+    return given and f"--{given} needs it"
 
 
 def changed_search(

@@ -8,27 +8,19 @@ from typing import Annotated
 
 import typer
 
+from keras_transformer.cli import options
 from keras_transformer.cli.loading import (
     check_models,
     given_terms,
     languages_of_run,
     load_engine,
 )
-from keras_transformer.cli.options import (
-    UNCHANGED,
-    Engine,
-    Glossary,
-    Keep,
-    SearchOptions,
-    why_tensorflow,
-    with_search_options,
-)
 
 _NAMED = re.compile(r"([\w-]+):([\w-]+)=(.+)")
 _LOCAL = ("127.0.0.1", "::1", "[::1]", "localhost")
 
 
-@with_search_options(without="max_length")
+@options.with_search_options(without="max_length")
 def serve(
     models: Annotated[
         list[str],
@@ -48,7 +40,7 @@ def serve(
         int,
         typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535),
     ] = 8501,
-    engine: Engine = "auto",
+    engine: options.Engine = "auto",
     max_texts: Annotated[
         int, typer.Option(help="Most texts of a request.", min=1)
     ] = 256,
@@ -91,9 +83,9 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="Write a line for each request.")
     ] = False,
-    glossary: Glossary = None,
-    keep: Keep = None,
-    search_options: SearchOptions = UNCHANGED,
+    glossary: options.Glossary = None,
+    keep: options.Keep = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
 ):
     """Translate over HTTP, and on a page to try a translator on.
 
@@ -104,7 +96,7 @@ def serve(
     Examples: `keras-transformer serve runs/en-de runs/de-en`,
     `keras-transformer serve en:de=opus-mt-en-de --beam-width 5`
     """
-    reason = why_tensorflow(engine, {"glossary": glossary, "keep": keep})
+    reason = options.why_tensorflow(engine, {"glossary": glossary, "keep": keep})
     paths: dict[tuple[str, str], str] = {}
     for model in models:
         named = _NAMED.fullmatch(model)

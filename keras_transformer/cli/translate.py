@@ -14,22 +14,12 @@ import typer
 from rich import progress
 from rich.console import Console
 
+from keras_transformer.cli import options
 from keras_transformer.cli.loading import (
     check_models,
     given_terms,
     languages_of_run,
     load_engine,
-)
-from keras_transformer.cli.options import (
-    UNCHANGED,
-    BatchSize,
-    Engine,
-    Glossary,
-    Keep,
-    Model,
-    SearchOptions,
-    why_tensorflow,
-    with_search_options,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
 from keras_transformer.documents.sentences import end_within_sentences
@@ -45,12 +35,11 @@ from keras_transformer.text_files import chunks_of, decode_lines, read_lines
 LINES_PER_CHUNK = 8192
 LINES_PER_HINT = 1000
 _OF_LINES = ("n-best", "scores", "json", "attention", "alignments")
-_OF_TENSORFLOW = (*_OF_LINES[3:], "markup", "glossary", "keep", "jit-compile")
 
 
-@with_search_options
+@options.with_search_options
 def translate(
-    model: Model,
+    model: options.Model,
     files: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -157,8 +146,8 @@ def translate(
             help="Mark translations in PO files as fuzzy, for a person to look at.",
         ),
     ] = False,
-    engine: Engine = "auto",
-    batch_size: BatchSize = None,
+    engine: options.Engine = "auto",
+    batch_size: options.BatchSize = None,
     jit_compile: Annotated[
         bool,
         typer.Option(
@@ -167,9 +156,9 @@ def translate(
             "where the seconds that compiling takes are saved.",
         ),
     ] = False,
-    search_options: SearchOptions = UNCHANGED,
-    glossary: Glossary = None,
-    keep: Keep = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
+    glossary: options.Glossary = None,
+    keep: options.Keep = None,
 ):
     """Translate files or standard input, line by line or as documents.
 
@@ -190,7 +179,7 @@ def translate(
     given |= {"attention": attention, "alignments": alignments, "markup": markup}
     given |= {"glossary": glossary, "keep": keep, "jit-compile": jit_compile}
     are_lines = _check_options(model, files, output, format, given)
-    reason = why_tensorflow(engine, {name: given[name] for name in _OF_TENSORFLOW})
+    reason = options.why_tensorflow(engine, given)
     terms = given_terms(glossary, keep)
     check_models(model)
     for path in files if format is None else ():

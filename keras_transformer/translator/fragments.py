@@ -60,12 +60,6 @@ def translate_markup(
         ValueError: As in `Translator.translate`.
 
     Example:
-        >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
-        >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
-        >>> model = kt.models.Transformer(
-        ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
-        ... )
-        >>> translator = kt.Translator(model, tokenizer)
         >>> (best,) = kt.translator.translate_markup(translator, ["<i>a man</i>"])
         >>> best.text.startswith("<i>"), best.text.endswith("</i>")
         (True, True)
