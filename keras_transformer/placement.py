@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from keras_transformer.markup import Code, Fragment, is_empty, merged
 from keras_transformer.translation import UNSPACED_LETTER, Translation
@@ -230,7 +231,7 @@ def translate_coded(
     """
     coded = list(map(CodedText, fragments))
     found = translator.translate_n_best([x.plain for x in coded], **settings)
-    align = getattr(translator, "align", None)
+    align: Any = getattr(translator, "align", None)
     rows = list(zip(coded, found, strict=True))
     texts = [(x.plain, row[0].text) for x, row in rows if x.codes and align]
     pairs = iter(align(*map(list, zip(*texts, strict=True))) if texts else ())

@@ -210,7 +210,7 @@ def translate(
     loaded = load_engine(model, engine, search_options, reason, num_hypotheses=n_best)
     translator, search, max_length = loaded
     if attention is not None:
-        from keras_transformer.translator import check_one_transformer
+        from keras_transformer.translator.translator import check_one_transformer
 
         check_one_transformer(translator, "--attention")
     if jit_compile:

@@ -14,19 +14,16 @@ from keras_transformer.serving.server_files import (
     write_export,
 )
 from keras_transformer.text.encoding import encoded_spans
-from keras_transformer.translator import (
-    Terms,
-    Translator,
-    check_serves_any_text,
-)
 from keras_transformer.translator.alignment import aligned_spans, alignment_weights
 from keras_transformer.translator.scoring import log_probabilities
 from keras_transformer.translator.terms import (
     MAX_PHRASE_LENGTH,
+    Terms,
     constrained,
     required_phrases,
     unknown_texts,
 )
+from keras_transformer.translator.translator import Translator, check_serves_any_text
 from keras_transformer.version import __version__
 
 

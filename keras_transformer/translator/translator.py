@@ -513,8 +513,8 @@ class Translator:
                 f"`format` must be one of {', '.join(map(repr, _EXPORTERS))}. "
                 f"Received: format={format!r}."
             )
-        module, function = _EXPORTERS[format]
-        module = importlib.import_module(f"keras_transformer.{module}")
+        name, function = _EXPORTERS[format]
+        module = importlib.import_module(f"keras_transformer.{name}")
         write = getattr(module, function)
         options = {"jit_compile": jit_compile, "quantization": quantization}
         options |= {"dtype": dtype, "terms": terms}
@@ -529,13 +529,10 @@ class Translator:
         return write(merged, path, search or self.search, max_length, **options)
 
     def encode(self, texts):
-        """Returns texts as the model reads them, with TensorFlow ops only.
+        """Returns texts `(batch,)` as the model reads them, with TensorFlow ops only.
 
-        `texts` are a list of str or bytes, or a string tensor of shape `(batch,)`.
-
-        Returns:
-            Subwords, end tokens and padding, int32 of shape `(batch, length)`, all
-            padding where a text is blank; and which texts were cut, boolean `(batch,)`.
+        That is: subwords, end tokens and padding, int32 of shape `(batch, length)`, all
+        padding where a text is blank; and which texts were cut, boolean `(batch,)`.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         tokenizer = self.source_tokenizer
@@ -571,14 +568,8 @@ class Translator:
     def encode_targets(self, texts, max_length: int | None = None):
         """Returns translations as the model is to predict them, with TensorFlow ops.
 
-        Args:
-            texts: As in `encode`.
-            max_length: The most subwords of a translation, end token included; by
-                default twice `max_source_length`, or the number of the model's
-                positions if that is less. Others are cut.
-
-        Returns:
-            Subwords, end tokens and padding, int32 of shape `(batch, length)`.
+        They are int32 of shape `(batch, length)`, as in `encode`. Longer ones than
+        `max_length`, by default that of the longest source's translation, are cut.
         """
         policy = self.batching_policy(max_length)
         max_length = policy.target_length(self.max_source_length)
@@ -598,11 +589,7 @@ class Translator:
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
             search: The search that found them.
-            unknown: What to write for unknown tokens, a string tensor as
-                `terms.unknown_texts` returns it.
-
-        Returns:
-            A string tensor of shape `(...)`.
+            unknown: String tensor with what to write for unknown tokens, or None.
         """
         for end_id in search.end_ids or ():
             ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
@@ -662,15 +649,7 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
 
 
 def check_serves_any_text(search: Search) -> None:
-    """Refuses a search that has settings for each text of one batch.
-
-    Args:
-        search: A search of `keras_transformer.decoding`.
-
-    Raises:
-        ValueError: If it is no search, or has such settings, such as a different prefix
-            for each text.
-    """
+    """Refuses what is no search, or has settings for each text of one batch."""
     check_search(search)
     if isinstance(search, ConstrainedBeamSearch) and search.required is not None:
         raise ValueError(
@@ -727,15 +706,7 @@ def in_dtype(model, dtype: str):
 
 
 def check_one_transformer(translator: Translator, what: str) -> None:
-    """Refuses what is not a translator of one model.
-
-    Args:
-        translator: A `Translator`.
-        what: What needs one Transformer, for the error.
-
-    Raises:
-        ValueError: If its model is an ensemble, or it is not a `Translator`.
-    """
+    """Refuses what is not a translator of one model; `what` needs one."""
     model = getattr(translator, "model", None)
     if not isinstance(model, Transformer):
         received = f"a {type(translator).__name__}"
