@@ -82,13 +82,27 @@ def clear_jax_caches():
         jax.clear_caches()
 
 
+@pytest.fixture(scope="session")
+def translator_of_examples():
+    """The translator that the example of `Translator` makes."""
+    lines = ["a man rides a bike", "a dog rides a man", "a bike"]
+    tokenizer = keras_transformer.text.SubwordTokenizer.train(lines, vocabulary_size=25)
+    settings = {"hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    model = keras_transformer.models.Transformer(25, num_layers=1, **settings)
+    return keras_transformer.Translator(model, tokenizer)
+
+
 @pytest.fixture(autouse=True)
 def names_for_doctests(request, doctest_namespace):
     """Provides the imports of examples in docstrings, and an empty folder to run in.
 
     In the checkout, what `make demo` leaves behind would change what they print.
+    Examples of the subpackage `translator` have one of these, too.
     """
     doctest_namespace.update(keras=keras, ops=keras.ops, np=np, kt=keras_transformer)
     if isinstance(request.node, pytest.DoctestItem):
+        if "keras_transformer.translator." in request.node.name:
+            made = request.getfixturevalue("translator_of_examples")
+            doctest_namespace["translator"] = made
         folder = request.getfixturevalue("tmp_path")
         request.getfixturevalue("monkeypatch").chdir(folder)

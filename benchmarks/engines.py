@@ -69,7 +69,7 @@ def main() -> None:
                 calls = {
                     "CTranslate2 alone": [*alone, text, str(TEXTS_PER_BATCH)],
                     "--engine ctranslate2": [*shell, text, *engine],
-                    "--engine tensorflow": [*shell, text],
+                    "--engine tensorflow": [*shell, text, "--engine", "tensorflow"],
                 }
                 outputs = {}
                 for name, command in calls.items():

@@ -84,7 +84,8 @@ def run_command(*arguments):
 
 
 def translate(text, translator):
-    run_command("translate", translator, text / "text.aa", "--output", os.devnull)
+    files = text / "text.aa", "--output", os.devnull
+    run_command("translate", translator, *files, "--engine", "tensorflow")
 
 
 def evaluate(text, translator):

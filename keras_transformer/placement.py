@@ -6,9 +6,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from keras_transformer.markup import Code, Fragment, is_empty, merged
-from keras_transformer.translation import UNSPACED_LETTER
+from keras_transformer.translation import UNSPACED_LETTER, Translation
 
 Span = tuple[int, int]
 Pair = tuple[Span, Span, float]
@@ -217,4 +218,26 @@ def guessed_pairs(text: str, translation: str) -> list[Pair]:
         )
         for place, (start, end) in enumerate(others)
         if words
+    ]
+
+
+def translate_coded(
+    translator, fragments: Iterable[Fragment], **settings
+) -> list[list[tuple[Fragment, Translation]]]:
+    """Returns what each fragment becomes, with the `Translation` of its plain text.
+
+    They are best first. Where the translator aligns, codes are placed by that, in the
+    best one alone; else they are placed by guess.
+    """
+    coded = list(map(CodedText, fragments))
+    found = translator.translate_n_best([x.plain for x in coded], **settings)
+    align: Any = getattr(translator, "align", None)
+    rows = list(zip(coded, found, strict=True))
+    texts = [(x.plain, row[0].text) for x, row in rows if x.codes and align]
+    pairs = iter(align(*map(list, zip(*texts, strict=True))) if texts else ())
+    return [
+        [(x.write(row[0].text, next(pairs)), row[0])]
+        if x.codes and align
+        else [(x.write(y.text, guessed_pairs(x.plain, y.text)), y) for y in row]
+        for x, row in rows
     ]

@@ -9,30 +9,21 @@ from typing import Annotated, Literal
 
 import typer
 
+from keras_transformer.cli import options
 from keras_transformer.cli.loading import (
     check_models,
     languages_of_run,
     load_translator,
     run_folder,
 )
-from keras_transformer.cli.options import (
-    UNCHANGED,
-    BatchSize,
-    Data,
-    MaxLength,
-    Model,
-    SearchOptions,
-    changed_search,
-    with_search_options,
-)
 from keras_transformer.cli.translate import progress_bar, report_flags
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import TextFile, paired_files, read_lines, read_pairs
 
 
-@with_search_options
+@options.with_search_options
 def evaluate(
-    model: Model,
+    model: options.Model,
     source_file: Annotated[
         Path | None,
         typer.Option(help="Text to translate, in place of a recipe's.", metavar="FILE"),
@@ -57,7 +48,7 @@ def evaluate(
             help="Sentences to show on which MODEL and --against differ most.", min=0
         ),
     ] = 5,
-    data: Data = None,
+    data: options.Data = None,
     split: Annotated[
         Literal["validation", "test"] | None,
         typer.Option(help="Split of the recipe to translate. [default: test]"),
@@ -75,9 +66,8 @@ def evaluate(
             "--output", "-o", metavar="FILE", help="File to write the translations to."
         ),
     ] = None,
-    batch_size: BatchSize = None,
-    search_options: SearchOptions = UNCHANGED,
-    max_length: MaxLength = None,
+    batch_size: options.BatchSize = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
@@ -129,17 +119,18 @@ def evaluate(
         )
     translator = load_translator(model)
     other = load_translator(against) if against and second is None else None
-    search = changed_search(translator.search, search_options)
+    search = options.changed_search(translator.search, search_options)
+    limits = batch_size, search_options.max_length
     start = time.monotonic()
     with replace_file(output or os.devnull) as unfinished:
-        first = _translate(pairs, translator, search, batch_size, max_length)
+        first = _translate(pairs, translator, search, *limits)
         unfinished.write_text("".join(f"{line}\n" for line in first), "utf-8")
     seconds = time.monotonic() - start
     if output:
         typer.echo(f"The translations are in {output}.", err=True)
     if other:
-        search = changed_search(other.search, search_options)
-        second = _translate(pairs, other, search, batch_size, max_length)
+        search = options.changed_search(other.search, search_options)
+        second = _translate(pairs, other, search, *limits)
     if second is None:
         _print_scores(first, references, tokenized, language, written_in)
     else:

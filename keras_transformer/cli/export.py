@@ -5,24 +5,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli.loading import check_models, load_translator
-from keras_transformer.cli.options import (
-    UNCHANGED,
-    Glossary,
-    Keep,
-    MaxLength,
-    Model,
-    SearchOptions,
-    changed_search,
-    given_terms,
-    with_search_options,
-)
+from keras_transformer.cli import options
+from keras_transformer.cli.loading import check_models, given_terms, load_translator
 from keras_transformer.storage import create_folder
 
 
-@with_search_options
+@options.with_search_options
 def export(
-    model: Model,
+    model: options.Model,
     folder: Annotated[
         Path,
         typer.Argument(
@@ -40,10 +30,9 @@ def export(
             show_default=False,
         ),
     ] = None,
-    search_options: SearchOptions = UNCHANGED,
-    max_length: MaxLength = None,
-    glossary: Glossary = None,
-    keep: Keep = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
+    glossary: options.Glossary = None,
+    keep: options.Keep = None,
 ):
     """Export a translator as a SavedModel for TensorFlow Serving.
 
@@ -55,17 +44,17 @@ def export(
     """
     terms = given_terms(glossary, keep)
     translator = load_translator(model)
-    search = changed_search(translator.search, search_options)
+    search = options.changed_search(translator.search, search_options)
     from keras_transformer.serving import next_version
 
-    how = search, max_length, jit_compile
+    how = search, search_options.max_length, jit_compile
     path = translator.export(next_version(folder), *how, terms=terms)
     dtype = translator.model.dtype_policy.name
     typer.echo(f"The SavedModel is in {path}, and computes in {dtype}.")
 
 
 def convert(
-    model: Model,
+    model: options.Model,
     folder: Annotated[
         Path,
         typer.Argument(

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -87,22 +88,72 @@ def load_translator(model: str, source_language=None, target_language=None):
     return Translator.load(model)
 
 
-def load_ctranslate2(
-    model: str, max_length: int | None, options: SearchOptions, **hypotheses
+def load_engine(
+    model: str,
+    engine: str,
+    options: SearchOptions,
+    reason: str = "",
+    name: str = "Engine",
+    **hypotheses,
 ):
-    """Returns a translator that runs in CTranslate2, without TensorFlow if it can.
+    """Returns a translator on an engine, its search, and the maximum length.
 
-    It is exported once into a folder beside the weights, `ctranslate2`, whose name is a
-    checksum of the files and the options, which are those of `changed_search`.
+    For CTranslate2 the translator is exported once into a folder beside the weights,
+    `ctranslate2`, whose name is a checksum of the files and the options, which are
+    those of `changed_search`. The search and the length are in the export, so they are
+    None. A `reason` says what TensorFlow is needed for; with `engine="auto"`, a line on
+    standard error tells the choice.
     """
     check_models(model)
+    translator, is_auto = None, engine == "auto"
+    if is_auto and not reason:
+        reason = _why_not_ctranslate2(model)
+    if engine == "ctranslate2" or (is_auto and not reason):
+        from keras_transformer.interop import ctranslate2_translator
+
+        path = _export_path(model, options, hypotheses)
+        if not path.is_dir():
+            translator = load_translator(model)
+            search = changed_search(translator.search, options, **hypotheses)
+            try:
+                _export(translator, search, options.max_length, path, model)
+            except (OSError, ValueError) as error:
+                if not is_auto:
+                    raise
+                reason = str(error).partition(". ")[0].removesuffix(".")
+        if not reason:
+            found = ctranslate2_translator.CTranslate2Translator(path)
+            if not (is_auto and found.is_random):
+                if is_auto:
+                    typer.echo(f"{name}: CTranslate2.", err=True)
+                return found, None, None
+            reason = "CTranslate2 draws without a seed"
+    if is_auto:
+        typer.echo(f"{name}: TensorFlow ({reason}).", err=True)
+    translator = translator or load_translator(model)
+    search = changed_search(translator.search, options, **hypotheses)
+    return translator, search, options.max_length
+
+
+def _why_not_ctranslate2(model) -> str:
+    """Returns why CTranslate2 is not chosen for a model, whatever it is, or `""`."""
+    if find_spec("ctranslate2") is None:
+        return "CTranslate2 is not installed"
+    if "://" in model:
+        return "CTranslate2 needs a folder"
+    import ctranslate2
+
+    has_gpu = ctranslate2.get_cuda_device_count() > 0
+    return "CTranslate2 is for machines without a GPU" if has_gpu else ""
+
+
+def _export_path(model, options, hypotheses) -> Path:
+    """Returns where a model and its search are exported to for CTranslate2."""
     if "://" in model:
         raise ValueError(
             f"--engine ctranslate2 needs a folder. Received: {model}. Write one by: "
             f"keras-transformer convert {model} FOLDER"
         )
-    from keras_transformer.interop.ctranslate2_translator import CTranslate2Translator
-
     folder = run_folder(model)
     files = [Path(model)] if folder != Path(model) else []
     for name in (".", "tokenizers") if files else (".", "translator"):
@@ -110,22 +161,32 @@ def load_ctranslate2(
     # What a run logs does not change its translations.
     files = [x for x in files if x.suffix not in (".csv", ".md")]
     weights = checksum(files).removeprefix("crc32:")
-    known = json.dumps([__version__, max_length, options, hypotheses])
-    kept = folder / "ctranslate2"
+    known = json.dumps([__version__, options, hypotheses])
     name = f"{weights}-{sha256(known.encode()).hexdigest()[:8]}"
-    path = kept / name
-    if not path.is_dir():
-        with locked(kept, waits=True):
-            if not path.is_dir():  # another command may have written it meanwhile
-                note = f"{model} is exported for CTranslate2, once, to {path}."
-                typer.echo(note, err=True)
-                translator = load_translator(model)
-                search = changed_search(translator.search, options, **hypotheses)
-                translator.export(path, search, max_length, format="ctranslate2")
-            for other in kept.iterdir():  # of weights that were replaced
-                if other.is_dir() and not other.name.startswith(weights):
-                    shutil.rmtree(other, ignore_errors=True)
-    return CTranslate2Translator(path)
+    return folder / "ctranslate2" / name
+
+
+def _export(translator, search, max_length, path, model) -> None:
+    """Exports a translator, and removes exports of weights that were replaced."""
+    with locked(path.parent, waits=True):
+        if not path.is_dir():  # another command may have written it meanwhile
+            translator.export(path, search, max_length, format="ctranslate2")
+            note = f"{model} is exported for CTranslate2, once, to {path}."
+            typer.echo(note, err=True)
+        weights, _, _ = path.name.rpartition("-")
+        for other in path.parent.iterdir():
+            if other.is_dir() and not other.name.startswith(weights):
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def given_terms(glossary: Path | None, keep: list[str] | None):
+    """Returns the `Terms` of the options, or None if neither is given."""
+    if glossary is None and not keep:
+        return None
+    load_tensorflow()
+    from keras_transformer.translator import Terms
+
+    return Terms(glossary, keep or ())
 
 
 def run_folder(model: str) -> Path:

@@ -53,10 +53,11 @@ Settings = Annotated[
     ),
 ]
 Engine = Annotated[
-    Literal["tensorflow", "ctranslate2"],
+    Literal["auto", "tensorflow", "ctranslate2"],
     typer.Option(
         help="What computes. CTranslate2 starts sooner and is several times as fast on "
-        "CPUs; the model is exported for it once, into its folder."
+        "CPUs; the model is exported for it once, into its folder. `auto` takes it "
+        "where it is installed and can do what is asked for, else TensorFlow."
     ),
 ]
 BatchSize = Annotated[
@@ -67,35 +68,25 @@ BatchSize = Annotated[
         min=1,
     ),
 ]
-MaxLength = Annotated[
-    int | None,
-    typer.Option(
-        help="Maximum length, beyond which a translation is cut. [default: twice the "
-        "padded length of its source]",
-        min=1,
-    ),
-]
-BeamWidth = Annotated[
-    int | None,
-    typer.Option(
-        help="Beam width; 1 is greedy search. [default: the translator's]", min=1
-    ),
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        help="Exponent of the length penalty; larger values favour longer "
-        "translations. [default: the translator's]",
-        min=0,
-    ),
-]
 
 
 class SearchOptions(NamedTuple):
     """The options that change a translator's search, in every command that has one."""
 
-    beam_width: BeamWidth = None
-    length_penalty: LengthPenalty = None
+    beam_width: Annotated[
+        int | None,
+        typer.Option(
+            help="Beam width; 1 is greedy search. [default: the translator's]", min=1
+        ),
+    ] = None
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Exponent of the length penalty; larger values favour longer "
+            "translations. [default: the translator's]",
+            min=0,
+        ),
+    ] = None
     min_length: Annotated[
         int | None,
         typer.Option(
@@ -125,16 +116,30 @@ class SearchOptions(NamedTuple):
             min=1,
         ),
     ] = None
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            help="Maximum length, beyond which a translation is cut. [default: twice "
+            "the padded length of its source]",
+            min=1,
+        ),
+    ] = None
 
 
 UNCHANGED = SearchOptions()
 
 
-def with_search_options(command):
-    """Gives a command the options of a search, as its argument `search_options`."""
+def with_search_options(command=None, *, without=""):
+    """Gives a command the options of a search, as its argument `search_options`.
+
+    `without` names an option that the command does not have.
+    """
+    if command is None:
+        return functools.partial(with_search_options, without=without)
     parameters = inspect.signature(command).parameters
     place = parameters["search_options"]
     hints = get_type_hints(SearchOptions, include_extras=True)
+    hints.pop(without, None)
     more = [place.replace(name=x, annotation=y, default=None) for x, y in hints.items()]
     expanded = [y for x in parameters.values() for y in (more if x is place else [x])]
 
@@ -166,13 +171,14 @@ Keep = Annotated[
 ]
 
 
-def given_terms(glossary: Path | None, keep: list[str] | None):
-    """Returns the `Terms` of the options, or None if neither is given."""
-    if glossary is None and not keep:
-        return None
-    from keras_transformer.translator import Terms
-
-    return Terms(glossary, keep or ())
+def why_tensorflow(engine: str, options: dict[str, object]) -> str:
+    """Returns which given option only TensorFlow has; `""` if there is none."""
+    needing = "attention", "alignments", "markup", "glossary", "keep", "jit-compile"
+    given = next((name for name in needing if options.get(name)), "")
+    if given and engine == "ctranslate2":
+        message = f"needs TensorFlow. Leave out --engine {engine}."
+        raise typer.BadParameter(message, param_hint=f"--{given}")
+    return given and f"--{given} needs it"
 
 
 def changed_search(

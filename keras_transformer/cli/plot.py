@@ -5,14 +5,8 @@ from typing import Annotated
 
 import typer
 
+from keras_transformer.cli import options
 from keras_transformer.cli.loading import check_models, load_tensorflow, load_translator
-from keras_transformer.cli.options import (
-    BeamWidth,
-    LengthPenalty,
-    Model,
-    SearchOptions,
-    changed_search,
-)
 from keras_transformer.storage import replace_file, write_text
 
 _PAGE = ".html"
@@ -35,8 +29,9 @@ def about():
 
 
 @plot.command()
+@options.with_search_options
 def attention(
-    model: Model,
+    model: options.Model,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence to translate.")],
     output: Annotated[
         Path,
@@ -48,8 +43,6 @@ def attention(
             "interactive page with every layer, head and word.",
         ),
     ],
-    beam_width: BeamWidth = None,
-    length_penalty: LengthPenalty = None,
     num_hypotheses: Annotated[
         int,
         typer.Option(
@@ -60,6 +53,7 @@ def attention(
         str | None,
         typer.Option(help="Another model to compare with, on a page.", metavar="MODEL"),
     ] = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
 ):
     """Draw the attention from a translation to its source.
 
@@ -75,8 +69,9 @@ def attention(
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
     check_models(*models)
     translators = [load_translator(each) for each in models]
-    options = SearchOptions(beam_width, length_penalty)
-    searches = [changed_search(each.search, options) for each in translators]
+    change = options.changed_search
+    searches = [change(each.search, search_options) for each in translators]
+    max_length = search_options.max_length
     if num_hypotheses > 1:
         narrowest = min(search.num_slots for search in searches)
         if narrowest < num_hypotheses:
@@ -91,13 +86,13 @@ def attention(
 
         seen, names = [], []
         for name, one, search in zip(models, translators, searches, strict=True):
-            found = plots.translate_n_best_with_attention(one, text, search)
+            found = plots.translate_n_best_with_attention(one, text, search, max_length)
             seen += found
             names += [name] * len(found)
         page = plots.attention_html(*seen, names=names if against else ())
         write_text(output, page)
     else:
-        write_attention(output, translators[0], text, searches[0])
+        write_attention(output, translators[0], text, searches[0], max_length)
     typer.echo(f"The attention is in {output}.", err=True)
 
 

@@ -8,28 +8,19 @@ from typing import Annotated
 
 import typer
 
+from keras_transformer.cli import options
 from keras_transformer.cli.loading import (
     check_models,
-    languages_of_run,
-    load_ctranslate2,
-    load_translator,
-)
-from keras_transformer.cli.options import (
-    UNCHANGED,
-    Engine,
-    Glossary,
-    Keep,
-    SearchOptions,
-    changed_search,
     given_terms,
-    with_search_options,
+    languages_of_run,
+    load_engine,
 )
 
 _NAMED = re.compile(r"([\w-]+):([\w-]+)=(.+)")
 _LOCAL = ("127.0.0.1", "::1", "[::1]", "localhost")
 
 
-@with_search_options
+@options.with_search_options(without="max_length")
 def serve(
     models: Annotated[
         list[str],
@@ -49,7 +40,7 @@ def serve(
         int,
         typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535),
     ] = 8501,
-    engine: Engine = "tensorflow",
+    engine: options.Engine = "auto",
     max_texts: Annotated[
         int, typer.Option(help="Most texts of a request.", min=1)
     ] = 256,
@@ -92,9 +83,9 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="Write a line for each request.")
     ] = False,
-    glossary: Glossary = None,
-    keep: Keep = None,
-    search_options: SearchOptions = UNCHANGED,
+    glossary: options.Glossary = None,
+    keep: options.Keep = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
 ):
     """Translate over HTTP, and on a page to try a translator on.
 
@@ -103,12 +94,9 @@ def serve(
     for more, `export` the translator for TensorFlow Serving.
 
     Examples: `keras-transformer serve runs/en-de runs/de-en`,
-    `keras-transformer serve en:de=opus-mt-en-de --engine ctranslate2`
+    `keras-transformer serve en:de=opus-mt-en-de --beam-width 5`
     """
-    if engine == "ctranslate2" and (glossary or keep):
-        option = "--glossary" if glossary else "--keep"
-        problem = f"needs TensorFlow. Leave out --engine {engine}."
-        raise typer.BadParameter(problem, param_hint=option)
+    reason = options.why_tensorflow(engine, {"glossary": glossary, "keep": keep})
     paths: dict[tuple[str, str], str] = {}
     for model in models:
         named = _NAMED.fullmatch(model)
@@ -137,11 +125,13 @@ def serve(
     terms = given_terms(glossary, keep)
     translators = {}
     for languages, path in paths.items():
-        if engine == "ctranslate2":
-            found = load_ctranslate2(path, None, search_options, all_hypotheses=True)
-        else:
-            found = _ready_translator(path, search_options)
-        translators[languages] = found
+        name = f"Engine of {'-'.join(languages)}"
+        how = search_options, reason, name
+        translator, search, _ = load_engine(path, engine, *how, all_hypotheses=True)
+        if search is not None:
+            translator.search = search
+            _warm_up(translator)
+        translators[languages] = translator
     # A page of another site could name an address of this machine.
     hosts = _LOCAL if host in _LOCAL else ("*",)
     app = make_app(translators, limits, terms, api_key or (), allow_origin or (), hosts)
@@ -179,17 +169,12 @@ def _bound_socket(host, port):
     return bound
 
 
-def _ready_translator(model, search_options):
-    """Returns a `Translator` with the programs that most requests need."""
-    translator = load_translator(model)
+def _warm_up(translator):
+    """Compiles the programs that most requests need."""
     from keras_transformer.kernels import target
 
     if target.xla_would_compile_for_cpu():
         # Otherwise a request that is large enough would wait for XLA.
         translator.model.compile(jit_compile=False)
-    translator.search = changed_search(
-        translator.search, search_options, all_hypotheses=True
-    )
     for num_texts in (1, 4, 16):  # the sizes of batches on a CPU
         translator.translate_n_best(["a"] * num_texts)
-    return translator

@@ -14,26 +14,15 @@ import typer
 from rich import progress
 from rich.console import Console
 
+from keras_transformer.cli import options
 from keras_transformer.cli.loading import (
     check_models,
-    languages_of_run,
-    load_ctranslate2,
-    load_translator,
-)
-from keras_transformer.cli.options import (
-    UNCHANGED,
-    BatchSize,
-    Engine,
-    Glossary,
-    Keep,
-    MaxLength,
-    Model,
-    SearchOptions,
-    changed_search,
     given_terms,
-    with_search_options,
+    languages_of_run,
+    load_engine,
 )
 from keras_transformer.cli.plot import check_picture, write_attention
+from keras_transformer.documents.sentences import end_within_sentences
 from keras_transformer.documents.translation import (
     FORMATS,
     format_of,
@@ -44,11 +33,13 @@ from keras_transformer.documents.translation import (
 from keras_transformer.text_files import chunks_of, decode_lines, read_lines
 
 LINES_PER_CHUNK = 8192
+LINES_PER_HINT = 1000
+_OF_LINES = ("n-best", "scores", "json", "attention", "alignments")
 
 
-@with_search_options
+@options.with_search_options
 def translate(
-    model: Model,
+    model: options.Model,
     files: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -143,9 +134,9 @@ def translate(
         bool,
         typer.Option(
             "--markup",
-            help="Keep tags, such as <b> and <x/>, around what they enclose. Entities, "
-            "such as &amp;, are translated as their characters. HTML, XLIFF, TMX and "
-            "subtitles have tags without it.",
+            help="Keep tags, such as `<b>` and `<x/>`, around what they enclose. "
+            "Entities, such as `&amp;`, are translated as their characters. HTML, "
+            "XLIFF, TMX and subtitles have tags without it.",
         ),
     ] = False,
     mark_fuzzy: Annotated[
@@ -155,8 +146,8 @@ def translate(
             help="Mark translations in PO files as fuzzy, for a person to look at.",
         ),
     ] = False,
-    engine: Engine = "tensorflow",
-    batch_size: BatchSize = None,
+    engine: options.Engine = "auto",
+    batch_size: options.BatchSize = None,
     jit_compile: Annotated[
         bool,
         typer.Option(
@@ -165,10 +156,9 @@ def translate(
             "where the seconds that compiling takes are saved.",
         ),
     ] = False,
-    search_options: SearchOptions = UNCHANGED,
-    max_length: MaxLength = None,
-    glossary: Glossary = None,
-    keep: Keep = None,
+    search_options: options.SearchOptions = options.UNCHANGED,
+    glossary: options.Glossary = None,
+    keep: options.Keep = None,
 ):
     """Translate files or standard input, line by line or as documents.
 
@@ -185,7 +175,70 @@ def translate(
     Example: `echo "A man rides a bike." | keras-transformer translate runs/en-de`
     """
     files = files or []
-    paths = [path.resolve() for path in (*files, output, alignments) if path]
+    given: dict = {"n-best": n_best, "scores": scores, "json": as_json}
+    given |= {"attention": attention, "alignments": alignments, "markup": markup}
+    given |= {"glossary": glossary, "keep": keep, "jit-compile": jit_compile}
+    are_lines = _check_options(model, files, output, format, given)
+    reason = options.why_tensorflow(engine, given)
+    terms = given_terms(glossary, keep)
+    check_models(model)
+    for path in files if format is None else ():
+        first = itertools.islice(read_lines(path), LINES_PER_HINT)
+        if format_of(path) == "lines" and end_within_sentences(first):
+            note = f"Hint: most lines of {path} end within a sentence"
+            typer.echo(f"{note}. --format text translates its paragraphs.", err=True)
+    jobs, total = [], None
+    if not are_lines:
+        source, target = languages_of_run(model) or ("en", None)
+        languages = source_language or source, target_language or target
+        jobs = plan(files, output, format, *languages, column or (), markup, mark_fuzzy)
+        if num_left := len(files) - len(jobs):
+            note = (
+                f"{num_left} of {len(files)} files were in {output} already, and stay"
+            )
+            typer.echo(f"{note}. Remove them there to translate them again.", err=True)
+        for job in jobs if not reason else ():
+            if job.has_codes():
+                reason = f"{job.path} has tags, which attention places"
+                if engine == "ctranslate2":
+                    raise ValueError(f"{reason}: leave out --engine {engine}.")
+            elif engine == "auto" and job.has_placeholders():
+                reason = f"{job.path} has placeholders, which it keeps"
+    elif files:
+        # Counting the lines finds a faulty one before anything is loaded or written.
+        total = sum(1 for _ in read_lines(files[0]))
+    loaded = load_engine(model, engine, search_options, reason, num_hypotheses=n_best)
+    translator, search, max_length = loaded
+    if attention is not None:
+        from keras_transformer.translator.translator import check_one_transformer
+
+        check_one_transformer(translator, "--attention")
+    if jit_compile:
+        translator.model.compile(jit_compile=True)
+    # What was cut is reported by its line, a picture by no number.
+    warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
+    how = {"search": search, "batch_size": batch_size, "max_length": max_length}
+    how["terms"] = terms
+    # On one terminal, the bar and the translations would overwrite each other.
+    with progress_bar(shown=output is not None or not sys.stdout.isatty()) as bar:
+        if are_lines:
+            _translate_lines(
+                translator, [*files, None][0], output, bar, total, given, how
+            )
+        else:
+            _translate_documents(translator, jobs, bar, how)
+    if output is not None:
+        typer.echo(f"The translations are in {output}.", err=True)
+    if alignments is not None:
+        typer.echo(f"The alignments are in {alignments}.", err=True)
+
+
+def _check_options(model, files, output, format, given) -> bool:
+    """Checks what goes together, before anything is loaded.
+
+    Returns whether lines are translated as they are read, rather than documents.
+    """
+    paths = [x.resolve() for x in (*files, output, given["alignments"]) if x]
     if len(set(paths)) < len(paths):
         twice = max(paths, key=paths.count)
         raise ValueError(f"{twice} is named twice. Name another file to write to.")
@@ -195,112 +248,34 @@ def translate(
                 f"{path} does not exist. Name a file, or pass a sentence through "
                 f'standard input: echo "{path}" | keras-transformer translate {model}'
             )
-    drawn = {"attention": attention, "alignments": alignments}
-    changed = {"markup": markup, "glossary": glossary, "keep": keep}
-    options = {**drawn, **changed, "jit-compile": jit_compile}
-    needs_tensorflow = [name for name, value in options.items() if value]
-    if engine == "ctranslate2" and needs_tensorflow:
-        message = f"needs TensorFlow. Leave out --engine {engine}."
-        raise typer.BadParameter(message, param_hint=f"--{needs_tensorflow[0]}")
-    if attention is not None:
-        check_picture(attention, page=True)
-    terms = given_terms(glossary, keep)
-    if attention is not None and terms is not None:
-        problem = "draws translations without --glossary and --keep. Leave it out."
-        raise typer.BadParameter(problem, param_hint="--attention")
-    check_models(model)
+    if given["attention"]:
+        check_picture(given["attention"], page=True)
+        if given["glossary"] or given["keep"]:
+            problem = "draws translations without --glossary and --keep. Leave it out."
+            raise typer.BadParameter(problem, param_hint="--attention")
     formats = {format or format_of(path) for path in files} or {format or "lines"}
     is_one_text = len(files) < 2 and formats == {"lines"}
-    columns = {"n-best": n_best, "scores": scores, "json": as_json}
-    given = [name for name, value in {**columns, **drawn}.items() if value]
-    if markup and given:
-        raise ValueError(f"--{given[0]} is not possible for text with --markup.")
-    given += ["markup"] * (markup and "lines" in formats)
-    if not is_one_text and (given or not files):
-        problem = (
-            "needs one text with a sentence per line." if given else "needs a file."
-        )
-        raise typer.BadParameter(problem, param_hint=f"--{[*given, 'format'][0]}")
+    needs_lines = [name for name in _OF_LINES if given[name]]
+    if given["markup"]:
+        if needs_lines:
+            problem = "is not possible for text with --markup."
+            raise ValueError(f"--{needs_lines[0]} {problem}")
+        needs_lines += ["markup"] * ("lines" in formats)
+    if not is_one_text and (needs_lines or not files):
+        one = "one text with a sentence per line" if needs_lines else "a file"
+        option = [*needs_lines, "format"][0]
+        raise typer.BadParameter(f"needs {one}.", param_hint=f"--{option}")
     if len(files) > 1 and output is None:
         raise typer.BadParameter("is needed for several files.", param_hint="--output")
-    jobs, total = None, None
-    if not is_one_text or (files and output and not given):
-        source, target = languages_of_run(model) or ("en", None)
-        languages = source_language or source, target_language or target
-        jobs = plan(files, output, format, *languages, column or (), markup, mark_fuzzy)
-    elif files:
-        # Counting the lines finds a faulty one before anything is loaded or written.
-        total = sum(1 for _ in read_lines(files[0]))
-    if engine == "ctranslate2":
-        if tagged := [job.path for job in jobs or () if job.has_codes()]:
-            raise ValueError(
-                f"--engine ctranslate2 must be left out for {tagged[0]}, whose tags "
-                "only TensorFlow's attention can place."
-            )
-        exported = model, max_length, search_options
-        translator = load_ctranslate2(*exported, num_hypotheses=n_best)
-        search = max_length = None  # they are in the export
-    else:
-        translator = load_translator(model)
-        search = changed_search(translator.search, search_options, n_best)
-    if attention is not None:
-        from keras_transformer.translator import check_one_transformer
-
-        check_one_transformer(translator, "--attention")
-    if jit_compile:
-        translator.model.compile(jit_compile=True)
-    # On one terminal, the bar and the translations would overwrite each other.
-    bar = progress_bar(shown=output is not None or not sys.stdout.isatty())
-    # What was cut is reported by its line, a picture by no number.
-    warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
-    if jobs is not None:
-        settings = {"batch_size": batch_size, "max_length": max_length, "terms": terms}
-        with bar:
-            _translate_files(translator, jobs, bar, search=search, **settings)
-        if (num_left := len(files) - len(jobs)) > 0:
-            note = (
-                f"{num_left} of {len(files)} files were in {output} already, and stay"
-            )
-            typer.echo(f"{note}. Remove them there to translate them again.", err=True)
-    else:
-        name = files[0] if files else "standard input"
-        lines = read_lines(files[0]) if files else decode_lines(sys.stdin.buffer, name)
-        line_by_line = batch_size == 1 or (not files and sys.stdin.isatty())
-        chunk_size = 1 if line_by_line else LINES_PER_CHUNK
-        lines, read = itertools.tee(lines)
-        how = search, batch_size, max_length, terms
-        if markup:
-            found = _with_markup(translator, lines, how, chunk_size)
-        else:
-            found = translator.translate_iterable(lines, *how, chunk_size)
-        links = opened_output(alignments) if alignments else contextlib.nullcontext()
-        with bar, opened_output(output) as file, links as links_file:
-            task = bar.add_task("Translating", total=total)
-            # The lines end before.
-            both: Iterator[tuple[str, list]] = zip(read, found, strict=False)
-            if links_file is not None:
-                both = _aligned(translator, both, chunk_size, links_file)
-            for number, (line, translations) in enumerate(both, start=1):
-                report_flags(f"{name}:{number}", translations[0], translator)
-                rows = _as_rows(number, line, translations, *columns.values())
-                file.writelines(f"{row}\n".encode() for row in rows)
-                file.flush()
-                bar.advance(task)
-                if attention is not None and translations[0].text:
-                    suffix = f"-{number}" if number > 1 else ""
-                    picture = attention.with_stem(attention.stem + suffix)
-                    write_attention(picture, translator, line, search, max_length)
-    if output is not None:
-        typer.echo(f"The translations are in {output}.", err=True)
-    if alignments is not None:
-        typer.echo(f"The alignments are in {alignments}.", err=True)
+    # A text that goes to a file can be continued as documents can.
+    return is_one_text and bool(needs_lines or not (files and output))
 
 
-def _translate_files(translator, jobs, bar, **settings):
+def _translate_documents(translator, jobs, bar, how):
     """Translates what was planned; reports what looks wrong."""
     task = bar.add_task("Translating", total=sum(job.num_sentences for job in jobs))
     starts = [0, *itertools.accumulate(job.num_sentences for job in jobs)]
-    for job, first, pairs in run(translator, jobs, **settings):
+    for job, first, pairs in run(translator, jobs, **how):
         for number, (sentence, one) in enumerate(pairs, start=first):
             # A sentence of a document is found by its text.
             where = number if job.document is None else f" {sentence!r}"
@@ -309,19 +284,51 @@ def _translate_files(translator, jobs, bar, **settings):
         bar.update(task, completed=starts[jobs.index(job)] + done)
 
 
-def _as_rows(number, line, translations, n_best, scores, as_json):
+def _translate_lines(translator, path, output, bar, total, given, how):
+    """Translates a text, standard input without a path, as it is read."""
+    name = path or "standard input"
+    lines = read_lines(path) if path else decode_lines(sys.stdin.buffer, name)
+    line_by_line = how["batch_size"] == 1 or (not path and sys.stdin.isatty())
+    size = 1 if line_by_line else LINES_PER_CHUNK
+    lines, read = itertools.tee(lines)
+    if given["markup"]:
+        found = _with_markup(translator, lines, how, size)
+    else:
+        found = translator.translate_iterable(lines, **how, chunk_size=size)
+    attention, alignments = given["attention"], given["alignments"]
+    links = opened_output(alignments) if alignments else contextlib.nullcontext()
+    with opened_output(output) as file, links as links_file:
+        task = bar.add_task("Translating", total=total)
+        # The lines end before.
+        both: Iterator[tuple[str, list]] = zip(read, found, strict=False)
+        if links_file is not None:
+            both = _aligned(translator, both, size, links_file)
+        for number, (line, translations) in enumerate(both, start=1):
+            report_flags(f"{name}:{number}", translations[0], translator)
+            rows = _as_rows(number, line, translations, given)
+            file.writelines(f"{row}\n".encode() for row in rows)
+            file.flush()
+            bar.advance(task)
+            if attention is not None and translations[0].text:
+                suffix = f"-{number}" if number > 1 else ""
+                picture = attention.with_stem(attention.stem + suffix)
+                drawn = line, how["search"], how["max_length"]
+                write_attention(picture, translator, *drawn)
+
+
+def _as_rows(number, line, translations, given):
     """Yields the lines to write for a line of text."""
+    n_best = given["n-best"]
     translations = translations[: n_best or 1]  # the translator's search may find more
     # There may be fewer hypotheses than were asked for.
     found = [one for one in translations if one.score > -math.inf] or translations[:1]
-    if as_json:
-        columns = ("text", "score", "flags")
-        rows = [dict(zip(columns, one, strict=True)) for one in found]
+    if given["json"]:
+        rows = [one._asdict() for one in found]
         yield json.dumps({"text": line, "translations": rows}, ensure_ascii=False)
         return
     for one in found:
-        columns = [*([number] if n_best else []), *([one.score] if scores else [])]
-        yield "\t".join(map(str, [*columns, one.text]))
+        columns = [number] * bool(n_best) + [one.score] * given["scores"] + [one.text]
+        yield "\t".join(map(str, columns))
 
 
 def report_flags(where: str, translation, translator) -> None:
@@ -336,12 +343,12 @@ def report_flags(where: str, translation, translator) -> None:
         typer.echo(f"Warning: {where} {problem}", err=True)
 
 
-def _with_markup(translator, lines, how, chunk_size) -> Iterator[list]:
+def _with_markup(translator, lines, how, size) -> Iterator[list]:
     """Yields the translation of each line, which keeps its tags, alone in a list."""
     from keras_transformer.translator import translate_markup
 
-    for chunk in chunks_of(lines, chunk_size):
-        yield from ([best] for best in translate_markup(translator, chunk, *how))
+    for chunk in chunks_of(lines, size):
+        yield from ([best] for best in translate_markup(translator, chunk, **how))
 
 
 def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:

@@ -176,6 +176,21 @@ def wrapped_width(text: str) -> float:
     return width if is_wrapped else NEVER_WRAPPED
 
 
+def end_within_sentences(lines: Iterable[str]) -> bool:
+    """Returns whether most lines plainly end within a sentence, which they do not hold.
+
+    Then the next one begins in lower case. What has no capital letters, such as
+    captions, is no such text.
+    """
+    lines = [line.strip() for line in lines if line.strip()]
+    num_cut = sum(
+        following[0].islower() and not _SENTENCE_END.search(line[-20:])
+        for line, following in itertools.pairwise(lines)
+    )
+    starts = re.findall(r"[.!?]\s+(\w)", "\n".join(lines))
+    return 2 * num_cut > len(lines) and any(map(str.isupper, starts))
+
+
 def _paragraphs(text, width):
     """Splits a text at the line ends that are not of its wrapping.
 

@@ -29,7 +29,7 @@ from keras_transformer.markup import (
     shown,
     write_markup,
 )
-from keras_transformer.placement import CodedText, guessed_pairs
+from keras_transformer.placement import translate_coded
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import Paths, as_paths, chunks_of, read_lines
 from keras_transformer.translation import PLACEHOLDER, Translation
@@ -144,6 +144,12 @@ class Job(NamedTuple):
     def has_codes(self) -> bool:
         """Returns whether sentences have codes, which only attention can place."""
         return any(has_codes(one) for text in self.parts for one in text[1::2])
+
+    def has_placeholders(self) -> bool:
+        """Returns whether there are placeholders to keep, which only `Terms` do."""
+        keeps = self.document is not None and self.document.keeps_placeholders
+        sentences = (plain_text(one) for text in self.parts for one in text[1::2])
+        return keeps and any(re.search(PLACEHOLDER, one) for one in sentences)
 
 
 def plan(
@@ -318,40 +324,23 @@ def run(
 def translate_sentences(
     translator, sentences: Sequence[Fragment], keeps: bool, terms=None, **settings
 ) -> list[list[tuple[Fragment, Translation]]]:
-    """Returns the translations of each sentence, best first.
+    """Returns the translations of each sentence, as `translate_coded` does.
 
-    Each is a fragment and the `Translation` of its plain text. Where codes are aligned,
-    there is one; without `align`, they are placed by guess. With `keeps`, translations
-    have the same placeholders, such as `%s`.
+    With `keeps`, translations have the same placeholders, such as `%s`.
     """
-    aligns = callable(getattr(translator, "align", None))
     # `Terms` keeps them, which needs places in texts.
     for side in ("source", "target"):
         tokenizer = getattr(translator, f"{side}_tokenizer", None)
         keeps &= getattr(tokenizer, "has_offsets", False)
-    groups: dict[tuple[bool, bool], list[int]] = {}
+    groups: dict[bool, list[int]] = {}
     for index, one in enumerate(sentences):
         is_kept = keeps and re.search(PLACEHOLDER, plain_text(one)) is not None
-        groups.setdefault((has_codes(one), is_kept), []).append(index)
+        groups.setdefault(is_kept, []).append(index)
     found: dict[int, list] = {}
-    for (is_coded, is_kept), indices in groups.items():
+    for is_kept, indices in groups.items():
         its_terms = _keeping_placeholders(terms) if is_kept else terms
         how = {**settings, "terms": its_terms} if its_terms else settings
-        texts = [sentences[index] for index in indices]
-        if is_coded and aligns:
-            from keras_transformer.translator import translate_fragments
-
-            rows = [[one] for one in translate_fragments(translator, texts, **how)]
-        else:
-            coded = list(map(CodedText, texts))
-            n_best = translator.translate_n_best([x.plain for x in coded], **how)
-            rows = [
-                [
-                    (x.write(one.text, guessed_pairs(x.plain, one.text)), one)
-                    for one in row
-                ]
-                for x, row in zip(coded, n_best, strict=True)
-            ]
+        rows = translate_coded(translator, [sentences[x] for x in indices], **how)
         found.update(zip(indices, rows, strict=True))
     return [found[index] for index in range(len(sentences))]
 

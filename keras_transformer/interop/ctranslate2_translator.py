@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from keras_transformer.checks import optional
+from keras_transformer.cores import num_cores
 from keras_transformer.text_files import chunks_of
 from keras_transformer.translation import Translation, as_bytes, flags
 
@@ -50,11 +52,12 @@ class CTranslate2Translator:
         )
         self._control = {*self._settings["control"]}
         self._arguments = self._settings["translate_batch"]
+        self.is_random = "sampling_temperature" in self._arguments
         self.max_source_length: int = self._arguments["max_input_length"]
         # A thread for each batch is faster than several for one.
-        processors = len(os.sched_getaffinity(0))
+        self._num_workers = num_cores()
         self._engine = ctranslate2.Translator(
-            str(folder), inter_threads=processors, intra_threads=1
+            str(folder), inter_threads=self._num_workers, intra_threads=1
         )
 
     def translate_n_best(
@@ -70,7 +73,8 @@ class CTranslate2Translator:
         Args:
             texts: A list of str.
             search: None.
-            batch_size: Texts to translate at a time. Default: 32.
+            batch_size: Texts that a core translates at a time. Default: an equal share
+                for each core, and at most 32.
             max_length: The most subwords of a translation. Default: the export's.
             terms: None.
         """
@@ -82,10 +86,11 @@ class CTranslate2Translator:
         arguments = dict(self._arguments)
         if max_length is not None:
             arguments["max_decoding_length"] = max_length
+        share = math.ceil(len(places) / self._num_workers)
         results = self._engine.translate_batch(
             [read[place][0] for place in places],
             target_prefix=[self._settings["target_prefix"]] * len(places),
-            max_batch_size=batch_size or TEXTS_PER_BATCH,
+            max_batch_size=batch_size or min(max(1, share), TEXTS_PER_BATCH),
             return_scores=True,
             **arguments,
         )

@@ -25,8 +25,11 @@ from keras_transformer.interop.expressible import (
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models.exports import check_suits_litert
 from keras_transformer.storage import create_folder, replace_file, write_text
-from keras_transformer.translator import Translator, check_serves_any_text
-from keras_transformer.translator.translator import in_dtype
+from keras_transformer.translator.translator import (
+    Translator,
+    check_serves_any_text,
+    in_dtype,
+)
 from keras_transformer.version import __version__
 
 _README = """\

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from keras_transformer.decoding import Search
 from keras_transformer.plots.attention import attention_map
-from keras_transformer.translator import Translator, check_one_transformer
+from keras_transformer.translator.translator import Translator, check_one_transformer
 
 
 class AttendedTranslation(NamedTuple):

@@ -76,7 +76,10 @@ def copy_pretrained(where: str, settings: Recipe, run: Run) -> None:
 
     The settings must agree with it.
     """
-    from keras_transformer.translator import Translator, check_one_transformer
+    from keras_transformer.translator.translator import (
+        Translator,
+        check_one_transformer,
+    )
 
     other = Run(where)
     is_run = other.settings_path.is_file()

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from keras_transformer.documents.document import Source
 from keras_transformer.documents.html import html_document
-from keras_transformer.documents.translation import FORMATS, format_of, read_document
+from keras_transformer.documents.translation import format_of, read_document
 from keras_transformer.service.directions import (
     Direction,
     language_name,
@@ -49,21 +49,6 @@ def libretranslate_routes(
     async def languages(request):
         targets = {code: [y for x, y in pairs if x == code] for code in codes}
         return json_response([{**named(x), "targets": targets[x]} for x in codes])
-
-    async def settings(request):
-        source, target = next(iter(pairs))
-        endings = [ending for _, known in FORMATS.values() for ending in known]
-        found = {
-            "apiKeys": bool(api_keys),
-            "charLimit": limits.characters,
-            "filesTranslation": True,
-            "frontendTimeout": 500,  # milliseconds from a key to a request
-            "keyRequired": bool(api_keys),
-            "language": {"source": named(source), "target": named(target)},
-            "suggestions": False,
-            "supportedFilesFormat": [".txt", *endings],
-        }
-        return json_response(found)
 
     async def detect(request):
         asked = await _fields(request, "q")
@@ -165,7 +150,6 @@ def libretranslate_routes(
 
     return [
         Route("/languages", languages),
-        Route("/frontend/settings", settings),
         Route("/detect", detect, methods=["POST"]),
         Route("/translate", translate, methods=["POST"]),
         Route("/translate_file", translate_file, methods=["POST"]),

@@ -9,23 +9,21 @@ from keras_transformer.decoding import Hypotheses, Search
 from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.serving.server_files import (
     check_exportable,
+    compiled_batches,
     warmup_requests,
     write_export,
 )
-from keras_transformer.translator import (
-    Terms,
-    Translator,
-    batching,
-    check_serves_any_text,
-)
+from keras_transformer.text.encoding import encoded_spans
 from keras_transformer.translator.alignment import aligned_spans, alignment_weights
 from keras_transformer.translator.scoring import log_probabilities
 from keras_transformer.translator.terms import (
     MAX_PHRASE_LENGTH,
+    Terms,
     constrained,
     required_phrases,
     unknown_texts,
 )
+from keras_transformer.translator.translator import Translator, check_serves_any_text
 from keras_transformer.version import __version__
 
 
@@ -206,7 +204,10 @@ class ServedTranslator(tf.Module):
         translator = self._translator
         source_ids, labels = self._encode(text, target)
         weights = alignment_weights(translator.model, source_ids, labels)
-        spans = translator.encoded_spans(text, target, self._max_target_length)
+        spans = [
+            encoded_spans(text, self.source_tokenizer, translator.max_source_length),
+            encoded_spans(target, self.target_tokenizer, self._max_target_length),
+        ]
         is_end = source_ids == self.source_tokenizer.end_id
         spans, weights = aligned_spans(weights, *spans, is_end)
         return {"spans": spans.to_tensor(), "weights": weights.to_tensor()}
@@ -290,7 +291,7 @@ class ServedTranslator(tf.Module):
                 return tuple(find(*(tf.gather(x, rows) for x in tensors)))
 
             num_rows = tf.shape(tensors[0])[0]
-            batches = batching.compiled_batches(num_rows)
+            batches = compiled_batches(num_rows)
             ids, scores = tf.map_fn(find_rows, batches, fn_output_signature=specs)
             ids = tf.reshape(ids, [-1, *shape, target_length])
             return ids[:num_rows], tf.reshape(scores, [-1, *shape])[:num_rows]

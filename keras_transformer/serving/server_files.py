@@ -11,8 +11,8 @@ from keras_transformer.decoding import Search
 from keras_transformer.decoding.search import check_repeatable, check_search
 from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import Translator
-from keras_transformer.translator.batching import COMPILED_SIZES
 
+COMPILED_SIZES = 1, 8, 32  # of the batches that XLA compiles an exported search for
 MAX_BATCH_SIZE = 64  # a multiple of the largest batch that XLA compiles
 
 
@@ -155,3 +155,15 @@ def _field(number: int, payload: bytes) -> bytes:
         length.append(size % 128 + 128)
         size //= 128
     return bytes([number * 8 + 2, *length, size]) + payload
+
+
+def compiled_batches(num_rows):
+    """Returns the rows of each batch that XLA computes, of shape `(batches, size)`.
+
+    All have the smallest of `COMPILED_SIZES` that holds the rows, or the largest. The
+    last one is filled up with copies, which end when their originals do.
+    """
+    sizes = tf.constant(COMPILED_SIZES)
+    size = sizes[tf.math.count_nonzero(sizes[:-1] < num_rows)]
+    filled = -(-num_rows // size) * size
+    return tf.reshape(tf.range(filled) % num_rows, [-1, size])

@@ -12,8 +12,6 @@ from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import (
     DEFAULT_SEARCH,
     Translator,
-    check_one_transformer,
-    check_serves_any_text,
     ensemble,
 )
 
@@ -24,8 +22,6 @@ __all__ = [
     "Terms",
     "Translation",
     "Translator",
-    "check_one_transformer",
-    "check_serves_any_text",
     "ensemble",
     "flags",
     "pharaoh",

@@ -10,7 +10,6 @@ from keras_transformer.text import SubwordTokenizer
 MIN_PADDED_LENGTH = 32  # of sources that are translated
 MIN_SCORED_LENGTH = 16
 POSITIONS_PER_SCORED_BATCH = 2048
-COMPILED_SIZES = 1, 8, 32  # of the batches that XLA compiles an exported search for
 
 
 class BatchingPolicy:
@@ -126,15 +125,3 @@ def unpadded_lengths(source_ids, tokenizer=SubwordTokenizer):
     ends = tf.where(is_pad | is_blank[:, None], 0, ends)
     # The additional zero is the largest of a row without ids.
     return tf.reduce_max(tf.pad(ends, [[0, 0], [0, 1]]), axis=1)
-
-
-def compiled_batches(num_rows):
-    """Returns the rows of each batch that XLA computes, of shape `(batches, size)`.
-
-    All have the smallest of `COMPILED_SIZES` that holds the rows, or the largest. The
-    last one is filled up with copies, which end when their originals do.
-    """
-    sizes = tf.constant(COMPILED_SIZES)
-    size = sizes[tf.math.count_nonzero(sizes[:-1] < num_rows)]
-    filled = -(-num_rows // size) * size
-    return tf.reshape(tf.range(filled) % num_rows, [-1, size])

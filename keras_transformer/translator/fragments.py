@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from keras_transformer.decoding import Search
 from keras_transformer.markup import Fragment, is_empty, read_markup, write_markup
-from keras_transformer.placement import CodedText
+from keras_transformer.placement import translate_coded
 from keras_transformer.translation import Translation, as_bytes
-from keras_transformer.translator.terms import Terms
 from keras_transformer.translator.translator import Translator
 
 
@@ -14,9 +13,7 @@ def translate_markup(
     translator: Translator,
     texts: Sequence[str],
     search: Search | None = None,
-    batch_size: int | None = None,
-    max_length: int | None = None,
-    terms: Terms | None = None,
+    **settings,
 ) -> list[Translation]:
     """Translates texts with tags, such as HTML's `<b>` and XLIFF's `<g>` and `<x/>`.
 
@@ -49,9 +46,7 @@ def translate_markup(
         translator: A `Translator`.
         texts: What to translate, a list of str.
         search: As in `Translator.translate`.
-        batch_size: As in `Translator.translate`.
-        max_length: As in `Translator.translate`.
-        terms: As in `Translator.translate`.
+        **settings: Other arguments of `Translator.translate`.
 
     Returns:
         The best `Translation` of each text; its flags tell of a source that was cut.
@@ -60,20 +55,13 @@ def translate_markup(
         ValueError: As in `Translator.translate`.
 
     Example:
-        >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
-        >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
-        >>> model = kt.models.Transformer(
-        ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
-        ... )
-        >>> translator = kt.Translator(model, tokenizer)
         >>> (best,) = kt.translator.translate_markup(translator, ["<i>a man</i>"])
         >>> best.text.startswith("<i>"), best.text.endswith("</i>")
         (True, True)
     """
     as_bytes(texts)  # checks that they are texts
-    settings = search, batch_size, max_length, terms
     fragments = list(map(read_markup, texts))
-    found = translate_fragments(translator, fragments, *settings)
+    found = translate_fragments(translator, fragments, search, **settings)
     rows = []
     for text, source, (fragment, best) in zip(texts, fragments, found, strict=True):
         stays = is_empty(source) and text.strip()
@@ -85,9 +73,7 @@ def translate_fragments(
     translator: Translator,
     fragments: Sequence[Fragment],
     search: Search | None = None,
-    batch_size: int | None = None,
-    max_length: int | None = None,
-    terms: Terms | None = None,
+    **settings,
 ) -> list[tuple[Fragment, Translation]]:
     """Translates fragments; `translate_markup` tells where their codes then stand.
 
@@ -97,16 +83,5 @@ def translate_fragments(
     Returns:
         For each, what it becomes, and the best `Translation` of its plain text.
     """
-    sources = [CodedText(fragment) for fragment in fragments]
-    plain = [source.plain for source in sources]
-    settings = search, batch_size, max_length, terms
-    found = [best for best, *_ in translator.translate_n_best(plain, *settings)]
-    rows = list(zip(sources, found, strict=True))
-    coded = [(source.plain, best.text) for source, best in rows if source.codes]
-    pairs = iter(
-        translator.align(*map(list, zip(*coded, strict=True))) if coded else ()
-    )
-    return [
-        (source.write(best.text, next(pairs) if source.codes else ()), best)
-        for source, best in rows
-    ]
+    rows = translate_coded(translator, fragments, search=search, **settings)
+    return [row[0] for row in rows]

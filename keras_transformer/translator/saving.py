@@ -39,6 +39,8 @@ def save_translator(translator, folder: str | os.PathLike) -> None:
 def read_translator(folder: str | os.PathLike) -> dict:
     """Reads the arguments of a `Translator` by name; see `Translator.load`."""
     folder = Path(folder)
+    if (folder / "translator" / SETTINGS).is_file():  # a run
+        folder /= "translator"
     path = folder / SETTINGS
     if not path.is_file():
         problem = f"{folder} holds no translator: there is no {SETTINGS}."

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,17 +50,13 @@ from keras_transformer.translator.terms import (
 DEFAULT_SEARCH = BeamSearch(4)
 """The search of a translator unless another is named: a beam of 4."""
 
-# The module and the function that write each format, and its options. They import the
-# translator, so they are imported when they are called.
+# The module and the function that write each format. They import the translator, so
+# they are imported when they are called.
 _EXPORTERS = {
-    "saved_model": (
-        "serving.saved_model",
-        "export_translator",
-        ("jit_compile", "dtype", "terms"),
-    ),
-    "ctranslate2": ("interop.ctranslate2", "export_ctranslate2", ("quantization",)),
-    "litert": ("interop.litert", "export_litert", ("quantization",)),
-    "hugging_face": ("interop.hugging_face.export", "export_hugging_face", ()),
+    "saved_model": ("serving.saved_model", "export_translator"),
+    "ctranslate2": ("interop.ctranslate2", "export_ctranslate2"),
+    "litert": ("interop.litert", "export_litert"),
+    "hugging_face": ("interop.hugging_face.export", "export_hugging_face"),
 }
 
 
@@ -283,12 +280,6 @@ class Translator:
             ValueError: If one of them is not a list of str, or their lengths differ.
 
         Example:
-            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
-            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
-            >>> model = kt.models.Transformer(
-            ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
-            ... )
-            >>> translator = kt.Translator(model, tokenizer)
             >>> scores = translator.score(["a man", "a man"], ["a bike", "a dog rides"])
             >>> [score.log_probability < 0 for score in scores]
             [True, True]
@@ -326,12 +317,6 @@ class Translator:
             ValueError: As in `score`.
 
         Example:
-            >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
-            >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
-            >>> model = kt.models.Transformer(
-            ...     25, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16
-            ... )
-            >>> translator = kt.Translator(model, tokenizer)
             >>> text, translation = "a man", "a dog rides"
             >>> (pairs,) = translator.align([text], [translation])
             >>> all(text[slice(*pair.source)] in "a man" for pair in pairs)
@@ -341,11 +326,15 @@ class Translator:
         if not sources:
             return []
         source_ids, labels = self.encode(sources)[0], self.encode_targets(targets)
-        spans = [x.numpy() for x in self.encoded_spans(sources, targets)]
+        limit = self.batching_policy().target_length(self.max_source_length)
+        spans = [
+            encoded_spans(sources, self.source_tokenizer, self.max_source_length),
+            encoded_spans(targets, self.target_tokenizer, limit),
+        ]
         is_end = source_ids.numpy() == self.source_tokenizer.end_id
         found: list[list[AlignedPair]] = [[] for _ in sources]
         for rows, weights in self._on_pairs(alignment_weights, source_ids, labels):
-            given = (x[rows] for x in (*spans, is_end))
+            given = (np.asarray(x)[rows] for x in (*spans, is_end))
             for row, pairs in zip(rows, aligned_pairs(weights, *given), strict=True):
                 found[row] = pairs
         return found
@@ -409,7 +398,7 @@ class Translator:
         """Reads a translator that `save` wrote.
 
         Args:
-            folder: The folder.
+            folder: The folder, or that of a run whose training has ended.
             dtype: As in `in_dtype`.
 
         Raises:
@@ -524,30 +513,26 @@ class Translator:
                 f"`format` must be one of {', '.join(map(repr, _EXPORTERS))}. "
                 f"Received: format={format!r}."
             )
-        module, function, known = _EXPORTERS[format]
+        name, function = _EXPORTERS[format]
+        module = importlib.import_module(f"keras_transformer.{name}")
+        write = getattr(module, function)
         options = {"jit_compile": jit_compile, "quantization": quantization}
         options |= {"dtype": dtype, "terms": terms}
         options = {name: x for name, x in options.items() if x is not None}
-        for name, value in options.items():
-            if name not in known:
-                raise ValueError(
-                    f"`{name}` must be left out for format={format!r}, which has no "
-                    f"such option. Received: {name}={value!r}."
-                )
+        for name in options.keys() - inspect.signature(write).parameters.keys():
+            raise ValueError(
+                f"`{name}` must be left out for format={format!r}, which has no such "
+                f"option. Received: {name}={options[name]!r}."
+            )
         model = self.model.merge_lora()
         merged = self if model is self.model else self._with(model)
-        exporter = importlib.import_module(f"keras_transformer.{module}")
-        arguments = merged, path, search or self.search, max_length
-        return getattr(exporter, function)(*arguments, **options)
+        return write(merged, path, search or self.search, max_length, **options)
 
     def encode(self, texts):
-        """Returns texts as the model reads them, with TensorFlow ops only.
+        """Returns texts `(batch,)` as the model reads them, with TensorFlow ops only.
 
-        `texts` are a list of str or bytes, or a string tensor of shape `(batch,)`.
-
-        Returns:
-            Subwords, end tokens and padding, int32 of shape `(batch, length)`, all
-            padding where a text is blank; and which texts were cut, boolean `(batch,)`.
+        That is: subwords, end tokens and padding, int32 of shape `(batch, length)`, all
+        padding where a text is blank; and which texts were cut, boolean `(batch,)`.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         tokenizer = self.source_tokenizer
@@ -583,37 +568,12 @@ class Translator:
     def encode_targets(self, texts, max_length: int | None = None):
         """Returns translations as the model is to predict them, with TensorFlow ops.
 
-        Args:
-            texts: As in `encode`.
-            max_length: The most subwords of a translation, end token included; by
-                default twice `max_source_length`, or the number of the model's
-                positions if that is less. Others are cut.
-
-        Returns:
-            Subwords, end tokens and padding, int32 of shape `(batch, length)`.
+        They are int32 of shape `(batch, length)`, as in `encode`. Longer ones than
+        `max_length`, by default that of the longest source's translation, are cut.
         """
         policy = self.batching_policy(max_length)
         max_length = policy.target_length(self.max_source_length)
         return encode(texts, self.target_tokenizer, max_length)[0]
-
-    def encoded_spans(self, texts, targets, max_length: int | None = None):
-        """Returns where the subwords of texts and translations stand in them.
-
-        Args:
-            texts: As in `encode`.
-            targets: A translation of each, a list or a string tensor.
-            max_length: As in `encode_targets`.
-
-        Returns:
-            Two int32 tensors of shape `(batch, length, 2)`, with TensorFlow ops only:
-            the first character of each subword and the one after its last.
-        """
-        policy = self.batching_policy(max_length)
-        limit = policy.target_length(self.max_source_length)
-        return [
-            encoded_spans(texts, self.source_tokenizer, self.max_source_length),
-            encoded_spans(targets, self.target_tokenizer, limit),
-        ]
 
     def num_given_tokens(self) -> int:
         """Returns how many tokens, such as a language, begin every translation."""
@@ -629,11 +589,7 @@ class Translator:
         Args:
             ids: Integer tensor of shape `(..., length)`, as in `Hypotheses`.
             search: The search that found them.
-            unknown: What to write for unknown tokens, a string tensor as
-                `terms.unknown_texts` returns it.
-
-        Returns:
-            A string tensor of shape `(...)`.
+            unknown: String tensor with what to write for unknown tokens, or None.
         """
         for end_id in search.end_ids or ():
             ids = tf.where(ids == end_id, self.target_tokenizer.end_id, ids)
@@ -669,15 +625,9 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
         ValueError: If there is none, or if their tokenizers differ.
 
     Example:
-        >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
-        >>> tokenizer = kt.text.SubwordTokenizer.train(lines, vocabulary_size=25)
-        >>> settings = {"hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
-        >>> translators = [
-        ...     kt.Translator(kt.models.Transformer(25, num_layers=1, **settings), x)
-        ...     for x in (tokenizer, tokenizer)
-        ... ]
-        >>> len(kt.translator.ensemble(translators).translate(["a man"], max_length=5))
-        1
+        >>> runs = "runs/seed-1", "runs/seed-2"
+        >>> translators = [kt.Translator.load(run) for run in runs]  # doctest: +SKIP
+        >>> both = kt.translator.ensemble(translators)  # doctest: +SKIP
 
     Reference:
         [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.6
@@ -699,15 +649,7 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
 
 
 def check_serves_any_text(search: Search) -> None:
-    """Refuses a search that has settings for each text of one batch.
-
-    Args:
-        search: A search of `keras_transformer.decoding`.
-
-    Raises:
-        ValueError: If it is no search, or has such settings, such as a different prefix
-            for each text.
-    """
+    """Refuses what is no search, or has settings for each text of one batch."""
     check_search(search)
     if isinstance(search, ConstrainedBeamSearch) and search.required is not None:
         raise ValueError(
@@ -764,15 +706,7 @@ def in_dtype(model, dtype: str):
 
 
 def check_one_transformer(translator: Translator, what: str) -> None:
-    """Refuses what is not a translator of one model.
-
-    Args:
-        translator: A `Translator`.
-        what: What needs one Transformer, for the error.
-
-    Raises:
-        ValueError: If its model is an ensemble, or it is not a `Translator`.
-    """
+    """Refuses what is not a translator of one model; `what` needs one."""
     model = getattr(translator, "model", None)
     if not isinstance(model, Transformer):
         received = f"a {type(translator).__name__}"

@@ -20,11 +20,15 @@ COMMANDS = [
 ]
 
 
-def options(command):
+def params(command):
     found = SHELL
     for name in command[:-1]:
         found = found[name].commands
-    return [word for param in found[command[-1]].params for word in param.opts]
+    return found[command[-1]].params
+
+
+def options(command):
+    return [word for param in params(command) for word in param.opts]
 
 
 VALUES = st.one_of(
@@ -61,6 +65,15 @@ def test_no_arguments_bring_a_traceback(command, empty_folder, data):
         for path in empty_folder.iterdir():
             path.unlink()
     assert not any(empty_folder.iterdir()), "a call that failed left a file"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_swallows_nothing_of_what_is_written(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    shown = CliRunner().invoke(app, [*command, "--help"]).stdout.replace("`", "")
+    shown = " ".join(shown.split())
+    for param in params(command):
+        assert " ".join((param.help or "").replace("`", "").split()) in shown
 
 
 def test_references_are_tokenized_if_the_files_for_it_are_missing(tmp_path):

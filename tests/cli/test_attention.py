@@ -45,7 +45,7 @@ def shell(*arguments, stdin=None):
 
 
 def translate(*arguments, stdin):
-    return shell("translate", *arguments, stdin=stdin)
+    return shell("translate", *arguments, "--engine", "tensorflow", stdin=stdin)
 
 
 def test_the_attention_of_a_line_is_drawn(translator, tmp_path):

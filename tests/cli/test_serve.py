@@ -228,7 +228,7 @@ def test_requests_in_work_are_answered_before_the_service_stops(saved, alone, nu
 @pytest.mark.slow
 def test_a_run_is_served_by_its_recipes_languages_on_tensorflow(trained_by_the_shell):
     run = trained_by_the_shell / "run"
-    service = Service(run)
+    service = Service(run, "--engine", "tensorflow")
     texts = ["ba ko", "ri sa to", "", "ze"] * 5
     found = service.post("v1/models/aa-bb:predict", {"instances": texts})
     assert service.stop() == (0, "")

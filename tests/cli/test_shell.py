@@ -38,6 +38,11 @@ def shell(*arguments, stdin=None):
     return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
 
 
+def translate(model, *arguments, stdin=None):
+    """Calls the command on TensorFlow, whose numbers are those of a `Translator`."""
+    return shell("translate", model, "--engine", "tensorflow", *arguments, stdin=stdin)
+
+
 def in_one_line(result):
     """Returns the one line on standard error, which no traceback follows."""
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -168,12 +173,12 @@ def test_a_file_gives_what_standard_input_gives(run, tmp_path):
     with gzip.open(tmp_path / "text.gz", "wt") as file:
         file.write(lines)
     output = tmp_path / "output"
-    result = shell("translate", run, tmp_path / "text.gz", "--output", output)
+    result = translate(run, tmp_path / "text.gz", "--output", output)
     assert (result.exit_code, result.stdout) == (0, "")
     *warnings, where = result.stderr.splitlines()
     assert where == f"The translations are in {output}."
     assert all("has a doubtful translation: " in line for line in warnings)
-    assert output.read_text() == shell("translate", run, stdin=lines).stdout
+    assert output.read_text() == translate(run, stdin=lines).stdout
 
 
 @pytest.mark.usefixtures("loaded")
@@ -181,14 +186,14 @@ def test_documents_go_to_a_folder_and_are_told_apart_by_their_names(run, tmp_pat
     (tmp_path / "a.json").write_text(json.dumps({"ba": "mu ne", "n": 7}))
     (tmp_path / "a.txt").write_text("mu ne\n")
     files = tmp_path / "a.json", tmp_path / "a.txt"
-    result = shell("translate", run, *files, "-o", tmp_path / "out")
+    result = translate(run, *files, "-o", tmp_path / "out")
     assert result.exit_code == 0, result.stderr
     (line,) = (tmp_path / "out" / "a.txt").read_text().splitlines()
     found = json.loads((tmp_path / "out" / "a.json").read_text())
     assert found == {"ba": line, "n": 7}
-    assert shell("translate", run, files[0]).stdout == json.dumps(found)
+    assert translate(run, files[0]).stdout == json.dumps(found)
     (tmp_path / "out" / "a.txt").unlink()
-    result = shell("translate", run, *files, "-o", tmp_path / "out")
+    result = translate(run, *files, "-o", tmp_path / "out")
     assert "1 of 2 files were in" in result.stderr
     assert (tmp_path / "out" / "a.txt").read_text() == f"{line}\n"
 
@@ -196,31 +201,42 @@ def test_documents_go_to_a_folder_and_are_told_apart_by_their_names(run, tmp_pat
 @pytest.mark.usefixtures("loaded")
 def test_paragraphs_are_asked_for(run, tmp_path):
     (tmp_path / "book.txt").write_text("  Mu ne! Ba ko!\r\n\r\nRi li")
-    written = shell("translate", run, tmp_path / "book.txt", "--format", "text").stdout
+    written = translate(run, tmp_path / "book.txt", "--format", "text").stdout
     lines = "Mu ne!\nBa ko!\nRi li\n"
-    one, two, three = shell("translate", run, stdin=lines).stdout.splitlines()
+    one, two, three = translate(run, stdin=lines).stdout.splitlines()
     assert written == f"  {one} {two}\n\n{three}"  # the test's runner drops \\r
+
+
+@pytest.mark.usefixtures("loaded")
+def test_paragraphs_that_are_taken_for_lines_are_hinted_at(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("Mu ne ba ko\nli ri. Ba ko\nmu ne ri\nsa to.\n")
+    hint = f"Hint: most lines of {text} end within a sentence. --format text"
+    for options, is_there in (([], True), (["--format", "lines"], False)):
+        result = translate(run, text, *options)
+        assert result.exit_code == 0, result.stderr
+        assert result.stderr.startswith(hint) == is_there
 
 
 def test_hypotheses_scores_and_flags_are_written(run, loaded):
     text = "ba ko li\n\nmu ne\n"
     search = BeamSearch(5, length_penalty=0.6, num_hypotheses=5)
     expected = loaded.translate_n_best(text.splitlines(), search)
-    result = shell("translate", run, "--n-best", 5, "--scores", stdin=text)
+    result = translate(run, "--n-best", 5, "--scores", stdin=text)
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert [(int(row[0]), float(row[1]), row[2]) for row in rows] == [
         (number, one.score, one.text)
         for number, found in enumerate(expected, start=1)
         for one in found
     ]
-    result = shell("translate", run, "--n-best", 5, "--json", stdin=text)
+    result = translate(run, "--n-best", 5, "--json", stdin=text)
     objects = [json.loads(line) for line in result.stdout.splitlines()]
     assert [one["text"] for one in objects] == text.splitlines()
     for one, found in zip(objects, expected, strict=True):
         assert [tuple(x.values()) for x in one["translations"]] == [
             (best.text, best.score, [*best.flags]) for best in found
         ]
-    result = shell("translate", run, "--scores", stdin=text)
+    result = translate(run, "--scores", stdin=text)
     scores = [float(line.split("\t")[0]) for line in result.stdout.splitlines()]
     best = loaded.translate_n_best(text.splitlines())
     assert scores == [one.score for (one,) in best]
@@ -237,7 +253,7 @@ def test_a_line_has_one_translation_whatever_the_saved_search_finds(
     text = "ba ko li\n\nmu ne\n"
     monkeypatch.setattr(loaded, "search", BeamSearch(3, num_hypotheses=3))
     expected = loaded.translate(text.splitlines())
-    assert shell("translate", run, stdin=text).stdout.splitlines() == expected
+    assert translate(run, stdin=text).stdout.splitlines() == expected
 
 
 @pytest.mark.usefixtures("loaded")
@@ -259,7 +275,7 @@ def test_what_does_not_go_together_is_reported(
         (tmp_path / name).write_text("ba")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
-    result = shell("translate", run, *arguments, stdin="ba\n")
+    result = translate(run, *arguments, stdin="ba\n")
     assert result.exit_code in (1, 2)
     assert message in " ".join(result.stderr.replace("│", " ").split())
     assert not Path("out").exists()
@@ -281,7 +297,7 @@ def test_what_does_not_go_together_is_reported(
 def test_options_choose_the_search(run, loaded, options, search):
     lines = sentences(3, seed=5)
     wanted = loaded.translate(lines, search)
-    result = shell("translate", run, *options, stdin="\n".join(lines))
+    result = translate(run, *options, stdin="\n".join(lines))
     assert result.stdout.splitlines() == wanted
 
 
@@ -300,30 +316,30 @@ def test_options_control_what_is_produced(run, loaded, option, processors, max_l
     lines = sentences(3, seed=5)
     wanted = loaded.translate(lines, search, max_length=max_length)
     assert wanted != loaded.translate(lines, BeamSearch(2, length_penalty=0.6))
-    result = shell("translate", run, *option, stdin="\n".join(lines))
+    result = translate(run, *option, stdin="\n".join(lines))
     assert result.stdout.splitlines() == wanted
 
 
 @pytest.mark.slow
 def test_xla_compiles_the_search_where_it_is_asked_to(run, monkeypatch):
     compiled = []
-    translate = Translator.translate_n_best
+    original = Translator.translate_n_best
 
     def watched(self, *args, **kwargs):
         compiled.append(self.model.compiled and self.model.jit_compile)
-        return translate(self, *args, **kwargs)
+        return original(self, *args, **kwargs)
 
     monkeypatch.setattr(Translator, "translate_n_best", watched)
     text = "\n".join(sentences(3, seed=5))
-    wanted = shell("translate", run, stdin=text).stdout
-    assert shell("translate", run, "--jit-compile", stdin=text).stdout == wanted
+    wanted = translate(run, stdin=text).stdout
+    assert translate(run, "--jit-compile", stdin=text).stdout == wanted
     assert compiled == [False, True]
 
 
 def test_alignments_are_written_line_by_line(run, loaded, tmp_path):
     source, links = ["ba ko li", "", "  ne ne"], tmp_path / "links"
     stdin = "".join(f"{line}\n" for line in source)
-    result = shell("translate", run, "--alignments", links, stdin=stdin)
+    result = translate(run, "--alignments", links, stdin=stdin)
     assert result.stderr.splitlines()[-1] == f"The alignments are in {links}."
     translations = result.stdout.split("\n")[:-1]
     expected = [
@@ -339,18 +355,18 @@ def test_alignments_are_written_line_by_line(run, loaded, tmp_path):
 
 @pytest.mark.usefixtures("loaded")
 def test_tags_are_kept_where_the_text_is_markup(run, tmp_path):
-    result = shell("translate", run, "--markup", stdin="<b>ba ko</b>\nba ko\n")
+    result = translate(run, "--markup", stdin="<b>ba ko</b>\nba ko\n")
     marked, plain = result.stdout.splitlines()
     assert marked == f"<b>{plain}</b>"
     options = ["--markup", "--alignments", tmp_path / "links"]
-    result = shell("translate", run, *options, stdin="ba\n")
+    result = translate(run, *options, stdin="ba\n")
     assert result.exit_code == 1
     assert "--alignments is not possible for text with --markup" in in_one_line(result)
 
 
 @pytest.mark.usefixtures("loaded")
 def test_a_sentence_that_is_too_long_is_reported_by_its_line(run):
-    result = shell("translate", run, stdin="ba\n" + "ba ko li " * 50 + "\n")
+    result = translate(run, stdin="ba\n" + "ba ko li " * 50 + "\n")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
     *_, warning = result.stderr.splitlines()
@@ -683,14 +699,14 @@ def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
     result = shell("translate", run, tmp_path / "none")
     assert result.exit_code == 1
     assert "none does not exist. Name a file, or pass a sent" in in_one_line(result)
-    result = shell("translate", run, stdin=b"ba\nb\xe4\n")
+    result = translate(run, stdin=b"ba\nb\xe4\n")
     assert result.exit_code == 1
     assert "standard input:2 is not UTF-8" in in_one_line(result)
 
 
 def test_a_backend_that_the_shell_does_not_run_on_is_reported(run, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    result = shell("translate", run, stdin="ba\n")
+    result = translate(run, stdin="ba\n")
     assert result.exit_code == 1
     assert "must be tensorflow in the shell, or jax for `train`" in in_one_line(result)
 
@@ -709,11 +725,11 @@ def test_an_ensemble_translates_and_is_not_trained(run, small_text, tmp_path):
     result = shell("ensemble", run, other, "-o", both)
     assert result.exit_code == 0, result.stderr
     lines = "ba be\nda\n"
-    alone, together = (shell("translate", x, stdin=lines) for x in (run, both))
+    alone, together = (translate(x, stdin=lines) for x in (run, both))
     assert together.stdout == alone.stdout
     (tmp_path / "output").write_text("precious")
     output = ("-o", tmp_path / "output", "--attention", tmp_path / "picture.png")
-    result = shell("translate", both, *output, stdin=lines)
+    result = translate(both, *output, stdin=lines)
     assert "--attention needs a translator of one Transformer" in in_one_line(result)
     assert (tmp_path / "output").read_text() == "precious"
     recipe = small_text / "small.yaml"
@@ -727,7 +743,7 @@ def test_an_ensemble_translates_and_is_not_trained(run, small_text, tmp_path):
 @pytest.mark.usefixtures("loaded")
 def test_a_length_penalty_needs_a_beam(run):
     options = "--length-penalty", 2, "--beam-width", 1
-    result = shell("translate", run, *options, stdin="ba\n")
+    result = translate(run, *options, stdin="ba\n")
     assert result.exit_code == 2
     assert "needs a beam" in " ".join(result.stderr.split())
     assert not result.stdout

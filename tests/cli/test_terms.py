@@ -1,9 +1,12 @@
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from keras_transformer.cli import app
+from keras_transformer.cli import app, loading
 
 
 def shell(*arguments, stdin=None):
@@ -25,6 +28,28 @@ def test_translate_takes_a_glossary_and_patterns(trained_by_the_shell, tmp_path)
     assert "http://x.org/?a=1" in third
     assert "#dog" in third
     assert "Katze" not in third
+
+
+def test_terms_load_tensorflow_without_its_log_lines(tmp_path, monkeypatch):
+    def loaded():
+        raise InterruptedError
+
+    monkeypatch.setattr(loading, "load_tensorflow", loaded)
+    with pytest.raises(InterruptedError):
+        loading.given_terms(None, ["url"])
+    assert loading.given_terms(None, []) is None
+
+
+@pytest.mark.slow
+def test_terms_log_nothing(trained_by_the_shell):
+    arguments = ["translate", str(trained_by_the_shell / "run"), "--keep", "url"]
+    command = [sys.executable, "-m", "keras_transformer.cli", *arguments]
+    how = {"input": "ba\n", "capture_output": True, "text": True}
+    unset = {x: y for x, y in os.environ.items() if x != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(command, env=unset, **how)
+    first, *others = done.stderr.splitlines()
+    assert first == "Engine: TensorFlow (--keep needs it)."
+    assert all("doubtful translation" in line for line in others)
 
 
 def test_what_is_wrong_with_terms_is_said_before_a_model_is_loaded(tmp_path):

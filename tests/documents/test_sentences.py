@@ -10,6 +10,7 @@ from keras_transformer.documents.document import ALWAYS_WRAPPED, NEVER_WRAPPED
 from keras_transformer.documents.sentences import (
     MAX_WRAPPED_WIDTH,
     MIN_WRAPPED_WIDTH,
+    end_within_sentences,
     joined,
     split_long,
     split_sentences,
@@ -31,6 +32,24 @@ def split(text, language="en", width=NEVER_WRAPPED):
 @pytest.fixture(scope="module")
 def translator():
     return make_translator()
+
+
+WRAPPED = """\
+The two men had walked for an hour when the rain began, and
+neither of them had a coat. Under the first tree they
+stopped and waited. It did not end before the evening
+came, and so they went on in the dark to the next village,
+where nobody
+opened the door."""
+CAPTIONS = "a man rides a bike\na dog plays\ntwo men wait. they are wet\na tree"
+
+
+def test_lines_that_plainly_end_within_sentences_are_told_apart():
+    assert end_within_sentences(WRAPPED.splitlines())
+    assert not end_within_sentences(CAPTIONS.splitlines())
+    proper = "The rain began. Nobody had a coat.\nA man waits\n\nhe is wet.\nA dog."
+    assert not end_within_sentences(proper.splitlines())
+    assert not end_within_sentences([])
 
 
 @settings(max_examples=200)

@@ -55,6 +55,25 @@ def test_translations_are_those_of_the_translator(translator, engine):
     np.testing.assert_allclose(*scores, atol=1e-4)
 
 
+@pytest.mark.parametrize(("count", "size"), [(0, 1), (2, 1), (7, 3), (300, 32)])
+def test_every_core_gets_a_share_of_few_texts(engine, monkeypatch, count, size):
+    sizes = []
+
+    class Watched:
+        def translate_batch(self, *args, max_batch_size, **kwargs):
+            sizes.append(max_batch_size)
+            how = {**kwargs, "max_batch_size": max_batch_size}
+            return real.translate_batch(*args, **how)
+
+    real = engine._engine
+    monkeypatch.setattr(engine, "_engine", Watched())
+    monkeypatch.setattr(engine, "_num_workers", 3)
+    texts = (TEXTS * 60)[:count]
+    found = engine.translate_n_best(texts)
+    assert sizes == [size]
+    assert len(found) == count
+
+
 @pytest.mark.slow
 def test_a_limit_of_the_length_holds(translator, engine):
     live = translator.translate_n_best(TEXTS, BEAM, max_length=3)
@@ -84,7 +103,7 @@ def test_what_only_tensorflow_can_do_is_refused_before_anything_is_loaded(tmp_pa
     page = tmp_path / "page.html"
     page.write_text("<p>a <b>dog</b></p>")
     for options, message in (
-        ([page], "must be left out for .*page.html, whose tags"),
+        ([page], "page.html has tags, which attention places: leave out --engine"),
         (["--markup"], "--markup: needs TensorFlow. Leave out --engine"),
         (["--keep", "url"], "--keep: needs TensorFlow. Leave out --engine"),
     ):

@@ -116,6 +116,21 @@ def test_a_page_opens_with_the_mean_of_the_last_cross_attention(browse):
     assert list(named.groups()) == best
 
 
+def test_a_page_that_becomes_narrow_scrolls_to_the_chosen_map(browse):
+    script = """
+    const frame = document.querySelector("iframe");
+    frame.onload = () => {
+      frame.style.width = "180px";
+      const maps = frame.contentDocument.querySelector(".maps");
+      setTimeout(() => { document.title = `scrolled by ${maps.scrollLeft}`; }, 500);
+    };
+    """
+    inner = html.escape(attention_html(attended()))
+    frame = f'<iframe style="width: 999px" srcdoc="{inner}"></iframe>'
+    dom = browse(f"<title></title><body>{frame}</body>", script=script)
+    assert int(re.search(r"<title>scrolled by (\d+)", dom)[1]) > 0
+
+
 @pytest.mark.parametrize(
     ("kind", "layer", "head", "word", "keys"),
     [

@@ -112,14 +112,10 @@ def test_entities_of_html_are_read_and_written(client, texts_of):
     assert found == "A <i>1 &lt; 2 &amp; &quot;3&quot; > 2</i> &lt;2"
 
 
-def test_languages_and_settings_are_those_that_clients_read(client):
+def test_languages_are_those_that_clients_read(client):
     english = {"code": "en", "name": "English", "targets": ["de"]}
     german = {"code": "de", "name": "German", "targets": ["en"]}
     assert client.get("/languages").json() == [english, german]
-    settings = client.get("/frontend/settings").json()
-    assert settings["charLimit"] == 5000
-    assert settings["language"]["target"] == {"code": "de", "name": "German"}
-    assert not settings["keyRequired"]
 
 
 @pytest.mark.parametrize(

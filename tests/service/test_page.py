@@ -160,6 +160,29 @@ def test_an_error_is_announced_and_gone_with_the_next_text(browse):
     assert len(re.findall("<li>", dom)) == 4
 
 
+def test_an_error_leaves_no_translation_of_another_text(browse):
+    typed = f'appeared("li .word").then(() => type("{"a" * 100}"));'
+    dom = browse("a dog", typed)
+    assert "at most 99 characters" in dom
+    assert shown(dom, "<output.*?</output>") == [""]
+    assert "<li>" not in dom
+    assert re.search('<button id="copy"[^>]* hidden', dom)
+
+
+def test_a_translation_is_copied(browse):
+    copied = """
+    appeared("li").then(() => {
+      byId("copy").click();
+      document.title = getSelection();
+    });
+    """
+    dom = browse("two dog", copied)
+    (title,) = shown(dom, "<title>.*?</title>")
+    assert [title] == shown(dom, "<output.*?</output>")
+    assert title
+    assert not re.search('<button id="copy"[^>]* hidden', dom)
+
+
 def test_a_text_that_is_deleted_leaves_nothing(browse):
     dom = browse("a dog", 'appeared("li .word").then(() => type(" "));')
     assert shown(dom, "<output.*?</output>") == [" ".strip()]

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from keras_transformer.text_files import chunks_of
 from keras_transformer.translator.batching import (
     BatchingPolicy,
-    compiled_batches,
     unpadded_lengths,
 )
 
@@ -53,15 +52,6 @@ def test_rows_are_padded_or_cut_to_a_length(length):
     kept = min(length, 4)
     assert np.array_equal(padded[:, :kept], IDS[:, :kept])
     assert not padded[:, kept:].any()
-
-
-@pytest.mark.parametrize(
-    ("rows", "shape"),
-    [(1, (1, 1)), (2, (1, 8)), (8, (1, 8)), (9, (1, 32)), (33, (2, 32)), (70, (3, 32))],
-)
-def test_few_sizes_are_compiled_and_filled_up_with_copies(rows, shape):
-    batches = compiled_batches(tf.constant(rows)).numpy()
-    assert batches.tolist() == np.resize(np.arange(rows), shape).tolist()
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=13))

@@ -361,7 +361,6 @@ def test_a_folder_without_a_translator_says_so(tmp_path):
         ("notes.txt", "nothing", "Nothing is there. Name a folder"),
         ("notes.txt", "notes.txt", "It is a file. Name a folder"),
         ("model.keras", "model.keras", "a Keras model, without tokenizers. Read it"),
-        ("translator/translator.json", ".", "It is a run. Name its translator, "),
         ("config.json", ".", "another layout. `Translator.from_preset` may read it"),
         ("decoder.yml", ".", "another layout. `Translator.from_preset` may read it"),
         ("saved_model.pb", ".", "an export .* Name what was exported"),
@@ -373,6 +372,18 @@ def test_what_a_wrong_folder_is_and_what_to_name(tmp_path, file, named, message)
     (tmp_path / file).touch()
     with pytest.raises(FileNotFoundError, match=message):
         kt.Translator.load(tmp_path / named)
+
+
+def test_the_folder_of_a_run_holds_its_translator(copied, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    copied.rename(run / "translator")
+    (found,) = kt.Translator.load(run).translate(["a man"], max_length=3)
+    assert [found] == kt.Translator.load(run / "translator").translate(
+        ["a man"], max_length=3
+    )
+    with pytest.raises(FileNotFoundError, match="It is a run. Name its translator"):
+        kt.Translator.from_preset(run)
 
 
 @pytest.mark.parametrize("read", [kt.Translator, kt.models.Transformer])

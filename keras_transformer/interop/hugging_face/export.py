@@ -33,7 +33,7 @@ from keras_transformer.interop.expressible import (
 from keras_transformer.interop.hugging_face.config import ACTIVATIONS
 from keras_transformer.layers import SinusoidalPositionalEncoding
 from keras_transformer.storage import create_folder, write_text
-from keras_transformer.translator import (
+from keras_transformer.translator.translator import (
     Translator,
     check_one_transformer,
     check_serves_any_text,
