@@ -182,18 +182,18 @@ def _scan(function, width, carry, *blocks):
         return carry, outputs
     import tensorflow as tf
 
-    size, first = shape_of(blocks[0])[0], blocks[0]
-    shape = (*first.shape[1:-1], width)
-    outputs = tf.TensorArray(first.dtype, size, element_shape=shape)
+    # Not a `TensorArray`: LiteRT has none of unknown sizes. This is written in place.
+    outputs = tf.zeros((*shape_of(blocks[0])[:-1], width), blocks[0].dtype)
 
     def step(i, carry, outputs):
         carry, output = function(i, carry, *(x[i] for x in blocks))
-        return i + 1, carry, outputs.write(i, output)
+        outputs = tf.tensor_scatter_nd_update(outputs, [[i]], output[None])
+        return i + 1, carry, outputs
 
-    state = 0, carry, outputs
+    size, state = shape_of(blocks[0])[0], (0, carry, outputs)
     # Side by side, several blocks would hold their weights at once.
     state = tf.while_loop(lambda i, *_: i < size, step, state, parallel_iterations=1)
-    return state[1], state[2].stack()
+    return state[1], state[2]
 
 
 def _rows(i):
