@@ -21,8 +21,8 @@ class GrowingHypotheses(NamedTuple):
         random_numbers: The random numbers of all steps, float32 of the shape of `ids`;
             () if nothing is drawn.
         log_probabilities: Of all tokens so far, of shape `(batch, hypotheses)`.
-        ended: Whether nothing follows, of shape `(batch, hypotheses)`.
-        limits: Most tokens, int32 of shape `(batch,)`.
+        ended: Whether a hypothesis has ended, of shape `(batch, hypotheses)`.
+        limits: Maximum numbers of tokens, int32 of shape `(batch,)`.
     """
 
     token_ids: Any
@@ -38,9 +38,8 @@ class GrowingHypotheses(NamedTuple):
 class GreedySearch(Search):
     """Takes the likeliest token at every step.
 
-    Of equally likely tokens it takes the one with the lowest id. The score is
-    the log-probability of the sequence, the end token included, without a
-    length penalty.
+    Ties go to the token with the lowest id. The score is the log-probability of the
+    sequence, including the end token, without a length penalty.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
