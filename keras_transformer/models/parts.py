@@ -1,4 +1,4 @@
-"""The layers that models are made of."""
+"""The layers that models consist of."""
 
 import keras
 
@@ -16,17 +16,17 @@ from keras_transformer.layers.weights import WeightOptions, sub_seed
 
 
 class Parts:
-    """Makes the layers of a model by its settings: seeds follow from their names.
+    """Creates the layers of a model from its settings; seeds derive from their names.
 
     Args:
-        arguments: Keyword arguments of the model. Weight options are taken out.
+        arguments: Keyword arguments of the model. Weight options are removed.
         hidden_dim: As in `Transformer`, and so are the next four.
         weight_kinds: Kinds of weights that have options.
         **stack: The other arguments of encoders and decoders.
 
     Attributes:
         embedding_dim: Width of embeddings: `hidden_dim` less a concatenated encoding.
-        settings: All settings, as a config holds them.
+        settings: All settings, in the form of a config.
 
     Raises:
         ValueError: If the encoding leaves no width for the embedding.
