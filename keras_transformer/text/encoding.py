@@ -1,4 +1,4 @@
-"""Texts as a model reads them: ids with start and end tokens, padded."""
+"""Texts as model inputs: padded ids with start and end tokens."""
 
 import tensorflow as tf
 
@@ -14,19 +14,19 @@ WHITE_SPACE = f"{_BLANK}*"
 
 
 def encode(texts, tokenizer: Tokenizer, max_length: int):
-    """Returns texts as a model reads them: subwords, an end token, padding.
+    """Returns texts as model inputs: subwords, an end token, padding.
 
-    Of a long text, the tokenizer gets only its beginning.
+    The tokenizer gets only the beginning of a long text.
 
     Args:
         texts: A list of str, or a string tensor of shape `(batch,)`.
         tokenizer: Tokenizer of the source language.
-        max_length: Maximum number of ids, the end token included. Longer texts are
-            cut before their end token.
+        max_length: Maximum number of ids, including the end token. Longer texts are
+            truncated before their end token.
 
     Returns:
-        Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
-        a boolean tensor of shape `(batch,)`: which texts were cut.
+        Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and a
+        boolean tensor of shape `(batch,)`, True for truncated texts.
     """
     read, is_longer = beginning(plain(batch_of_texts(texts)), max_length)
     ids = tokenizer(read)
