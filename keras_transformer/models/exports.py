@@ -45,7 +45,7 @@ def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
 
 
 def check_suits_litert(model) -> None:
-    """Raises `ValueError` for a model that is quantised to int8."""
+    """Raises `ValueError` for a model that is quantized to int8."""
     if "int8" in {x.quantization_mode for x in all_layers(model)}:
         raise ValueError(
             "LiteRT has no products of int8 kernels as Keras computes them. Export the "

@@ -63,10 +63,10 @@ def beginning(texts, max_length: int):
 def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     """Returns where the subwords that `encode` returns stand in their texts.
 
-    Positions count the characters of a text as it is given, before it is normalised.
+    Positions count the characters of a text as it is given, before it is normalized.
     White space around a subword is left out. A subword without text of its own has an
     empty span: the end token, a language, the mark of a space, and all but the last of
-    several subwords that one character was normalised to.
+    several subwords that one character was normalized to.
 
     Spans are the first character of each subword and the one after its last, int32 of
     shape `(batch, length, 2)`; empty ones, and those of padding, are `(0, 0)`.
