@@ -81,7 +81,7 @@ class PowerLengthPenalty(LengthPenalty):
 
 
 class LiveHypotheses(NamedTuple):
-    """Hypotheses that can still be extended, best first.
+    """Hypotheses that still grow, the best first.
 
     Attributes:
         token_ids: The last token, of shape `(batch, beam_width)`.
@@ -89,9 +89,9 @@ class LiveHypotheses(NamedTuple):
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         log_probabilities: Of all tokens so far, of shape `(batch, beam_width)`; minus
             infinity where there is no hypothesis.
-        limits: Maximum numbers of tokens, int32 of shape `(batch,)`.
-        progress: In a `ConstrainedBeamSearch`, how much they contain of the required
-            phrases.
+        limits: Most tokens, int32 of shape `(batch,)`.
+        progress: Of a `ConstrainedBeamSearch`, what they have of the phrases that are
+            required.
     """
 
     token_ids: Any
@@ -196,7 +196,7 @@ class BeamSearch(Search):
     def first_hypotheses(self, model, inputs, max_length: int):
         """Returns the live and the finished hypotheses before the first step.
 
-        Finished hypotheses no longer change. Their scores include the length penalty.
+        Finished hypotheses no longer change. Their scores are over the length penalty.
         """
         shape = (ops.shape(keras.tree.flatten(inputs)[0])[0], self.beam_width)
         ids = ops.full((*shape, max_length), model.pad_id, dtype="int32")

@@ -21,8 +21,8 @@ class GrowingHypotheses(NamedTuple):
         random_numbers: The random numbers of all steps, float32 of the shape of `ids`;
             () if nothing is drawn.
         log_probabilities: Of all tokens so far, of shape `(batch, hypotheses)`.
-        ended: Whether a hypothesis has ended, of shape `(batch, hypotheses)`.
-        limits: Maximum numbers of tokens, int32 of shape `(batch,)`.
+        ended: Whether nothing follows, of shape `(batch, hypotheses)`.
+        limits: Most tokens, int32 of shape `(batch,)`.
     """
 
     token_ids: Any

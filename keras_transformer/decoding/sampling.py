@@ -128,7 +128,7 @@ class Sampling(GreedySearch):
     def random_numbers(self, model, inputs, max_length: int):
         """Returns the random numbers of all steps; () if nothing is drawn.
 
-        One number determines a token, for any vocabulary size.
+        One number decides on a token, however large the vocabulary is.
         """
         if not self.is_random:
             return ()

@@ -48,11 +48,11 @@ class SearchState(NamedTuple):
         index: Positions of the next tokens, int32 of shape `(batch,)`. A negative index
             is the number of steps before the first token.
         inputs: The model's inputs.
-        memory: The memory that its `start` returned.
-        hypotheses: A pair of growing and finished hypotheses. What searches store about
-            them differs, but growing ones have `token_ids`, the last tokens; `ids`, all
-            tokens so far; `lineage`, the slots that wrote these to the cache; and
-            `limits`, the maximum number of tokens of each sentence.
+        memory: What its `start` returned.
+        hypotheses: A pair of those that grow and those that have finished. What each
+            search keeps of them differs, but those that grow have `token_ids`, the
+            last tokens; `ids`, all so far; `lineage`, the slots that wrote
+            these into the cache; and `limits`, the most tokens of each sentence.
         cache: As `start` or the last `step` returned it.
     """
 

@@ -224,14 +224,14 @@ class CachedBlock(TransformerBlock):
         """Reads the encoder's outputs or the prompts, once for all steps.
 
         Args:
-            inputs: Float tensor to read, of shape `(batch, length, width)`.
+            inputs: What is read, a float tensor of shape `(batch, length, width)`.
             num_hypotheses: Number of hypotheses of each sentence.
             max_length: Number of positions that the cache can hold.
             mask: Boolean tensor of shape `(batch, length)`, False at padding.
 
         Returns:
-            The inputs of the next block, the encoder's outputs or the states of the
-            prompts; the `KeyValues` that are the memory of `step`; and an empty cache.
+            What the next block reads, the encoder's outputs or the states of the
+            prompts; its `KeyValues`, the memory of `step`; and an empty cache.
         """
         raise NotImplementedError
 
@@ -248,7 +248,7 @@ class CachedBlock(TransformerBlock):
             index: Where each sentence is in the cache, int32 of shape `(batch,)`.
             visible: Boolean tensor of shape `(batch, num_hypotheses,
                 max_length, num_hypotheses)`: `visible[b, i, t, j]` says whether
-                hypothesis `i` may attend to the entry of slot `j` at `t`.
+                hypothesis `i` may attend to what slot `j` wrote at `t`.
             positions: Positions of the inputs, int32 of shape `(batch,)`.
 
         Returns:

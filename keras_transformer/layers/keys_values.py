@@ -52,7 +52,7 @@ class KeyValues(NamedTuple):
         )
 
     def write(self, index, new):
-        """Returns a cache with the entries that every hypothesis adds at a position.
+        """Returns a cache with what every hypothesis adds at a position.
 
         Args:
             index: Entries to write, int32 of shape `(batch,)`.

@@ -212,8 +212,8 @@ class MultiHeadAttention(WeightOptionsLayer):
         Args:
             value: Float tensor of shape `(batch, key_length, hidden_dim)`.
             key: Float tensor of the same shape. Default: `value`.
-            mask: Boolean tensor of shape `(batch, key_length)`, False at values that
-                may not be attended to, which may hold anything. None: attend to all.
+            mask: Boolean tensor of shape `(batch, key_length)`, False at values not to
+                be attended to, which may hold anything. None: all may be.
             positions: Positions of the keys, for the layer's `positions`: an integer
                 tensor of shape `(key_length,)` or `(batch, key_length)`. Default: 0, 1,
                 2, ...

@@ -133,15 +133,16 @@ class LanguageModel(DecodedModel, TokenModel):
         """Continues texts with a search; see `Transformer.generate`.
 
         Args:
-            prompt_ids: Integer array or tensor of shape `(batch, length)`, like the
-                model's inputs: starting with `start_id` if texts did so in training,
-                and padded with `pad_id` on the right. Padding between tokens is masked,
-                but takes a position. A row of padding counts as `start_id` alone.
+            prompt_ids: Integer array or tensor of shape `(batch, length)`, like
+                the model's inputs: beginning with `start_id` if texts did so in
+                training, and padded with `pad_id` on the right. Padding between tokens
+                is hidden, but takes a position. A row of padding counts as `start_id`
+                alone.
             search: A search of `keras_transformer.decoding`; greedy unless
                 given.
-            max_length: Maximum number of tokens to add, including the end token.
-            batch_size: Texts to continue at a time, limited by memory; by default the
-                fastest number on CPUs.
+            max_length: Maximum number of tokens to add, end token included.
+            batch_size: Texts to continue at a time, which memory limits; by default
+                what is fastest on CPUs.
 
         Returns:
             `Hypotheses` of the tokens added to the prompts.

@@ -19,14 +19,14 @@ class Parts:
     """Creates the layers of a model from its settings; seeds derive from their names.
 
     Args:
-        arguments: Keyword arguments of the model. Weight options are removed.
+        arguments: Keyword arguments of the model. Weight options are taken out.
         hidden_dim: As in `Transformer`, and so are the next four.
         weight_kinds: Kinds of weights that have options.
         **stack: The other arguments of encoders and decoders.
 
     Attributes:
         embedding_dim: Width of embeddings: `hidden_dim` less a concatenated encoding.
-        settings: All settings, in the form of a config.
+        settings: All settings, as a config holds them.
 
     Raises:
         ValueError: If the encoding leaves no width for the embedding.

@@ -175,9 +175,9 @@ def position_angles(positions, dim: int, max_wavelength: float):
 class LearnedPositionalEncoding(WeightOptionsLayer, _PositionalEncoding):
     """Learns one vector for each position up to `max_length`.
 
-    Longer inputs raise an error if their length is known when the layer is called. In a
-    graph of unknown lengths, or if `positions` are given, positions beyond `max_length`
-    are encoded as NaN, so outputs and loss become NaN.
+    Longer inputs raise an error if their length is known when the layer is called.
+    In a graph of unknown lengths, and where `positions` are given, positions beyond
+    `max_length` are encoded as NaN, and outputs and loss become NaN.
 
     Args:
         max_length: Number of positions.
