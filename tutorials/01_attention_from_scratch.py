@@ -73,7 +73,7 @@ show(kt.plots.attention_map(words, words, weights), "bank")
 # axes. They return the attention weights under the name that Keras uses, *attention
 # scores*. A *mask* says which keys each query may attend to. With a causal mask, a word
 # attends only to itself and to the words before it. Decoders need this: they must not
-# see the word that they are to predict.
+# see the word that they predict.
 
 # %%
 attend = kt.layers.scaled_dot_product_attention
@@ -131,7 +131,7 @@ show(figure, "scale")
 # %% [markdown]
 # ## Other score functions
 # A dot product finds keys that are *similar* to the query. But what if the right key
-# looks different, as a word does in another language? Then the score function must be
+# looks different, like a word in another language? Then the score function must be
 # learned. There are two well-known ways:
 #
 # - `MultiplicativeAttention` puts a matrix between them: `query W key`;
@@ -208,10 +208,10 @@ for score in (None, *learned_scores.values()):
 # this: several attentions run side by side, each with its own projections, and their
 # outputs are concatenated instead of averaged.
 #
-# To see it, let each position of a sequence name two symbols: the one before it and the
-# one after it (the sequence is a ring). Both models have the same number of parameters;
-# the second splits them between two heads. With one head 57% of the answers were
-# correct, with two heads all of them.
+# To see this, let each position of a sequence name two symbols: the one before it and
+# the one after it (the sequence is a ring). Both models have the same number of
+# parameters; the second splits them between two heads. With one head 57% of the answers
+# were correct, with two heads all of them.
 
 # %%
 LENGTH, SYMBOLS, DIM = 8, 11, 32

@@ -109,7 +109,7 @@ print(f"rotated by three positions: at most {difference:.1e} from the table")
 # Another way is to give each position a vector of its own, learned with the rest of the
 # model. It costs parameters, and it has a last position: there is no vector for a
 # position beyond the table. Train two small networks, one with learned and one with
-# sinusoidal positions, to name the symbol three positions before, on sequences of 16
+# sinusoidal positions, to name the symbol three positions back, on sequences of 16
 # symbols.
 
 # %%
@@ -227,8 +227,8 @@ show(figure, "rotary")
 
 # %% [markdown]
 # *Linear biases* (ALiBi, [Press et al., 2021](https://arxiv.org/abs/2108.12409))
-# subtract from each score the distance times a slope. Heads with a steep slope attend
-# to what is close, heads with a gentle slope reach far. The figure shows the first four
+# subtract the distance times a slope from each score. Heads with a steep slope attend
+# to nearby words, heads with a gentle slope reach far. The figure shows the first four
 # of eight heads in a decoder, which attends only to earlier positions, when all scores
 # are otherwise equal.
 

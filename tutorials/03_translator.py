@@ -4,7 +4,7 @@
 # Start with two text files that are translations of each other, and end with a model
 # that translates strings and can be served by TF Serving. The text used here is
 # generated: dates, amounts and names as they are written in English and German, from
-# Unicode CLDR. To use files of your own, skip that step.
+# Unicode CLDR. To use your own files, skip that step.
 #
 # This takes about three minutes on two cores.
 
@@ -120,7 +120,7 @@ for source, translation in zip(texts, translator.translate(texts), strict=True):
 # %% [markdown]
 # ## Serving
 # The exported SavedModel takes strings and returns strings: it contains the tokenizer,
-# the model and the beam search. TF Serving loads it as it is, and so does TensorFlow
+# the model and the beam search. TF Serving loads it directly, and so does TensorFlow
 # without this package. `saved_models/README.md` shows the requests.
 
 # %%
@@ -131,7 +131,7 @@ print([text.decode() for text in outputs["translation"].numpy()])
 
 # %% [markdown]
 # ## What to try next
-# - Another language: `locale_phrases("en", "fr")`. The rest of the code can stay.
+# - Another language: `locale_phrases("en", "fr")`. The rest of the code stays the same.
 # - Another `search` for `translate`: `kt.decoding.Sampling(temperature=0.7, seed=1)`.
 # - Your own text, with `keras-transformer train`: it adds checkpoints, BLEU,
 #   TensorBoard and resuming.

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Looking at attention
 #
-# A translator writes one piece after the other. For each piece it attends to the source
+# A translator writes one piece after another. For each piece it attends to the source
 # and to what it has written so far; before that, its encoder lets the pieces of the
-# source attend to each other. All of this attention can be drawn. This tutorial trains
-# a small translator, with fewer explanations than [03_translator.py](03_translator.py),
-# and then looks inside it.
+# source attend to each other. All of this attention can be plotted. This tutorial
+# trains a small translator, with fewer explanations than
+# [03_translator.py](03_translator.py), and then looks inside it.
 #
 # It takes about two minutes on two cores.
 
@@ -73,8 +73,8 @@ translator = kt.Translator(model, tokenizer, max_source_length=48)
 # The cross-attention, averaged over the heads of all layers but the first, is close to
 # an alignment: each row is a piece of the translation, and its dark cells show which
 # pieces of the source it attended to. Attention was introduced with such a picture
-# ([Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), figure 3). It is close, and
-# not the same: "März" may attend to the blank after "March" more than to "March", since
+# ([Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), figure 3). It is close, but
+# not the same: "März" may attend more to the blank after "March" than to "March", since
 # the encoder has mixed the states of neighbours.
 
 # %%
@@ -107,7 +107,7 @@ show(kt.plots.attention_map(target, inputs, attended.scores["decoder"]), "decode
 
 # %% [markdown]
 # ## A page to explore
-# Layers times heads times words soon make too many pictures. The HTML page below lets
+# Layers times heads times words soon make too many figures. The HTML page below lets
 # you choose: open it in a browser, select a map, then point at a word. It is a single
 # file and needs no network; in a notebook, display it with `IPython.display.IFrame`.
 # The shell makes the same page:
@@ -150,7 +150,7 @@ show(figure, "distances")
 # %% [markdown]
 # ## What to try next
 # - On the page, choose a word that the model got wrong. Where did it look?
-# - Switch one head off: set its rows of the output projection to zero. Which heads can
+# - Turn off one head: set its rows of the output projection to zero. Which heads can
 #   the translation do without?
 # - Attention shows where information *could* flow, not that it was used: read
 #   [Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186) and the reply by

@@ -2,11 +2,11 @@
 # # Classifying documents
 #
 # To classify a document, a model has to turn many words into one vector, although only
-# a few of the words matter. This tutorial lets attention choose them, and draws what it
-# chose. Then it removes most of the labels, and recovers part of the accuracy from
+# a few of the words matter. This tutorial lets attention choose them, and plots its
+# choice. Then it removes most of the labels, and recovers part of the accuracy from
 # unlabelled text: first with word vectors, then with a pre-trained encoder.
 #
-# The documents are on your disk already: the docstrings of Python, NumPy, Matplotlib
+# The documents are already on your disk: the docstrings of Python, NumPy, Matplotlib
 # and Keras. The model has to tell which of the four a docstring belongs to. Numbers in
 # the text are from one run, which took five minutes on two busy cores. Yours will
 # differ with the versions of these packages.
@@ -43,7 +43,7 @@ def show(figure, name):
 # %% [markdown]
 # ## Documents
 # Each document is a docstring up to its first section, such as its list of arguments,
-# since the layout of these sections would give the library away. The names of the
+# because the layout of these sections would reveal the library. The names of the
 # libraries are removed for the same reason.
 
 # %%
@@ -107,8 +107,8 @@ print(ids[train].shape, len(words))
 # classes from this average. After four epochs on all labels, about 83% of the held-out
 # documents are classified correctly; guessing would give a quarter.
 #
-# This encoder has only one layer. The more layers, the more each position holds of the
-# other words, and the less a picture of single words can explain.
+# This encoder has only one layer. With more layers, each position holds more of the
+# other words, and a plot of single words explains less.
 
 # %%
 SIZES = {
@@ -203,7 +203,7 @@ for selected in (ranked[:10], ranked[-10:]):
 
 # %% [markdown]
 # ## Few labels
-# Labels cost somebody's time, but text is free. Suppose that only 200 documents have a
+# Labels take someone's time, but text is free. Suppose that only 200 documents have a
 # label. A classifier trained from scratch on these, with its word embeddings,
 # classified 56% correctly.
 
@@ -215,14 +215,14 @@ curves = {"from scratch": fit(classifier, FEW, EPOCHS)}
 
 # %% [markdown]
 # ## Word vectors
-# Words that occur near the same words have similar meanings. That can be counted,
+# Words that occur near the same words have similar meanings. This can be counted
 # without labels. The code below counts how often two words occur within four words of
 # each other, compares this with chance (positive pointwise mutual information), and
-# keeps the 64 strongest directions of that matrix
-# ([Levy and Goldberg, 2014](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html)).
+# keeps the 64 strongest directions of that matrix ([Levy and Goldberg,
+# 2014](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html)).
 # For many languages such vectors have been published, trained on far more text.
 # `load_word_vectors` reads the text format of word2vec, GloVe and fastText, which this
-# code writes too.
+# code also writes.
 
 # %%
 counts = np.zeros((len(words), len(words)))

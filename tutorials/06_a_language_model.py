@@ -89,8 +89,8 @@ history = model.fit(
 show(kt.plots.training_curves(history), "language_model")
 
 # %% [markdown]
-# *Perplexity* tells how uncertain the model is: a perplexity of 50 means that it is as
-# uncertain as if it had to choose between 50 equally likely subwords. A model that
+# *Perplexity* measures how uncertain the model is: a perplexity of 50 means that it is
+# as uncertain as if it had to choose between 50 equally likely subwords. A model that
 # knows nothing has 1,000, the size of the vocabulary. Ours ended at 53 on the held-out
 # topics.
 #

@@ -158,10 +158,10 @@ for index, row in enumerate(panels):
 show(figure, "digits")
 
 # %% [markdown]
-# Some heads seem to look at the same patch whatever the digit, others seem to move. Ten
+# Some heads seem to look at the same patch for every digit, others seem to move. Ten
 # pictures prove nothing, so measure over all held-out images. How often does a head
-# look most at its favourite patch? And how dark is the patch that it looks at most, if
-# 0 is white and 1 is black? In our run one head looked at patch 5 in 87% of the images.
+# look most at its favourite patch? And how dark is the patch it looks at most, if 0 is
+# white and 1 is black? In our run one head looked at patch 5 in 87% of the images.
 # Another had a favourite in fewer than half of them and chose the darkest patches:
 # their ink was 0.66, and the mean of all patches is 0.31.
 

@@ -7,9 +7,9 @@
 # copies take the same step. If the sums are right, the result does not depend on the
 # number of devices.
 #
-# This tutorial shows that two devices learn what one does, and which division has to be
-# right for that. Then it shows how to start the same program on many machines. It needs
-# no GPU, because one processor can act as two devices. It takes about a minute on two
+# This tutorial shows that two devices learn the same as one, if the loss is divided
+# correctly. Then it shows how to start the same program on many machines. It needs no
+# GPU, because one processor can act as two devices. It takes about a minute on two
 # cores.
 
 # %%
@@ -39,8 +39,8 @@ def show(figure, name):
 # %% [markdown]
 # ## Two devices
 # A TensorFlow *strategy* says which devices take part. `kt.training.pick_strategy`
-# picks the one that suits the machine. Here we split the processor into two logical
-# devices, which has to happen before TensorFlow does anything else.
+# picks one to suit the machine. Here we split the processor into two logical devices,
+# which has to happen before TensorFlow does anything else.
 
 # %%
 (cpu,) = tf.config.list_physical_devices("CPU")
@@ -62,7 +62,7 @@ print("replicas:", one_device.num_replicas_in_sync, two_devices.num_replicas_in_
 #     two, naively    (loss₁ / n₁ + loss₂ / n₂) / 2
 #
 # `kt.training.TokenCrossentropy` divides by the tokens of *all* devices. On each
-# device, the losses of Keras divide by the tokens of that device.
+# device, Keras's own losses divide by the tokens of that device.
 
 # %%
 ROWS, BATCHES, LENGTH, SYMBOLS = 32, 16, 12, 20
@@ -132,9 +132,9 @@ show(figure, "replicas")
 # numbers are added in a different order. With the Keras loss, averaged on each device,
 # the two trainings end with different weights.
 #
-# Every replica must get equally many rows of a batch. The size of a
+# Every replica must get the same number of rows. The size of a
 # `kt.text.parallel_dataset` batch is counted in tokens, so its number of rows may be
-# odd. `split_evenly` adds rows of padding, which do not count in the loss:
+# odd. `split_evenly` adds rows of padding, which the loss ignores:
 #
 #     strategy = kt.training.pick_strategy()
 #     with strategy.scope():
@@ -144,8 +144,8 @@ show(figure, "replicas")
 #
 # ## Many machines
 # Each machine starts the same program, called a *worker*. Only the environment variable
-# `TF_CONFIG` differs: it lists all workers, and says which of them this one is. The
-# first worker is the *chief*. Only the chief writes checkpoints and logs.
+# `TF_CONFIG` differs: it lists all workers, and identifies this one. The first worker
+# is the *chief*. Only the chief writes checkpoints and logs.
 
 # %%
 hosts = ["gpu-0:2222", "gpu-1:2222"]

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Fine-tuning: a translator learns a new domain
 #
-# A pretrained translator knows one domain. Your text belongs to another, and you have
-# a few hundred translated sentences of it. *Fine-tuning* continues the training on
-# them. The translator then learns the new domain within a minute, and may forget the
-# old one as fast. This tutorial measures both, and shows what keeps the old domain:
-# old text mixed in, with all weights, with a frozen encoder, or with low-rank
+# A pretrained translator knows one domain. Your text belongs to another, and you have a
+# few hundred translated sentences of it. *Fine-tuning* continues the training on them.
+# The translator then learns the new domain within a minute, and may forget the old one
+# just as fast. This tutorial measures both, and shows what preserves the old domain:
+# mixing in old text, with all weights, with a frozen encoder, or with low-rank
 # adaptation (LoRA).
 #
-# It takes about ten minutes on two cores that do other work as well. A quarter of that
-# is the training of the translator that is then fine-tuned.
+# It takes about ten minutes on two busy cores. A quarter of that is spent training the
+# translator to fine-tune.
 
 # %%
 import os
@@ -41,8 +41,8 @@ def show(figure, name):
 # The *old* domain, on which the translator is pretrained, has 10,000 phrases: dates,
 # times, durations, and lists of countries and languages. The *new* one has 500: amounts
 # of money and of other units. Both are written with the same letters and digits. Most
-# words of the new domain are new, and so are its conventions: where an English number
-# has a decimal point, a German one has a comma.
+# words of the new domain are new, and so are its conventions: English numbers have a
+# decimal point, German ones a comma.
 
 # %%
 KINDS = {
@@ -125,9 +125,9 @@ model.fit(old_data, epochs=EPOCHS, shuffle=False, verbose=2)
 translator.save(FOLDER / "pretrained")
 
 # %% [markdown]
-# From here on, all is as with a translator that others have trained.
+# From here on, everything works as with a translator trained by others.
 # `kt.Translator.from_preset` reads the saved folder, or a model from the Hugging Face
-# Hub: `"hf://Helsinki-NLP/opus-mt-en-de"` could stand in the place of the folder.
+# Hub: you could pass `"hf://Helsinki-NLP/opus-mt-en-de"` instead of the folder.
 
 
 # %%
@@ -152,17 +152,17 @@ def bleu(translator):
 table = {"before": bleu(load_pretrained())}
 
 # %% [markdown]
-# *BLEU* measures how much of the correct translations was produced, from 0 to 100. The
+# *BLEU* measures how closely the translations match correct ones, from 0 to 100. The
 # translator is almost perfect on its own domain. On the new one it scores less than 1:
 # it has learned neither the words nor how to copy a long number.
 #
 # ## All weights
-# The simplest way is to continue the training, with the new phrases only. Large models
-# need a low learning rate: for one from Hugging Face, begin with `3e-5`. Our model is
-# small and needs a higher one: those for all weights and for LoRA were chosen on
-# validation phrases, and the decoder has the one for all weights. `compile_model`
-# passes the model's `pad_id` to the loss, because the padding of Hugging Face's models
-# is not 0.
+# The simplest way is to continue training with only the new phrases. Large models need
+# a low learning rate: for one from Hugging Face, start with `3e-5`. Our small model
+# needs a higher rate: the rates for all weights and for LoRA were chosen on validation
+# phrases; training only the decoder uses the rate for all weights. `compile_model`
+# passes the model's `pad_id` to the loss, because Hugging Face's models do not pad with
+# 0.
 
 # %%
 trained = {}
@@ -183,12 +183,12 @@ fine_tune("all weights", translator, files["new"], 1e-3, 2 * EPOCHS)
 # %% [markdown]
 # The model has learned most of the new domain from 500 phrases, and lost the old one:
 # even simple dates are garbled. This is *catastrophic forgetting*. The same weights
-# serve both domains, and the loss contains no dates any more.
+# serve both domains, and the loss no longer contains any dates.
 #
 # ## What keeps the old domain
-# **Old text, mixed in.** Here there are two old phrases for each new one. If the text
-# of the pretraining is not available, use other text of the same kind. The loss then
-# contains both domains.
+# **Old text, mixed in.** Here there are two old phrases for each new one. If the
+# pretraining text is not available, use other text of the same kind. The loss then
+# covers both domains.
 #
 # **Frozen layers.** Frozen weights need no gradients and no optimizer state. Here the
 # encoder is frozen.
@@ -240,16 +240,16 @@ show(figure, "fine_tuning")
 #
 # - The old text decides what is kept. Without it, BLEU on the old domain falls below
 #   15. With it, all three ways keep more than 80.
-# - Keeping costs something: from the mixed text, all three learn somewhat less of the
-#   new domain than all weights do from the new text alone.
+# - Remembering has a cost: from the mixed text, all three learn somewhat less of the
+#   new domain than training all weights on the new text alone.
 # - LoRA trains a fifth of the weights and is not far from the others. Which of the
 #   three is best changes with the seed.
 #
 # ## Save, go on, export
 # A saved translator keeps its adaptation. It is loaded with the same weights frozen, so
-# after `compile`, `fit` continues the fine-tuning. Most of that folder is the
-# pretrained model. To keep adaptations for many domains, save only the trained weights
-# of each, and load them into the pretrained translator.
+# after `compile`, `fit` continues the fine-tuning. Most of the saved folder is the
+# pretrained model. To keep adaptations for many domains, save only each domain's
+# trained weights, and load them into the pretrained translator.
 
 # %%
 adapted.save(FOLDER / "adapted")

@@ -27,9 +27,9 @@ class Splits(NamedTuple):
     """A data set, split for training, validation and test.
 
     Attributes:
-        train: `ParallelText` to learn from.
-        validation: `ParallelText` to choose models and settings by.
-        test: `ParallelText` to evaluate a finished model on, once.
+        train: `ParallelText` to train on.
+        validation: `ParallelText` to choose models and settings with.
+        test: `ParallelText` to evaluate the final model on, once.
     """
 
     train: ParallelText
@@ -51,18 +51,18 @@ def locale_phrases(
     Both sides come from Unicode CLDR, which operating systems and browsers use for
     formatting. Babel contains it, so nothing is downloaded. Every phrase has one
     correct translation. All phrases differ, within and across the splits. Each word of
-    the validation and test splits occurs in the training split; only its combination
-    with others is new, such as a date or an amount.
+    the validation and test splits also occurs in the training split; only combinations
+    of words, such as a date or an amount, are new.
 
-    Text is normalised by SentencePiece's default rule (`nmt_nfkc`), so that a tokenizer
-    restores each phrase exactly; marks of writing direction are removed.
+    Text is normalized with SentencePiece's default rule (`nmt_nfkc`), so that a
+    tokenizer restores each phrase exactly; marks of writing direction are removed.
 
     Args:
         source_locale: Locale to translate from, such as `"en"` or `"pt_BR"`.
         target_locale: Locale to translate into.
-        train: Number of phrases to learn from.
-        validation: Number of phrases to choose models and settings by.
-        test: Number of phrases to evaluate a finished model on.
+        train: Number of phrases to train on.
+        validation: Number of phrases to choose models and settings with.
+        test: Number of phrases to evaluate the final model on.
         seed: Random seed. Equal arguments give equal phrases.
         kinds: Names of the kinds of phrases, in any order; by default all.
             Time: `"date"`, `"part_of_date"`, `"date_and_time"`, `"date_interval"`,

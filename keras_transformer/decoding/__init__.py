@@ -1,8 +1,8 @@
-"""From logits to sequences: searches of any model that offers the cached step.
+"""From logits to sequences: searches for any model that offers a cached step.
 
 Reading order: `model`, `search`, `next_tokens`, `greedy`, `sampling`, `beam`,
 `constrained_beam`; `processors` and `constraints`, which control a search; then
-`continuous_batching` and `runner`, which search many sentences through few compiled
+`continuous_batching` and `runner`, which search many sentences with few compiled
 programs.
 """
 

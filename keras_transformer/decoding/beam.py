@@ -1,4 +1,4 @@
-"""Beam search: the best hypotheses, grown side by side, and length penalties."""
+"""Beam search: the best hypotheses, extended in parallel; and length penalties."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from keras_transformer.layers.cache import inherit_lineage, write_position
 
 
 class LengthPenalty(ConfigObject):
-    """Base of length penalties: a divisor of the log-probability for every length.
+    """Base class of length penalties: a divisor of log-probabilities for every length.
 
     Args:
         exponent: The larger it is, the longer the results. 0 leaves log-probabilities
@@ -78,12 +78,12 @@ class PowerLengthPenalty(LengthPenalty):
 
 
 class Extensions(NamedTuple):
-    """Live hypotheses with one more token, the best first.
+    """Live hypotheses with one more token, best first.
 
     Attributes:
         log_probabilities: Of all tokens, of shape `(batch, extensions)`.
         parents: Which live hypothesis was extended, of the same shape.
-        token_ids: The token that it was extended by, of the same shape.
+        token_ids: The token added to it, of the same shape.
         is_end: Whether the token ends the sequence, of the same shape.
     """
 
@@ -95,7 +95,7 @@ class Extensions(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class BeamSearch(Search):
-    """Grows the best hypotheses side by side and returns the best that end.
+    """Extends the best hypotheses in parallel and returns the best that end.
 
     At each step every live hypothesis is extended by every token, and the
     extensions are ranked by log-probability. Among the `beam_width` best,
@@ -103,29 +103,27 @@ class BeamSearch(Search):
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
-    where `length` counts the end token. The `beam_width` best of those that
-    do not end live on. What is still alive after `max_length` tokens is
-    scored by the same formula and competes with the finished hypotheses; no
-    other unfinished hypothesis does. The search of a sentence ends when
-    `beam_width` hypotheses have finished whose scores all exceed those that the
-    live ones would have if they ended now; or when no live one can still reach
-    the `num_hypotheses` best.
+    where `length` counts the end token. The `beam_width` best of the others stay live.
+    Hypotheses still live after `max_length` tokens are scored by the same formula and
+    compete with the finished ones; no other unfinished hypothesis does. The search of a
+    sentence ends when `beam_width` finished hypotheses all score higher than the live
+    ones would if they ended now, or when no live one can still reach the
+    `num_hypotheses` best.
 
-    So a beam as wide as the space of all sequences of at most `max_length`
-    tokens, where unfinished ones count at `max_length` only, returns what
-    enumeration returns, and a beam of one returns what greedy search returns.
-    If fewer hypotheses exist than requested, the others have only `pad_id`s and a
-    score of minus infinity.
+    A beam as wide as the space of all sequences of at most `max_length` tokens, with
+    unfinished ones only at `max_length`, therefore returns the same as enumeration, and
+    a beam of one the same as greedy search. If fewer hypotheses exist than requested,
+    the rest contain only `pad_id`s and have a score of minus infinity.
 
-    Ties are broken in this order: the hypothesis that ended earlier, and one
-    that ended before one that did not; the one that grew from the better ranked
-    live hypothesis; the one whose last token has the lower id.
+    Ties are broken in this order: the hypothesis that ended earlier, or ended at all;
+    the one that extends the better ranked live hypothesis; the one whose last token has
+    the lower id.
 
     Args:
         beam_width: Number of live hypotheses of each sentence.
         length_penalty: Exponent of the formula: the larger it is, the longer the
-            results. 0 leaves log-probabilities unchanged. Or another penalty, such as
-            `PowerLengthPenalty(1.0)`.
+            results. 0 leaves log-probabilities unchanged. Or a different penalty, such
+            as `PowerLengthPenalty(1.0)`.
         num_hypotheses: Number of hypotheses to return, at most `beam_width`.
         processors: `Processor`s, applied to the logits in this order.
         end_ids: Id or ids that end a sequence, whichever comes first; by default

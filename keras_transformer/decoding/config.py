@@ -1,4 +1,4 @@
-"""Objects that are saved, compared and printed by their constructor's arguments."""
+"""Objects that are saved, compared and printed by their constructor arguments."""
 
 import inspect
 import json
@@ -8,10 +8,10 @@ from keras import ops
 
 
 class ConfigObject:
-    """Base of searches, processors and length penalties.
+    """Base class of searches, processors and length penalties.
 
-    Two of them with equal settings are equal, so that a program compiled for one
-    serves the other. Subclasses store every constructor argument under its own name.
+    Objects with equal settings are equal, so a program compiled for one serves the
+    other. Subclasses store every constructor argument under its own name.
     """
 
     def get_config(self):

@@ -26,13 +26,13 @@ MISSING_TOKEN = -5.0
 
 
 class Progress(NamedTuple):
-    """What sequences of tokens have of the phrases that are required.
+    """How much sequences of tokens contain of the required phrases.
 
     Attributes:
         met: Whether a phrase has occurred and was not continued, of shape
             `(..., phrases)`.
-        matched: Whether the last `n + 1` tokens are the first of a phrase that is not
-            met, of shape `(..., phrases, length)`, at index `n`.
+        matched: Whether the last `n + 1` tokens are the first tokens of a phrase that
+            is not met, of shape `(..., phrases, length)`, at index `n`.
     """
 
     met: Any
@@ -45,25 +45,24 @@ class ConstrainedBeamSearch(BeamSearch):
 
     It is a `BeamSearch` with these rules:
 
-    - A hypothesis may end once it contains every phrase of its sentence, each as often
-      as it is required. Occurrences of one phrase do not overlap; those of different
-      phrases may.
-    - Besides the likeliest tokens, the next token of every phrase that is missing
-      extends a hypothesis.
-    - Hypotheses compete with those that lack as many tokens of the phrases. The best of
-      each such bank live on, then the second best of each, until the beam is full.
-      Where there are more banks than places, each token that is missing counts like a
+    - A hypothesis may end once it contains every phrase of its sentence, as often as
+      required. Occurrences of the same phrase do not overlap; different phrases may.
+    - A hypothesis is extended by the likeliest tokens, and by the next token of every
+      missing phrase.
+    - Hypotheses that lack the same number of phrase tokens form a bank and compete. The
+      best of each bank stay live, then the second best of each, until the beam is full.
+      If there are more banks than places, each missing token counts as a
       log-probability of -5.
-    - A hypothesis must leave room for the tokens that it lacks, phrase after phrase: so
-      it contains them all when it reaches `max_length`.
+    - A hypothesis must leave room for its missing phrases, so that it contains them all
+      when it reaches `max_length`.
 
-    Where nothing is required, the result is that of a `BeamSearch`. It guarantees the
-    phrases unless a processor forbids their tokens, such as `MaximumLength`: then the
-    score is minus infinity, and `model.generate` warns. A beam that is about as wide as
-    the phrases have tokens places them best.
+    Without required phrases, the result is the same as with `BeamSearch`. The phrases
+    are guaranteed unless a processor such as `MaximumLength` forbids their tokens: then
+    the score is minus infinity, and `model.generate` warns. A beam about as wide as the
+    number of phrase tokens places them best.
 
     `model.generate` passes the phrases to its compiled program as an input, so the same
-    program serves other phrases.
+    program serves any phrases.
 
     Args:
         beam_width: As in `BeamSearch`.
@@ -74,13 +73,14 @@ class ConstrainedBeamSearch(BeamSearch):
         num_hypotheses: As in `BeamSearch`.
         processors: As in `BeamSearch`.
         end_ids: As in `BeamSearch`.
-        continuation_ids: Ids that may not follow a phrase, or it does not count:
-            subwords that continue a word.
+        continuation_ids: Ids of subwords that continue a word. A phrase followed by one
+            does not count.
 
     Raises:
         ValueError: If an argument is out of range; when called by `model.generate`, if
-            there are not as many lists of phrases as sentences, or if phrases are
-            longer than `max_length`, or have padding or a token that ends a sequence.
+            the numbers of lists of phrases and sentences differ, or if phrases are
+            longer than `max_length`, or contain padding or a token that ends a
+            sequence.
 
     Example:
         >>> search = kt.decoding.ConstrainedBeamSearch(4, required=[[[7, 5], [11]], []])
@@ -275,7 +275,7 @@ class Phrases:
     def needed(self, progress):
         """Returns how many tokens are still missing, int32 of shape `(...)`.
 
-        Of the phrases that have begun, only one will be continued.
+        Only one of the phrases that have begun can be continued.
         """
         lengths = self._lengths
         while len(lengths.shape) < len(progress.met.shape):
@@ -285,11 +285,11 @@ class Phrases:
         return missing - ops.max(begun, axis=(-2, -1))
 
     def are_contained(self, progress):
-        """Tells which hypotheses have all phrases, of shape `(batch, hypotheses)`."""
+        """Returns which hypotheses have all phrases, of shape `(batch, hypotheses)`."""
         return ops.all(progress.met | self._pending(progress), axis=-1)
 
     def add_next(self, progress, tokens):
-        """Returns the best logits and ids of a step, and those of the phrases.
+        """Returns the best logits and ids of a step, including those of the phrases.
 
         A phrase that has begun has a next token, unless another has more tokens, as
         only one of them may go on. The next token of any other phrase is its first.

@@ -1,4 +1,4 @@
-"""Constraints: processors that say which tokens a sequence must have."""
+"""Constraints: processors that require certain tokens in a sequence."""
 
 import operator
 
@@ -15,22 +15,22 @@ class ForcedPrefix(Processor):
     """Forces the first tokens of every hypothesis.
 
     No other processor may forbid the forced tokens. Where an id is negative or the
-    model's `pad_id`, the token is free.
+    model's `pad_id`, any token is allowed.
 
-    `model.generate` passes the ids to its compiled program as an input, padded to
-    a power of two, so the same program serves other prefixes.
+    `model.generate` passes the ids to its compiled program as an input, padded to a
+    power of two, so the same program serves any prefixes.
 
     Args:
-        ids: One sequence of ids for all sentences, or a sequence of sequences,
-            one for each sentence, of any lengths, such as `tokenizer(texts)`. In traced
-            functions, an integer tensor of shape `(batch, length)`.
+        ids: One sequence of ids for all sentences, or one for each sentence, of any
+            lengths, such as `tokenizer(texts)`. In traced functions, an integer tensor
+            of shape `(batch, length)`.
         is_scored: Whether scores include the forced tokens. If not, they count with a
-            probability of one, as in Hugging Face's transformers; list the processor
-            first then.
+            probability of one, as in Hugging Face's transformers; in this case, list
+            the processor first.
 
     Raises:
-        ValueError: If `ids` are not integers of such a form; when bound, if
-            there are not as many sequences as sentences.
+        ValueError: If `ids` are not integers in such a form; when bound, if the numbers
+            of sequences and sentences differ.
 
     Example:
         >>> kt.decoding.ForcedPrefix([[7, 5], [11]])
@@ -53,7 +53,7 @@ class ForcedPrefix(Processor):
 
     @property
     def num_sequences(self):
-        """Number of sequences: 1 if there is one for all sentences."""
+        """Number of sequences: 1 for a sequence shared by all sentences."""
         is_one = not ops.is_tensor(self.ids) and not isinstance(self.ids[0], tuple)
         return 1 if is_one else len(self.ids)
 

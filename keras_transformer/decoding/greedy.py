@@ -13,9 +13,8 @@ from keras_transformer.layers.cache import write_position
 class GreedySearch(Search):
     """Takes the likeliest token at every step.
 
-    Of equally likely tokens it takes the one with the lowest id. The score is
-    the log-probability of the sequence, the end token included, without a
-    length penalty.
+    Ties go to the token with the lowest id. The score is the log-probability of the
+    sequence, including the end token, without a length penalty.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.

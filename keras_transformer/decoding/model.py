@@ -1,22 +1,22 @@
-"""What a model must offer to be searched: a step with a cache."""
+"""The interface that a search needs of a model: a step with a cache."""
 
 from typing import Any
 
 
 class CachedModel:
-    """Base of models that every search can search.
+    """Base class of models that every search supports.
 
-    All hypotheses of a sentence take a step together, as the queries of one
-    attention over everything that they have written into the cache so far.
+    All hypotheses of a sentence take a step together, as the queries of one attention
+    over everything they have written to the cache so far.
 
-    Subclasses have a `pad_id`, a `start_id` and an `end_id`, and offer `start` and
-    `step`. All else has defaults.
+    Subclasses have a `pad_id`, a `start_id` and an `end_id`, and implement `start` and
+    `step`. Everything else has defaults.
 
     Attributes:
-        max_positions: The most tokens of a source or a target; None if there is no
+        max_positions: Maximum number of tokens of a source or target; None for no
             limit.
-        seed_generator: Where random draws without a seed come from; None for Keras's
-            global seed.
+        seed_generator: Source of random draws without a seed; None for Keras's global
+            seed.
     """
 
     pad_id: Any
@@ -31,7 +31,7 @@ class CachedModel:
         Args:
             inputs: The model's inputs: a tensor or a nested structure of tensors,
                 with the batch first.
-            num_hypotheses: Hypotheses of each sentence.
+            num_hypotheses: Number of hypotheses of each sentence.
             max_length: Positions that the cache must hold at first.
 
         Returns:
@@ -42,24 +42,23 @@ class CachedModel:
         raise NotImplementedError
 
     def step(self, token_ids, memory, cache, index, visible):
-        """Reads one token of each hypothesis and scores those that may follow.
+        """Reads one token of each hypothesis and scores its possible next tokens.
 
         Args:
-            token_ids: Int32 tensor of shape `(batch, hypotheses)`: the last
-                token of each hypothesis, `start_id` at first.
+            token_ids: Int32 tensor of shape `(batch, hypotheses)`: the last token of
+                each hypothesis, initially `start_id`.
             memory: As `start` returned it.
             cache: As `start` or the last `step` returned it.
             index: Positions of `token_ids`, int32 of shape `(batch,)`: sentences may
-                have begun at different times.
+                have started at different times.
             visible: Boolean tensor of shape
-                `(batch, hypotheses, positions, hypotheses)`, with as many
-                positions as the cache holds: `visible[b, i, t, j]` says whether
-                hypothesis `i` may see what slot `j` wrote at position `t`, the
-                present one included.
+                `(batch, hypotheses, positions, hypotheses)`, with as many positions as
+                the cache holds: `visible[b, i, t, j]` says whether hypothesis `i` may
+                see the entry of slot `j` at position `t`, including the current one.
 
         Returns:
             `(logits, cache)`: float32 logits of shape
-            `(batch, hypotheses, vocabulary)`, and the cache with this step in.
+            `(batch, hypotheses, vocabulary)`, and the cache including this step.
         """
         raise NotImplementedError
 
@@ -71,14 +70,14 @@ class CachedModel:
         return self.step
 
     def likely_length(self, inputs) -> int | None:
-        """Returns how long most sequences are at most; None if that is unknown.
+        """Returns a length that most sequences do not exceed; None if unknown.
 
-        Searches of many sentences begin with a cache of this length.
+        Searches of many sentences start with a cache of this length.
         """
         return None
 
     def first_cache_length(self, max_length: int, num_hypotheses: int) -> int:
-        """Returns how many positions the cache holds at first.
+        """Returns the initial number of positions of the cache.
 
         A step reads the whole cache, so most steps are faster with a short one. If it
         is shorter than `max_length`, `lengthen` is called each time it is full.

@@ -1,4 +1,4 @@
-"""From the logits of a step to the tokens that may come next."""
+"""From the logits of a step to the possible next tokens."""
 
 from typing import Any, NamedTuple
 
@@ -10,16 +10,16 @@ from keras_transformer.kernels.selection import top_k_in_blocks, top_one
 
 
 class NextTokens(NamedTuple):
-    """The tokens that may come next, for every hypothesis.
+    """The possible next tokens of every hypothesis.
 
     Attributes:
         best_logits: The largest of `logits` in descending order, of shape
-            `(batch, hypotheses, choices)`. One of them is minus infinity: that
-            of the padding token if it is among them, else the last.
+            `(batch, hypotheses, choices)`. One of them is minus infinity: the padding
+            token's if it is among them, else the last.
         best_ids: Their tokens, int32, of the same shape.
-        normalizer: What to subtract from logits to get log-probabilities, of
-            shape `(batch, hypotheses, 1)`. It is computed from the model's own
-            logits: a forbidden token does not change the scores of the others.
+        normalizer: Subtract this from logits to get log-probabilities, of shape
+            `(batch, hypotheses, 1)`. It is computed from the model's own logits: a
+            forbidden token does not change the scores of the others.
         logits: Processed logits, of shape `(batch, hypotheses, vocabulary)`.
     """
 

@@ -12,23 +12,22 @@ from keras_transformer.decoding.config import ConfigObject
 
 
 class Processor(ConfigObject):
-    """Base of what a search takes as `processors`.
+    """Base class of the `processors` of a search.
 
-    A processor lowers logits, down to minus infinity where a token is
-    forbidden, and never raises one: that is what lets a search stop early.
-    A forbidden token does not change the scores of the others. Where
-    processors together forbid every token, a hypothesis stops, with a score
-    of minus infinity.
+    A processor lowers logits, to minus infinity to forbid a token, and never raises
+    one: this lets a search stop early. A forbidden token does not change the scores of
+    the others. If processors together forbid every token, a hypothesis stops, with a
+    score of minus infinity.
 
-    To write one, offer `bind`, and register the class with
+    To write one, implement `bind`, and register the class with
     `keras.saving.register_keras_serializable`.
     """
 
     def bind(self, model, inputs, end_ids: tuple[int, ...]):
-        """Returns the function that changes the logits of every step.
+        """Returns a function that changes the logits at every step.
 
-        It is called again, with the inputs of other sentences, when these take the
-        places of sentences that have ended.
+        It is called again, with the inputs of new sentences, when these replace
+        sentences that have ended.
 
         Args:
             model: The model that is searched, with its `pad_id`.
@@ -46,14 +45,14 @@ class Processor(ConfigObject):
         raise NotImplementedError
 
     def named_ids(self) -> Iterable[int]:
-        """Returns the ids that the processor names: the vocabulary must have them."""
+        """Returns the ids that the vocabulary must have for this processor."""
         return ()
 
     def table(self, num_sentences: int):
         """Returns the processor's own settings for each sentence, if it has any.
 
         `model.generate` passes them to the compiled search as an input, so the same
-        program serves other values.
+        program serves any values.
 
         Returns:
             An integer array with a row for each sentence, or None.
@@ -83,7 +82,7 @@ class BannedIds(Processor):
         ids: The ids to forbid, a sequence of integers.
 
     Raises:
-        ValueError: If there are no ids, negative ones or what is no integer.
+        ValueError: If there are no ids, or any is negative or not an integer.
     """
 
     def __init__(self, ids: Iterable[int]):
@@ -112,7 +111,7 @@ class MinimumLength(Processor):
     """Forbids all end tokens until a sequence has a minimum length.
 
     Args:
-        length: Least number of tokens, the end token included.
+        length: Minimum number of tokens, including the end token.
 
     Raises:
         ValueError: If `length` is not a positive integer.
@@ -132,18 +131,18 @@ class MinimumLength(Processor):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MaximumLength(Processor):
-    """Limits the length of every sequence by that of its source.
+    """Limits the length of every sequence relative to its source.
 
-    A sequence has at most `ratio * source_length + extra` tokens, rounded
-    down, and at least 1: at the last of them only end tokens are allowed.
-    Both lengths count the end token. The search's `max_length` holds too.
+    A sequence has at most `ratio * source_length + extra` tokens, rounded down, and at
+    least 1: as the last of them only end tokens are allowed. Both lengths count the end
+    token. The search's `max_length` also applies.
 
     The source is the first tensor of the model's inputs; its length is the
     number of ids that are not the model's `pad_id`.
 
     Args:
-        ratio: Tokens for each token of the source.
-        extra: Further tokens, an integer that may be negative.
+        ratio: Number of tokens for each source token.
+        extra: Number of additional tokens, an integer that may be negative.
 
     Raises:
         ValueError: If `ratio` is negative or not finite, or `extra` is not an
@@ -185,10 +184,10 @@ class MaximumLength(Processor):
 class NoRepeatNgram(Processor):
     """Forbids tokens that would repeat an n-gram of the sequence.
 
-    The prompt of a `LanguageModel` does not count as part of it.
+    The prompt of a `LanguageModel` does not count.
 
     Args:
-        size: Tokens of an n-gram; 1 forbids any token to occur twice.
+        size: Number of tokens in an n-gram; 1 forbids any token to occur twice.
 
     Raises:
         ValueError: If `size` is not a positive integer.
@@ -222,14 +221,14 @@ class NoRepeatNgram(Processor):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RepetitionPenalty(Processor):
-    """Lowers the probability of tokens that the sequence already has.
+    """Lowers the probability of tokens that the sequence already contains.
 
     Their logits are divided by `penalty` where positive, and multiplied by it
     where negative. Scores include the penalty. The prompt of a `LanguageModel` does
     not count as part of the sequence.
 
-    An `Ensemble` has log-probabilities in place of logits. None of them is positive, so
-    the same penalty acts differently than on one model: choose it anew.
+    An `Ensemble` has log-probabilities in place of logits. They are never positive, so
+    a penalty acts differently than on one model: tune it again.
 
     Args:
         penalty: A number of at least 1; 1 changes nothing, 1.2 is usual.

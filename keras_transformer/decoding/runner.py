@@ -1,4 +1,4 @@
-"""What `generate` does: many sentences through few compiled programs."""
+"""The implementation of `generate`: many sentences with few compiled programs."""
 
 import functools
 import warnings
@@ -36,17 +36,16 @@ MIN_HYPOTHESES_PER_CORE = 64
 
 
 class SearchRunner:
-    """Runs searches of a model, compiled when they are first needed.
+    """Runs searches of a model, and compiles them when first needed.
 
-    Up to `batch_size` sentences are one batch. More are searched by continuous
-    batching: when a sentence has ended, the next one takes its place in the batch. A
-    sentence longer than the model's `likely_length` is searched again, with all others
-    that are.
-    Batches are filled up, so few programs are compiled, however many sentences there
-    are. Without XLA, small batches are searched one after the other. On CPUs, each core
-    searches a share of the sentences.
+    Up to `batch_size` sentences form one batch. More are searched by continuous
+    batching: when a sentence has ended, the next one takes its place in the batch.
+        Sentences that exceed the model's `likely_length` are searched again, together.
+        Batches are filled up, so few programs are compiled for any number of sentences.
+        Without XLA, small batches are searched one after another. On CPUs, each core
+        searches a share of the sentences.
 
-    With `jit_compile="auto"`, XLA compiles for CPUs where a call has many sentences and
+    With `jit_compile="auto"`, XLA compiles for CPUs if a call has many sentences and
     the model computes in float32. In half precision, which programs round differently,
     it never does, and all batches have one size: a sentence gets the same result in
     every call.
@@ -199,7 +198,7 @@ class SearchRunner:
 
 
 class GenerationMixin(CachedModel):
-    """Base of models that run compiled searches of themselves."""
+    """Base class of models that run their own compiled searches."""
 
     asked_jit_compile: bool | str = "auto"
 

@@ -1,4 +1,4 @@
-"""Sampling: tokens drawn from the model's distribution, whole or truncated."""
+"""Sampling: tokens drawn from the model's full or truncated distribution."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,28 +20,27 @@ from keras_transformer.layers.cache import read_position
 class Sampling(GreedySearch):
     """Draws every token from the model's distribution.
 
-    Logits are divided by `temperature`; then all but the `top_k` largest are
-    left out; then all but the likeliest that hold `top_p` of the probability
-    that remains. The hypotheses of a sentence are drawn independently of each
-    other: two may be equal. The score is the model's log-probability of the
-    sequence, the end token included, whatever distribution it was drawn from;
-    there is no length penalty. A hypothesis stops where no token is allowed any
-    more, with a score of minus infinity.
+    Logits are divided by `temperature`; then only the `top_k` largest are kept; then
+    only the likeliest that hold `top_p` of the remaining probability. The hypotheses of
+    a sentence are drawn independently: two may be equal. The score is the
+    log-probability of the sequence, including the end token, under the model's own
+    distribution; there is no length penalty. If no token is allowed, a hypothesis
+    stops, with a score of minus infinity.
 
     With a `seed`, a sentence gets the same draws in every call and in any
-    batch: live, compiled and exported. (An export needs a seed.) Its draws then
-    depend on the ids in the first tensor of the model's inputs, except padding,
-    so that equal sentences have equal draws; if that tensor does not hold ids of
-    shape `(batch, length)`, they depend on the sentence's place in the batch.
-    Without a seed all draws differ, and continue from Keras's global seed.
+    batch: live, compiled and exported. (An export needs a seed.) Its draws then depend
+        on the ids in the first tensor of the model's inputs, except padding, so equal
+        sentences have equal draws; if that tensor does not hold ids of shape
+        `(batch, length)`, they depend on the sentence's index in the batch. Without a
+        seed, all draws differ, and continue from Keras's global seed.
 
     Args:
         temperature: Divisor of the logits; 0 gives greedy search.
         top_k: Number of tokens to draw from; `None` for all.
-        top_p: Probability to draw from, in `(0, 1]`: the fewest tokens that
-            hold it, and any as likely as the last of them; `None` for all.
+        top_p: Probability to draw from, in `(0, 1]`: the smallest set of tokens that
+            holds it, and any as likely as the last of them; `None` for all.
         seed: Integer of at least 0 that makes draws repeatable, or `None`.
-        num_hypotheses: Hypotheses to draw for each sentence.
+        num_hypotheses: Number of hypotheses to draw for each sentence.
         processors: Sequence of `Processor`, applied in this order, before the
             temperature.
         end_ids: Id or ids that end a sequence, whichever comes first; by default
@@ -115,7 +114,7 @@ class Sampling(GreedySearch):
         return ops.reshape(drawn, shape), ops.reshape(logits, shape)
 
     def weigh(self, logits, largest_logit):
-        """Turns logits into the probabilities of a draw, not normalised."""
+        """Turns logits into unnormalized probabilities of a draw."""
         # Where all is forbidden, minus infinity less itself would be NaN.
         largest_logit = ops.maximum(largest_logit, np.finfo("float32").min)
         temperature = min(max(self.temperature, 1e-37), 1e37)  # as float32

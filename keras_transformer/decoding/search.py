@@ -1,4 +1,4 @@
-"""What all searches share: the loop and the result."""
+"""The loop and the result of all searches."""
 
 import functools
 import inspect
@@ -24,12 +24,12 @@ MIN_SENTENCES_TO_PREPARE = 8
 
 
 class Hypotheses(NamedTuple):
-    """What a search found for each sentence, the best hypothesis first.
+    """The result of a search: the hypotheses of each sentence, best first.
 
     Attributes:
-        ids: Int32 tensor of shape `(batch, hypotheses, max_length)`, without
-            the start token, with an end token where one was reached, and
-            with the model's `pad_id` after it.
+        ids: Int32 tensor of shape `(batch, hypotheses, max_length)`, without the start
+            token, with an end token if one was reached, followed by the model's
+            `pad_id`.
         scores: Float32 tensor of shape `(batch, hypotheses)`; minus infinity
             where there is no such hypothesis.
     """
@@ -67,12 +67,12 @@ class LiveHypotheses(NamedTuple):
 class SearchState(NamedTuple):
     """The state of a search between two steps.
 
-    All are nested structures of tensors with the batch first: sentences may have begun
-    at different times, and may take the places of sentences that have ended.
+    All are nested structures of tensors with the batch first: sentences may have
+    started at different times, and may replace sentences that have ended.
 
     Attributes:
-        index: Positions of the next tokens, int32 of shape `(batch,)`. Where negative,
-            so many steps pass before the first token.
+        index: Positions of the next tokens, int32 of shape `(batch,)`. A negative index
+            is the number of steps before the first token.
         inputs: The model's inputs.
         memory: What its `start` returned.
         hypotheses: A pair of those that grow, `LiveHypotheses`, and what each search
@@ -88,25 +88,25 @@ class SearchState(NamedTuple):
 
 
 class Search(ConfigObject):
-    """Base of the searches: finds sequences that a model thinks likely.
+    """Base class of searches: finds sequences that a model considers likely.
 
     A search is called like a function, eagerly or traced (`tf.function`, with
     or without `jit_compile`; `jax.jit`). Its one loop ends as soon as every
     sentence has ended. It never produces the model's `pad_id`.
 
-    A call is `begin`, `advance` and `best`. It computes every sentence until the last
-    has ended; `search_continuously` calls the three itself, to replace sentences that
-    have ended. Where the model can lengthen its cache, the cache is short at first,
-    because a step reads all of it.
+    A call consists of `begin`, `advance` and `best`. It computes every sentence until
+    the last has ended; `search_continuously` calls the three itself, to replace
+    sentences that have ended. If the model can lengthen its cache, the cache is short
+    at first, because a step reads all of it.
 
     Scores are sums of the model's own log-probabilities: forbidden tokens limit
     the choice, but do not change the probability of the others.
 
-    Subclasses offer `first_hypotheses`, `is_active`, `grow` and `best`, and the
-    attributes `num_slots`, the hypotheses of a sentence that grow side by side,
-    `num_candidates`, how many of the likeliest tokens `grow` looks at,
-    `num_hypotheses`, how many hypotheses of a sentence `best` returns, and, if it draws
-    tokens, `is_random` and a `seed`.
+    Subclasses implement `first_hypotheses`, `is_active`, `grow` and `best`, and have
+    the attributes `num_slots`, the number of hypotheses of a sentence that grow in
+    parallel, `num_candidates`, how many of the likeliest tokens `grow` considers,
+    `num_hypotheses`, how many hypotheses of a sentence `best` returns, and, if they
+    draw tokens, `is_random` and a `seed`.
 
     Args:
         processors: Sequence of `Processor`, applied in this order.
@@ -137,7 +137,7 @@ class Search(ConfigObject):
         self.end_ids = None if end_ids is None else _sorted_ids(end_ids)
 
     def replace(self, **changes):
-        """Returns a search of the same class with some arguments changed."""
+        """Returns a copy of the search with some arguments changed."""
         names = inspect.signature(type(self)).parameters
         settings = {name: getattr(self, name) for name in names}
         return type(self)(**{**settings, **changes})
@@ -199,8 +199,7 @@ class Search(ConfigObject):
     ) -> SearchState:
         """Reads the inputs and returns the state before the first step.
 
-        The arguments are those of a call, and the number of positions that the
-        cache holds at first.
+        Takes the arguments of a call, and the initial number of positions of the cache.
         """
         memory, cache = model.start(inputs, self.num_slots, cache_length)
         live, finished = self.first_hypotheses(model, inputs, max_length)
@@ -223,12 +222,12 @@ class Search(ConfigObject):
         cache_length: int,
         max_active=0,
     ) -> SearchState:
-        """Takes steps until few sentences are active, or one needs a longer cache.
+        """Takes steps until few sentences are active or one needs a longer cache.
 
         Args:
-            model: The model that the search began with.
-            step: Its `step`, or what its `prepared_step` returned.
-            state: As `begin` or `advance` returned it, or some rows of that.
+            model: The model that the search started with.
+            step: Its `step`, or the result of its `prepared_step`.
+            state: The result of `begin` or `advance`, or some of its rows.
             cache_length: Positions that its cache holds.
             max_active: Number of active sentences to stop at, an integer or a
                 scalar tensor.
@@ -281,9 +280,9 @@ class Search(ConfigObject):
         )
 
     def is_active(self, index, hypotheses):
-        """Tells which sentences need another step, of shape `(batch,)`.
+        """Returns which sentences need another step, of shape `(batch,)`.
 
-        A sentence that needs none never needs one again.
+        Once a sentence needs none, it never needs one again.
         """
         raise NotImplementedError
 
@@ -291,7 +290,7 @@ class Search(ConfigObject):
         """Adds one token to the hypotheses of active sentences.
 
         Args:
-            model: The model that is searched.
+            model: The model to search.
             tokens: `NextTokens` of the hypotheses.
             index: Positions of the tokens, int32 of shape `(batch,)`. The results of
                 sentences that are not active are not used.
@@ -307,10 +306,10 @@ class Search(ConfigObject):
         raise NotImplementedError
 
     def tables(self, model, inputs, max_length: int) -> dict:
-        """Returns the settings of single sentences, which `with_tables` takes.
+        """Returns the settings of individual sentences, for `with_tables`.
 
         `model.generate` passes them to a compiled program as inputs, so the same
-        program serves other values. These are the `Processor.table`s that are not None,
+        program serves any values. These are the `Processor.table`s that are not None,
         by index of the processor.
         """
         num_sentences = len(keras.tree.flatten(inputs)[0])
@@ -320,7 +319,7 @@ class Search(ConfigObject):
         }
 
     def with_tables(self, tables: dict):
-        """Returns the search with other tables, or without one where it is None."""
+        """Returns the search with new tables, or without a table where it is None."""
         if not tables:
             return self
         processors = list(self.processors)
@@ -330,7 +329,7 @@ class Search(ConfigObject):
         return self.replace(processors=processors)
 
     def named_ids(self) -> Iterator[Iterable[int]]:
-        """Yields the ids that the search names: the vocabulary must have them."""
+        """Yields the ids in the search's settings: the vocabulary must have them."""
         yield self.end_ids or ()
         for processor in self.processors:
             yield processor.named_ids()

@@ -15,17 +15,18 @@ def cased_bleu(
     *more_references: Iterable[str],
     language: str | None = None,
 ) -> tuple[float, str]:
-    """BLEU of cased, detokenised text: the one to show users.
+    """BLEU of cased, detokenized text: the score to report to users.
 
     Args:
-        hypotheses: Translations, detokenised and cased.
+        hypotheses: Translations, detokenized and cased.
         references: The correct translations, one for each.
-        *more_references: Others that are correct too, one for each.
+        *more_references: Other correct translations, one for each.
         language: Code of their language, such as `"ja"`. Chinese, Japanese and Korean
-            have tokenizers of their own, since spaces do not separate their words.
+            have their own tokenizers, because spaces do not separate their words.
 
     Returns:
-        BLEU from 0 to 100, and sacreBLEU's signature, which says how it was computed.
+        BLEU from 0 to 100, and sacreBLEU's signature, which records how it was
+        computed.
 
     Raises:
         ValueError: If there are no hypotheses, or not one reference for each.
@@ -64,11 +65,10 @@ def chrf(
     references: Iterable[str],
     *more_references: Iterable[str],
 ) -> tuple[float, str]:
-    """The F-score of character n-grams (chrF2), of cased, detokenised text.
+    """The F-score of character n-grams (chrF2), of cased, detokenized text.
 
-    Unlike BLEU, it gives credit for a word that is right except for its ending, and
-    does not depend on a tokenizer. Arguments, result and errors are as in
-    `cased_bleu`.
+    Unlike BLEU, it gives credit for a word that is correct except for its ending, and
+    does not depend on a tokenizer. Arguments, result and errors are as in `cased_bleu`.
 
     Example:
         >>> score, signature = chrf(["Ein Hund läuft."], ["Ein Hund läuft."])
@@ -88,14 +88,14 @@ def chrf(
 def paper_protocol_bleu(
     hypotheses: Iterable[str], tokenized_references: Iterable[str], language: str
 ) -> tuple[float, str]:
-    """BLEU as papers report it on lower-cased, Moses-tokenised references.
+    """BLEU as papers report it, on lower-cased, Moses-tokenized references.
 
-    The hypotheses are lower-cased, their punctuation is normalised, and the Moses
+    The hypotheses are lower-cased, their punctuation is normalized, and the Moses
     tokenizer splits (and escapes) them. Never compare the result with `cased_bleu`.
 
-    Arguments, result and errors are as in `cased_bleu`, except that the references
-    are tokenised and `language` is the code of their language, such as `"de"`. The
-    signature does not mention the lower-casing and tokenising.
+    Arguments, result and errors are as in `cased_bleu`, except that the references are
+    tokenized and `language` is the code of their language, such as `"de"`. The
+    signature does not mention the lower-casing and tokenization.
 
     Example:
         >>> score, signature = paper_protocol_bleu(
@@ -111,7 +111,7 @@ def paper_protocol_bleu(
 
 
 def moses_tokenized(texts: Iterable[str], language: str) -> list[str]:
-    """Lower-cases, normalises and splits texts as `paper_protocol_bleu` does.
+    """Lower-cases, normalizes and splits texts like `paper_protocol_bleu`.
 
     Args:
         texts: Lines of text.

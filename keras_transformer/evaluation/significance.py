@@ -1,4 +1,4 @@
-"""Whether one translator is better than another on more than this one text."""
+"""Whether one translator is better than another, beyond this particular text."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -35,26 +35,26 @@ def paired_bootstrap(
     language: str | None = None,
     tokenized_language: str | None = None,
 ) -> dict[str, PairedScores]:
-    """Tests whether two translators of one text differ by more than chance.
+    """Tests whether two translators of the same text differ by more than chance.
 
-    sacreBLEU draws 1,000 texts of as many sentences from this one, with replacement and
-    the same for both translators, and scores each. It holds all of them in memory,
-    about 100 KB for each sentence. `SACREBLEU_SEED` sets another seed than 12345.
+    sacreBLEU draws 1,000 texts of the same size from this one, with replacement and the
+    same for both translators, and scores each. It holds them in memory, about 100 KB
+    per sentence. `SACREBLEU_SEED` changes the seed from 12345.
 
     Args:
-        first: Translations of one translator, detokenised and cased.
-        second: Translations of the other one.
+        first: Translations by one translator, detokenized and cased.
+        second: Translations by the other.
         references: The correct translations, one for each.
-        *more_references: Others that are correct too, one for each.
+        *more_references: Other correct translations, one for each.
         language: Code of their language, as in `cased_bleu`.
-        tokenized_language: The same of references that are tokenised as papers do; see
-            `paper_protocol_bleu`. None: they are text as people write it.
+        tokenized_language: The same for references tokenized as in papers; see
+            `paper_protocol_bleu`. None: the references are ordinary text.
 
     Returns:
         A dictionary from the name of a metric ("cased BLEU" and "chrF"; or, with a
         `tokenized_language`, "paper-protocol BLEU") to its scores: `first` and
         `second`, each with `score`, and `mean` and `margin` of its 95% interval;
-        `p_value`, the probability that chance alone makes so large a difference; and
+        `p_value`, the probability that a difference this large arises by chance; and
         sacreBLEU's `signature`.
 
     Raises:

@@ -2,8 +2,8 @@
 
 Reading order: `masks`, `attention`, `score_functions`, `positions`, `keys_values`,
 `multi_head`, `embeddings`, `feed_forward`, `residual`, `block`, `stack`, `cache`,
-`pooling`, `patches`. `weights`, `projection` and `saving` hold what all layers share.
-What is written for speed alone is in `keras_transformer.kernels`.
+`pooling`, `patches`. `weights`, `projection` and `saving` hold what layers have in
+common. Code that exists only for speed is in `keras_transformer.kernels`.
 """
 
 from keras_transformer.layers.attention import (

@@ -55,10 +55,9 @@ def scaled_products(query, key):
 def masked_softmax(products, mask=None, bias=None):
     """Computes `softmax(products + bias)`, exactly zero where a key is masked.
 
-    A row in which everything is masked becomes zeros, where a softmax over large
-    negative numbers would spread evenly over what is masked. The bias is added and
-    exponentials are computed in float32: in half precision, a large bias would round
-    the products away.
+    A fully masked row becomes zeros; a softmax over large negative numbers would spread
+    evenly over the masked keys. The bias and the exponentials are computed in float32:
+    in half precision, a large bias would round the products away.
 
     Args:
         products: Float tensor of shape `(..., query, key)`.
@@ -86,13 +85,13 @@ def masked_softmax(products, mask=None, bias=None):
 class Attention(WeightOptionsLayer):
     """Base class of attention layers without heads.
 
-    Subclasses define `score`, how well each key matches each query. A softmax
-    over the keys makes these the weights of the values. Keras masks of `query`,
-    `value` and `key` are applied automatically. Each layer can also be the `score`
-    of `MultiHeadAttention`, whose own `dropout` then counts.
+    Subclasses define `score`, how well each key matches each query. A softmax over the
+    keys turns scores into weights of the values. Keras masks of `query`, `value` and
+    `key` are applied automatically. Each layer can also be the `score` of
+    `MultiHeadAttention`, whose own `dropout` then applies.
 
-    Two things differ from `keras.layers.Attention`: the attention weights are returned
-    without dropout, and a masked query has weights and outputs of zero.
+    Unlike `keras.layers.Attention`, the layer returns the attention weights without
+    dropout, and zero weights and outputs for a masked query.
 
     Args:
         dropout: Fraction of the attention weights dropped in training.
@@ -111,12 +110,12 @@ class Attention(WeightOptionsLayer):
         attention_mask: Boolean tensor of shape `(batch, query_length, key_length)`,
             which key each query may attend to.
         use_causal_mask: Whether queries attend only to keys at or before them.
-        return_attention_scores: Whether to return the attention weights too.
+        return_attention_scores: Whether to also return the attention weights.
         training: Whether to apply dropout.
 
     Returns:
-        The outputs, of shape `(batch, query_length, value_dim)`, zeros for a query
-        that may attend to nothing; and on request the attention weights, of shape
+        The outputs, of shape `(batch, query_length, value_dim)`, zeros for a query that
+        may attend to nothing; and, if requested, the attention weights, of shape
         `(batch, query_length, key_length)`.
 
     Raises:

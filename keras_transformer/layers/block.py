@@ -19,7 +19,7 @@ from keras_transformer.layers.weights import WeightOptionsLayer, sub_seed
 
 
 class BlockSettings(WeightOptionsLayer):
-    """Base class of blocks, and of the stacks that have blocks: their arguments."""
+    """Base class of blocks, and of stacks of blocks: their arguments."""
 
     takes_encodings = False  # as `positions`, beside those that act inside attention
 
@@ -235,7 +235,7 @@ class CachedBlock(TransformerBlock):
         return inputs, memory, cache
 
     def step(self, inputs, memory, cache, index, visible, positions):
-        """Decodes one position of every hypothesis; equals `call` there.
+        """Decodes one position of every hypothesis, as `call` would.
 
         The hypotheses of a sentence are the queries of one attention over the whole
         cache: they share the memory, and no hypothesis is ever copied. Inputs and
@@ -273,15 +273,15 @@ class EncoderBlock(TransformerBlock):
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward network.
         dropout: Fraction of each sub-layer's outputs dropped in training.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (pre-norm) rather than the sum after it (the paper's post-norm).
+        normalize_first: Whether to normalize the inputs of each sub-layer (pre-norm)
+            rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward network.
-        epsilon: Added to the variance in the normalisation.
+        epsilon: Added to the variance in the normalization.
         positions: How self-attention uses positions: `"rotary"`,
             `"linear_bias"`, or a layer such as `RotaryEmbedding()`, which is
             copied. None: not at all; the inputs may contain them.
-        attention_dropout: Fraction of the attention weights dropped in training. If
-            not zero, training materialises them; see `MultiHeadAttention`.
+        attention_dropout: Fraction of the attention weights dropped in training. If not
+            zero, training materializes them; see `MultiHeadAttention`.
         activation_dropout: Fraction of the activations dropped inside the
             feed-forward network in training.
         seed: Seed of all dropout.
@@ -290,26 +290,25 @@ class EncoderBlock(TransformerBlock):
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        mask: Boolean tensor of shape `(batch, length)`, False at padding, which attends
-            to nothing and to which nothing attends. Default: the Keras mask of
-            `inputs`.
+        mask: Boolean tensor of shape `(batch, length)`, False at padding, which neither
+            attends nor is attended to. Default: the Keras mask of `inputs`.
         attention_mask: Boolean tensor of shape `(batch, length, length)`, which
             key each query may attend to, in addition to the other masks.
         use_causal_mask: Whether positions attend only to themselves and to positions
             before them. Default: False.
         return_attention_scores: Whether to return the attention weights too.
         training: Whether to apply dropout.
-        positions: Positions of the inputs in any order, for the layer's `positions`:
-            an integer tensor of shape `(length,)` or `(batch, length)`. Default: 0, 1,
-            2, ... A causal mask goes by the order of the inputs.
+        positions: Positions of the inputs in any order, for the layer's `positions`: an
+            integer tensor of shape `(length,)` or `(batch, length)`. Default: 0, 1, 2,
+            ... A causal mask follows the order of the inputs.
 
     Returns:
-        The outputs, of the shape of `inputs`, and on request the attention weights, of
-        shape `(batch, num_heads, length, length)`.
+        The outputs, of the shape of `inputs`, and, if requested, the attention weights,
+        of shape `(batch, num_heads, length, length)`.
 
     Raises:
         ValueError: If `num_heads` does not divide `hidden_dim`, a dropout is not a
-            fraction, or `positions` are given to a layer without.
+            fraction, or `positions` are given to a layer without positions.
 
     Example:
         >>> block = EncoderBlock(num_heads=2, intermediate_dim=32)
@@ -382,13 +381,13 @@ class DecoderBlock(CachedBlock):
             Keras mask of `memory`.
         return_attention_scores: Whether to return the attention weights too.
         training: Whether to apply dropout.
-        positions: Positions of the inputs, as in `EncoderBlock`; cross-attention
-            knows no positions.
+        positions: Positions of the inputs, as in `EncoderBlock`; cross-attention does
+            not use positions.
 
     Returns:
-        The outputs, of the shape of `inputs`, and on request the attention weights of
-        self-attention, `(batch, num_heads, target_length, target_length)`, and
-        of cross-attention, `(batch, num_heads, target_length, source_length)`.
+        The outputs, of the shape of `inputs`, and, if requested, the attention weights
+        of self-attention, `(batch, num_heads, target_length, target_length)`, and of
+        cross-attention, `(batch, num_heads, target_length, source_length)`.
 
     Example:
         >>> block = DecoderBlock(num_heads=2, intermediate_dim=32)

@@ -1,4 +1,4 @@
-"""Token embeddings, and logits by the same table."""
+"""Token embeddings, and logits from the same table."""
 
 import math
 
@@ -30,21 +30,21 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
 
     Vectors are multiplied by the square root of `hidden_dim`, as in the paper. The
     outputs carry the Keras mask of the real tokens. With `reverse=True`, the layer is
-    the linear map before the softmax, its weights tied to the embedding.
+    the linear map before the softmax, with weights tied to the embedding.
 
     Args:
         vocabulary_size: Number of tokens.
         hidden_dim: Width of the vectors.
         pad_id: Id of the padding, masked in the outputs.
-        scale: Whether vectors are multiplied by the square root of `hidden_dim`.
+        scale: Whether to multiply vectors by the square root of `hidden_dim`.
         **kwargs: Base `Layer` arguments, and weight options of the table such as
             `embeddings_initializer`; see `WeightOptionsLayer`.
 
     Call arguments:
-        inputs: Integer tensor of shape `(batch, length)`; with `reverse`,
-            float tensor of shape `(batch, length, hidden_dim)`. Ids may be float32,
-            which is what `keras.Sequential` makes of them without a `keras.Input`.
-        reverse: Whether to compute logits rather than to embed tokens.
+        inputs: Integer tensor of shape `(batch, length)`; with `reverse`, float tensor
+            of shape `(batch, length, hidden_dim)`. Ids may be float32, to which
+            `keras.Sequential` converts them without a `keras.Input`.
+        reverse: Whether to compute logits instead of embedding tokens.
 
     Returns:
         A tensor of shape `(batch, length, hidden_dim)`; with `reverse`, float32

@@ -14,8 +14,8 @@ from keras_transformer.layers.weights import WeightOptionsLayer
 class FeedForward(WeightOptionsLayer):
     """Transforms every position with the same two-layer network.
 
-    A dense layer widens the states to `intermediate_dim` and applies `activation`;
-    another one brings them back to their width. Masks pass through unchanged.
+    A dense layer widens the states to `intermediate_dim` and applies `activation`; a
+    second one projects them back to their width. Masks pass through unchanged.
 
     Args:
         intermediate_dim: Width of the inner projection.

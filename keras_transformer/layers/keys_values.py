@@ -1,4 +1,4 @@
-"""Keys and values: what the queries of an attention with heads read."""
+"""Keys and values, which the queries of multi-head attention read."""
 
 from typing import Any, NamedTuple
 
@@ -13,15 +13,15 @@ class KeyValues(NamedTuple):
     """Projected keys and values, with their mask and positions.
 
     The memory of cross-attention, a prompt and a cache are each one. A cache holds the
-    entries of all hypotheses of a sentence: its last axis is `num_hypotheses * dim`
-    wide, and the hypothesis in slot `j` writes the `j`-th part at each of its steps.
+    entries of a sentence's hypotheses: its last axis is `num_hypotheses * dim` wide,
+    and the hypothesis in slot `j` writes the `j`-th part at each step.
 
     Attributes:
         keys: Float tensor of shape `(batch, num_heads, length, key_dim)`, rotated to
             their positions.
         values: Float tensor of shape `(batch, num_heads, length, value_dim)`.
         mask: Boolean tensor of shape `(batch, length)`; None if all may be read. Keys
-            and values are zero where it is False, whatever they were made of.
+            and values are zero where it is False.
         positions: Int32 tensor of shape `(length,)` or `(batch, length)`; None if the
             attention uses no positions.
     """

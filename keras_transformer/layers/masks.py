@@ -12,7 +12,7 @@ def padding_mask(ids, pad_id: int = 0):
 
     Args:
         ids: Integer tensor of shape `(batch, length)`.
-        pad_id: The id that fills sequences up to the length of the longest.
+        pad_id: The id that pads sequences to the length of the longest.
 
     Returns:
         A boolean tensor of shape `(batch, length)`, True at real tokens.

@@ -32,16 +32,16 @@ from keras_transformer.layers.weights import WeightOptionsLayer
 class MultiHeadAttention(WeightOptionsLayer):
     """Attends several times in parallel, each head with its own projections.
 
-    Takes the call arguments of `keras.layers.MultiHeadAttention`, with one
-    difference: a query that may attend to nothing gets zeros on every path. Keras
-    masks of `query`, `value` and `key` are applied automatically. Add a residual by
-    `keras.layers.Add`, which keeps the mask, where `states + outputs` loses it. All
-    heads share one score function, and its weights if it has any.
+    Takes the call arguments of `keras.layers.MultiHeadAttention`, with one difference:
+    a query that may attend to nothing gets zeros on every path. Keras masks of `query`,
+    `value` and `key` are applied automatically. Add residuals with `keras.layers.Add`,
+    which keeps the mask that `states + outputs` loses. All heads share one score
+    function, and its weights if it has any.
 
-    Unless attention weights are requested, they are never materialised for more than
-    1,024 positions: memory grows with the length of the inputs rather than with its
-    square. Exceptions: a `score`, `dropout` in training, and `positions` that have
-    weights.
+    Unless attention weights are requested, they are never materialized for more than
+    1,024 positions: memory grows linearly with the length of the inputs, not
+    quadratically. Exceptions: a `score`, `dropout` in training, and `positions` that
+    have weights.
 
     Args:
         num_heads: Number of heads.
@@ -52,7 +52,7 @@ class MultiHeadAttention(WeightOptionsLayer):
         score: Score function: an attention layer such as
             `AdditiveAttention(units)`, which is copied. Default: the scaled dot
             product.
-        positions: How positions enter attention, if queries and keys are of one
+        positions: How attention uses positions, if queries and keys are from the same
             sequence: `"rotary"`, `"linear_bias"`, or a layer such as
             `RotaryEmbedding()`, which is copied. None: not at all.
         seed: Seed of the dropout.
@@ -66,8 +66,8 @@ class MultiHeadAttention(WeightOptionsLayer):
             `value`.
         query_mask: Boolean tensor of shape `(batch, query_length)`, False at
             queries that attend to nothing.
-        value_mask: Boolean tensor of shape `(batch, key_length)`, False at
-            values not to be attended to.
+        value_mask: Boolean tensor of shape `(batch, key_length)`, False at values that
+            may not be attended to.
         key_mask: Like `value_mask`.
         attention_mask: Boolean tensor of shape
             `(batch, query_length, key_length)`, with the heads as its second
@@ -83,12 +83,12 @@ class MultiHeadAttention(WeightOptionsLayer):
         key_positions: Positions of the keys. Pass both, or neither.
 
     Returns:
-        The outputs, of the shape of `query`, and on request the attention weights, of
-        shape `(batch, num_heads, query_length, key_length)`.
+        The outputs, of the shape of `query`, and, if requested, the attention weights,
+        of shape `(batch, num_heads, query_length, key_length)`.
 
     Raises:
-        ValueError: If shapes do not fit each other, a size is not positive, or
-            `score` or `positions` is of another kind.
+        ValueError: If shapes do not match, a size is not positive, or `score` or
+            `positions` is of an unsupported type.
 
     Example:
         >>> layer = MultiHeadAttention(num_heads=2, key_dim=8)

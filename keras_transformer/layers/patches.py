@@ -27,7 +27,7 @@ class PatchEmbedding(WeightOptionsLayer):
 
     Raises:
         ValueError: If a size is not positive, `inputs` do not have four axes, or
-            `patch_size` does not divide the height and the width, or they are unknown.
+            `patch_size` does not divide the height and width, or these are unknown.
 
     Example:
         >>> PatchEmbedding(patch_size=2, hidden_dim=16)(ops.ones((3, 8, 8, 1))).shape

@@ -15,10 +15,10 @@ from keras_transformer.layers.weights import WeightOptionsLayer
 class AttentionPooling(WeightOptionsLayer):
     """Averages all positions, weighted by their match with a learned query.
 
-    The query is a weight of the layer. It is initialised with zeros, so that the
-    result is the mean of the real positions at first. With several heads, each slice
-    of the states has its own query. Masked positions get no weight, and an input
-    without real positions gives zeros. The Keras mask is applied automatically.
+    The query is a weight of the layer, initialized with zeros, so the result is at
+    first the mean of the real positions. With several heads, each slice of the states
+    has its own query. Masked positions get no weight, and an input without real
+    positions gives zeros. The Keras mask is applied automatically.
 
     Args:
         num_heads: Number of heads; divides `hidden_dim`.
@@ -28,11 +28,11 @@ class AttentionPooling(WeightOptionsLayer):
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
         mask: Boolean tensor of shape `(batch, length)`, False at padding.
-        return_attention_scores: Whether to return the attention weights too.
+        return_attention_scores: Whether to also return the attention weights.
 
     Returns:
-        The outputs, of shape `(batch, hidden_dim)`, and on request the weights
-        of the positions, averaged over the heads, of shape `(batch, length)`.
+        The outputs, of shape `(batch, hidden_dim)`, and, if requested, the weights of
+        the positions, averaged over the heads, of shape `(batch, length)`.
 
     Raises:
         ValueError: If `inputs` do not have three axes, or `num_heads` does not

@@ -1,4 +1,4 @@
-"""Linear maps inside of layers, which low-rank adaptation can train."""
+"""Linear maps inside layers, which low-rank adaptation can train."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ class Projection(RematerializedMixin, keras.layers.Dense):
     """A dense layer whose low-rank adaptation (LoRA) is saved beside its kernel.
 
     When Keras saves a layer, it adds the adaptation to the kernel; it then loads both
-    factors as zero, where neither has a gradient and training could not continue. This
+    factors as zero, so that neither has a gradient and training cannot continue. This
     layer saves and loads the kernel and the factors unchanged.
 
     Reference:
@@ -36,7 +36,7 @@ class Projection(RematerializedMixin, keras.layers.Dense):
         self.freeze_kernel()
 
     def freeze_kernel(self):
-        """Freezes all but the adaptation."""
+        """Freezes everything except the adaptation."""
         for weight in self.weights:
             if not any(weight is factor for factor in self.factors()):
                 weight.trainable = False
@@ -71,7 +71,7 @@ class Projection(RematerializedMixin, keras.layers.Dense):
         the kernel. An adaptation of another rank or scale then starts from zero.
 
         Raises:
-            ValueError: If the layer is quantised: its kernel could not hold the sum.
+            ValueError: If the layer is quantized: its kernel could not hold the sum.
         """
         values = {name: store[name] for name in store.keys()}  # noqa: SIM118
         factors = [values.pop(name) for name in _FACTORS if name in values]

@@ -1,4 +1,4 @@
-"""The residual connection and the normalisation around every sub-layer."""
+"""The residual connection and normalization around every sub-layer."""
 
 import keras
 
@@ -10,7 +10,7 @@ from keras_transformer.kernels.rematerialization import RematerializedMixin
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Residual(RematerializedMixin, keras.layers.Layer):
-    """Adds a sub-layer's outputs to its inputs, and normalises.
+    """Adds a sub-layer's outputs to its inputs, and normalizes.
 
     As in the paper ("post-norm"):
     `LayerNorm(inputs + Dropout(sublayer(inputs)))`. With `normalize_first`
@@ -21,22 +21,22 @@ class Residual(RematerializedMixin, keras.layers.Layer):
 
     Args:
         dropout: Fraction of the sub-layer's outputs dropped in training.
-        normalize_first: Whether to normalise the sub-layer's inputs rather
-            than the sum.
-        epsilon: Added to the variance before its root is taken.
+        normalize_first: Whether to normalize the sub-layer's inputs rather than the
+            sum.
+        epsilon: Added to the variance before taking its square root.
         seed: Seed of the dropout.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Float tensor of shape `(batch, length, hidden_dim)`.
-        sublayer: Function of such a tensor, passed by keyword. It returns a
-            tensor of the same shape, or a tuple that begins with one. In a functional
-            model, it must not call layers with weights, which the model would not
-            hold: there, call these between `prepare` and `add`, in a layer of yours.
+        sublayer: Function of such a tensor, passed by keyword. It returns a tensor of
+            the same shape, or a tuple that begins with one. In a functional model, it
+            must not call layers with weights, because the model would not track them:
+            call these between `prepare` and `add`, in your own layer.
         training: Whether to apply dropout.
 
     Returns:
-        What `sublayer` returns, with a residual connection around the tensor.
+        The result of `sublayer`, with a residual connection around the tensor.
 
     Raises:
         ValueError: If `sublayer` is a layer in a functional model.
@@ -78,11 +78,11 @@ class Residual(RematerializedMixin, keras.layers.Layer):
         self._sum.build([input_shape, input_shape])
 
     def prepare(self, inputs):
-        """Returns the sub-layer's inputs: normalised in pre-norm, else unchanged."""
+        """Returns the sub-layer's inputs: normalized in pre-norm, else unchanged."""
         return self._norm(inputs) if self.normalize_first else inputs
 
     def add(self, inputs, outputs, training=None):
-        """Adds the sub-layer's outputs to `inputs`; post-norm normalises the sum."""
+        """Adds the sub-layer's outputs to `inputs`; post-norm normalizes the sum."""
         states = self._sum([inputs, self._dropout(outputs, training=training)])
         return states if self.normalize_first else self._norm(states)
 

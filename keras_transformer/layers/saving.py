@@ -50,7 +50,7 @@ def policy_config(policy) -> dict:
 
 
 def modifications(layer) -> dict:
-    """Returns how a layer was quantised and adapted, for `modify`; {} if it was not."""
+    """Returns how a layer was quantized and adapted, for `modify`; {} if it was not."""
     found: dict = {}
     if layer.quantization_mode is not None:
         found["dtype"] = policy_config(layer.dtype_policy)
@@ -76,7 +76,7 @@ def modify(layer, found: dict) -> None:
 
 
 def modifications_inside(layer) -> dict:
-    """Returns what was quantised, adapted or frozen inside of a layer, by its paths.
+    """Returns what was quantized, adapted or frozen inside of a layer, by its paths.
 
     Keras saves this in the config of the layer itself, but does not save the configs of
     layers inside of others.

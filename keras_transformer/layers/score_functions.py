@@ -88,7 +88,7 @@ class MultiplicativeAttention(Attention):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class AdditiveAttention(Attention):
-    """Scores a key by `u tanh(query W1 + key W2)`, a network of one hidden layer.
+    """Scores a key by `u tanh(query W1 + key W2)`, a network with one hidden layer.
 
     The hidden layer is computed for every pair of a query and a key: a tensor
     of shape `(batch, query_length, key_length, units)`, `units` times as large as

@@ -1,4 +1,4 @@
-"""The stacks of a Transformer: positions, blocks one after the other, a final norm."""
+"""The stacks of a Transformer: positions, a sequence of blocks, a final norm."""
 
 import keras
 from keras import ops
@@ -27,7 +27,7 @@ class TransformerStack(BlockSettings):
     """Base class of stacks of a `block_class`, with the arguments of `Encoder`.
 
     Attributes:
-        max_positions: The most positions that the layer of positions has; None if
+        max_positions: Maximum number of positions of the layer of positions; None if
             unlimited.
     """
 
@@ -117,8 +117,8 @@ class CachedStack(TransformerStack):
     def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
         """Prepares cached decoding: a list of memories and one of caches.
 
-        Each element is what the `start` of one block returns, whose arguments these
-        are.
+        Takes the arguments of a block's `start`; each element is the result for one
+        block.
         """
         check_position_range(self.max_positions, max_length)
         memories, caches = [], []
@@ -133,7 +133,7 @@ class CachedStack(TransformerStack):
         """Decodes one position through all blocks; see `DecoderBlock.step`.
 
         Default of `positions`: the `index`; after prompts, counted from their end,
-        padding included.
+        including padding.
         """
         positions = index if positions is None else positions
         if self._merges_positions:
@@ -152,11 +152,11 @@ class CachedStack(TransformerStack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Encoder(TransformerStack):
-    """A stack of encoder blocks; pre-norm stacks end with a normalisation.
+    """A stack of encoder blocks; pre-norm stacks end with a normalization.
 
     Positions that act inside attention are passed to the blocks. Other positions are
-    merged into the inputs of the stack. `dropout` applies to the inputs with their
-    positions, as in the paper, and to the inputs as they are if nothing is merged.
+    merged into the inputs of the stack. `dropout` applies to the inputs after any
+    positions are merged, as in the paper.
 
     It takes and returns what `EncoderBlock` does, with the layers as a new first axis
     of the weights.
@@ -211,7 +211,7 @@ class Encoder(TransformerStack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Decoder(CachedStack):
-    """A stack of decoder blocks; pre-norm stacks end with a normalisation.
+    """A stack of decoder blocks; pre-norm stacks end with a normalization.
 
     It takes the arguments of `Encoder` and the inputs of `DecoderBlock`, and returns
     what `DecoderBlock` does, with the layers as a new first axis of the weights.
@@ -254,10 +254,10 @@ class Decoder(CachedStack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class CausalDecoder(CachedStack, Encoder):
-    """A stack of causal blocks; pre-norm stacks end with a normalisation.
+    """A stack of causal blocks; pre-norm stacks end with a normalization.
 
-    The body of a decoder-only language model: there is no memory, only the text
-    before each position.
+    The body of a decoder-only language model: without a memory, each position sees only
+    the text before it.
 
     It takes and returns what `Encoder` does. Default of `use_causal_mask`: True.
 

@@ -19,7 +19,7 @@ class WeightOptions:
     """The initializers, regularizers and constraints among keyword arguments.
 
     Args:
-        arguments: Keyword arguments. The options of the kinds are taken out.
+        arguments: Keyword arguments, from which the options of the kinds are removed.
         kinds: Kinds of weights. For `"kernel"` these are the options
             `kernel_initializer`, `kernel_regularizer` and `kernel_constraint`.
     """
@@ -33,10 +33,10 @@ class WeightOptions:
                     self._values[name] = module.get(arguments.pop(name))
 
     def of(self, *kinds: str, name: str) -> dict:
-        """Returns the options given for these or all kinds, for a part of a layer.
+        """Returns a part's options, for these or all kinds of weights.
 
-        A seeded initializer returns the same numbers at each call. So that no two
-        weights share them, parts get copies, with seeds derived from the seed, the
+        A seeded initializer returns the same numbers at each call. To give each weight
+        different numbers, parts get copies, with seeds derived from the seed, the
         `name` of the part and the kind of weight.
         """
         return {
@@ -70,16 +70,16 @@ class WeightOptionsLayer(RematerializedMixin, keras.layers.Layer):
     The options are keyword arguments of the constructor: `kernel_initializer`,
     `kernel_regularizer` and `kernel_constraint` apply to every kernel inside,
     `bias_initializer`, `bias_regularizer` and `bias_constraint` to every bias. Each is
-    a Keras object, a name or a config. Options that are not given keep the default of
-    the weight, and stay out of the config.
+    a Keras object, a name or a config. Options that are not given keep the weight's
+    default, and are not in the config.
 
-    Layer normalisations inside, and a `score` or `positions` passed as a layer, are not
+    Layer normalizations inside, and a `score` or `positions` passed as a layer, are not
     affected. An initializer with a seed gives each weight a seed derived from it.
 
-    Saved layers keep what was quantised, adapted or frozen inside of them.
+    Saving keeps the layers inside quantized, adapted or frozen.
 
-    A subclass passes `**self.weight_options.of(name=name)` to its sub-layers, each of
-    another name, or creates weights by `add_weight_with_options`.
+    A subclass passes `**self.weight_options.of(name=name)` to its sub-layers, with a
+    different name for each, or creates weights with `add_weight_with_options`.
 
     Args:
         **kwargs: Weight options, and base `Layer` arguments.

@@ -1,4 +1,4 @@
-"""What was done to the layers of a model: frozen, quantised or adapted (LoRA).
+"""What was done to the layers of a model: frozen, quantized or adapted (LoRA).
 
 Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4
 """
@@ -56,7 +56,7 @@ def _is_inside(path, outer):
 
 
 def changed_layers(model) -> list[list]:
-    """Returns the path of each quantised or adapted layer, with what was done to it."""
+    """Returns the path of each quantized or adapted layer, with what was done to it."""
     return [
         [path, change]
         for path, layer in layers_with_paths(model)
@@ -65,7 +65,7 @@ def changed_layers(model) -> list[list]:
 
 
 def is_quantizable(layer, mode: str | None) -> bool:
-    """Tells whether Keras can quantise a layer: embeddings only to integers."""
+    """Tells whether Keras can quantize a layer: embeddings only to integers."""
     dense, embedding = keras.layers.Dense, keras.layers.Embedding
     return isinstance(layer, dense | embedding if mode in ("int8", "int4") else dense)
 

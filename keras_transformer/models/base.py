@@ -1,4 +1,4 @@
-"""What the models share: settings that are saved, one `compile`, checks of ids."""
+"""Common parts of the models: saved settings, `compile`, checks of ids."""
 
 import contextlib
 import functools
@@ -41,23 +41,23 @@ class _LossTracker(keras.metrics.Mean):
 
 
 class SettingsModel(RematerializedMixin, keras.Model):
-    """Base of functional models that keep their constructor's arguments.
+    """Base class of functional models that keep their constructor arguments.
 
     `get_config` returns these arguments, and `from_config` passes them to the
-    constructor, so that a saved model is loaded as an object of the same class.
-    Frozen layers are loaded frozen, blocks and layers inside of them too; quantised
-    layers are loaded quantised, and low-rank adaptations as they were.
+    constructor, so a saved model is loaded as an object of the same class. Layers
+    frozen at any depth are loaded frozen, quantized layers quantized, and low-rank
+    adaptations unchanged.
 
     Args:
         inputs: Inputs of the functional model.
         outputs: Its outputs.
-        parts: The `Parts` that made the layers, with the settings that models share.
-        settings: The other arguments of the constructor, as a config holds them.
+        parts: The `Parts` that created the layers, with the settings common to models.
+        settings: The other constructor arguments, in the form of a config.
         name: Name of the model.
         trainable: Whether its weights are trained, if given.
 
     Attributes:
-        settings: The constructor's arguments but `name`, `trainable` and weight
+        settings: The constructor arguments except `name`, `trainable` and weight
             options.
     """
 
@@ -110,12 +110,12 @@ class SettingsModel(RematerializedMixin, keras.Model):
         return model
 
     def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):
-        """Configures training, as `keras.Model.compile`, and how searches run.
+        """Configures training, like `keras.Model.compile`, and how searches run.
 
         Args:
             *args: Arguments of `keras.Model.compile`.
             jit_compile: Whether XLA compiles training, evaluation and searches. "auto":
-                where it pays.
+                where it is worthwhile.
             **kwargs: Arguments of `keras.Model.compile`.
         """
         super().compile(*args, jit_compile=jit_compile, **kwargs)
@@ -232,13 +232,13 @@ class SettingsModel(RematerializedMixin, keras.Model):
         alpha: float | None = None,
         projections: Sequence[str] = ("query", "value"),
     ) -> None:
-        """Adds low-rank adaptation (LoRA) to projections, and freezes all else.
+        """Adds low-rank adaptation (LoRA) to projections, and freezes everything else.
 
         A kernel `W` becomes `W + alpha / rank * A B`, where only `A`, `(width, rank)`,
-        and `B`, `(rank, units)`, which is zero at first, are trained. Compile the model
-        afterwards. To train another layer too, such as the `"logits"` of a
-        classifier, make it trainable again. Saved models keep `A` and `B`; exports
-        hold `W + alpha / rank * A B`, as does `merge_lora()`.
+        and `B`, `(rank, units)`, initially zero, are trained. Compile the model
+        afterwards. To also train another layer, such as the `"logits"` of a classifier,
+        make it trainable again. Saved models keep `A` and `B`; exports and
+        `merge_lora()` contain `W + alpha / rank * A B`.
 
         Args:
             rank: Number of columns of `A`.
@@ -248,8 +248,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
                 layers. The paper adapts queries and values.
 
         Raises:
-            ValueError: If the model is quantised or has adaptations, if `rank` is not
-                a positive integer, or if no projection has one of the names.
+            ValueError: If the model is quantized or already has adaptations, if `rank`
+                is not a positive integer, or if no projection has one of the names.
 
         Example:
             >>> model = kt.models.LanguageModel(
@@ -265,14 +265,14 @@ class SettingsModel(RematerializedMixin, keras.Model):
         adaptation.enable_lora(self, rank, alpha, projections)
 
     def merge_lora(self):
-        """Returns a model whose kernels hold the low-rank adaptations of this one.
+        """Returns a model with the low-rank adaptations added to its kernels.
 
-        Its layers are all trainable. A model without adaptations returns itself.
+        All its layers are trainable. A model without adaptations returns itself.
         """
         return adaptation.merge_lora(self)
 
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
-        """Quantises kernels and embeddings, as `keras.Model.quantize`.
+        """Quantizes kernels and embeddings, like `keras.Model.quantize`.
 
         Raises:
             ValueError: If the model has low-rank adaptations.
@@ -295,7 +295,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
         input_signature=None,
         **kwargs,
     ) -> None:
-        """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
+        """Exports the forward pass, like `keras.Model.export`; see `models.export`."""
         model = self.merge_lora()
         # For ONNX, Keras finds the inputs only of models that have been called.
         kwargs["input_signature"] = input_signature or [model.input]
@@ -303,7 +303,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
 
 
 class DecodedModel(GenerationMixin):
-    """Base of models that are searched, with logits tied to an embedding."""
+    """Base class of models for searches, with logits tied to an embedding."""
 
     _narrow: keras.layers.Layer | None
     output_bias: keras.layers.Layer | None
@@ -328,7 +328,7 @@ class DecodedModel(GenerationMixin):
 
 
 class TokenModel(SettingsModel):
-    """Base of models that are called with padded ids, or a dictionary of such."""
+    """Base class of models that take padded ids, or a dictionary of them."""
 
     def call(self, inputs, training=None, mask=None):
         named = inputs if isinstance(inputs, dict) else {"ids": inputs}

@@ -14,16 +14,16 @@ from keras_transformer.models.transformer import Transformer
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Ensemble(GenerationMixin, keras.Model):
-    """The mean of the probabilities that several Transformers give to each token.
+    """The mean of the probabilities that several Transformers assign to each token.
 
-    Models of one task that differ in their seeds, or in their sizes, make different
-    mistakes. Together they translate better than each of them, and take as long as
-    all of them. It is called as a `Transformer` is, generates as one, and stands in
-    its place in a `Translator`. It cannot be trained, and has no attention scores of
-    its own: its `models` do.
+    Models of the same task that differ in their seeds, or in their sizes, make
+    different mistakes. Together they translate better than each alone, and take as long
+    as all of them. An ensemble is called and generates like a `Transformer`, and can
+    replace one in a `Translator`. It cannot be trained, and has no attention scores:
+    use its `models`.
 
     Args:
-        models: Transformers of the same vocabularies and special ids.
+        models: Transformers with the same vocabularies and special ids.
         name: Name of the model.
 
     Call arguments:
@@ -31,11 +31,11 @@ class Ensemble(GenerationMixin, keras.Model):
             target_length)}`, integers.
 
     Returns:
-        Float32 log-probabilities of shape `(batch, target_length, vocabulary)`: at
-        each position of the next token.
+        Float32 log-probabilities of shape `(batch, target_length, vocabulary)`: at each
+        position, of the next token.
 
     Raises:
-        ValueError: If there is no model, if one is not a `Transformer` or is there
+        ValueError: If there is no model, if one is not a `Transformer` or is listed
             twice, or if they differ in a vocabulary or a special id.
 
     Example:
@@ -93,19 +93,19 @@ class Ensemble(GenerationMixin, keras.Model):
         return Ensemble(merged)
 
     def enable_lora(self, *args, **kwargs):
-        """Raises `ValueError`: the models are adapted one by one, before."""
+        """Raises `ValueError`: adapt the models one by one, before combining them."""
         raise ValueError("An ensemble has no projections. Adapt its models, before.")
 
     def make_train_function(self, force=False):
         raise ValueError("An ensemble is not trained: train its models one by one.")
 
     def quantize(self, *args, **kwargs):
-        """Quantises each of the models, as `keras.Model.quantize`."""
+        """Quantizes each of the models, like `keras.Model.quantize`."""
         for model in self.models:
             model.quantize(*args, **kwargs)
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
-        """Exports the forward pass, as `keras.Model.export`; see `models.export`."""
+        """Exports the forward pass, like `keras.Model.export`; see `models.export`."""
         kwargs.setdefault("input_signature", [self.models[0].input])
         export(self.merge_lora(), filepath, format, **kwargs)
 

@@ -12,18 +12,18 @@ from keras_transformer.kernels import target
 
 
 def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
-    """Exports any Keras model with layers of this package, as `keras.Model.export`.
+    """Exports any Keras model with layers of this package, like `keras.Model.export`.
 
-    The models of this package do so in their method `export`.
+    The models of this package offer this as their method `export`.
 
     Args:
         model: A `keras.Model`.
         filepath: Path to write to.
-        format: `"onnx"`, `"litert"`, `"openvino"`, or another one of Keras.
+        format: `"onnx"`, `"litert"`, `"openvino"`, or another format of Keras.
         **kwargs: The other arguments of `keras.Model.export`.
 
     Raises:
-        ValueError: If a model that is quantised to int8 goes to LiteRT.
+        ValueError: If a model quantized to int8 is exported to LiteRT.
         ImportError: If the converter of the format is not installed.
 
     Example:
@@ -45,7 +45,7 @@ def export(model, filepath: str | os.PathLike, format: str, **kwargs) -> None:
 
 
 def check_suits_litert(model) -> None:
-    """Raises `ValueError` for a model that is quantised to int8."""
+    """Raises `ValueError` for a model that is quantized to int8."""
     if "int8" in {x.quantization_mode for x in all_layers(model)}:
         raise ValueError(
             "LiteRT has no products of int8 kernels as Keras computes them. Export the "

@@ -1,4 +1,4 @@
-"""The decoder-only language model: a text in, its continuation out."""
+"""The decoder-only language model: text in, continuation out."""
 
 from collections.abc import Callable
 
@@ -18,31 +18,31 @@ from keras_transformer.models.parts import Parts
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LanguageModel(DecodedModel, TokenModel):
-    """A decoder-only Transformer: at each position, the token that comes next.
+    """A decoder-only Transformer: at each position, it predicts the next token.
 
-    A functional Keras model, with the sizes of GPT as defaults and GPT-2's
-    normalisation first. It takes ids `(batch, length)`, int32, and returns
-    float32 logits `(batch, length, vocabulary)`, computed with the embedding
-    table. For training, labels are the ids shifted by one position, as
-    `kt.text.language_dataset` makes them of files:
+    A functional Keras model, with the sizes of GPT as defaults and GPT-2's pre-norm. It
+    takes ids `(batch, length)`, int32, and returns float32 logits
+    `(batch, length, vocabulary)`, computed with the embedding table. For training,
+    labels are the ids shifted by one position, as in the batches of
+    `kt.text.language_dataset`:
 
         ids:    start  a    man  rides
         labels: a      man  rides  end
 
-    `generate` continues such ids, with a cache, by every search of
+    `generate` continues such ids, using a cache, with any search of
     `keras_transformer.decoding`.
 
     Args:
         vocabulary_size: Number of tokens.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (GPT-2) rather than the sum after it (GPT).
+        normalize_first: Whether to normalize the inputs of each sub-layer (GPT-2)
+            rather than the sum after it (GPT).
         start_id: Id that begins a text.
         end_id: Id that ends a text.
 
-    The other arguments are those of `Transformer`.
+    The other arguments are as in `Transformer`.
 
     Raises:
-        ValueError: As `Transformer`.
+        ValueError: As in `Transformer`.
 
     Example:
         >>> model = LanguageModel(
@@ -157,8 +157,8 @@ class LanguageModel(DecodedModel, TokenModel):
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Reads the prompts once; see `decoding.CachedModel`.
 
-        Every search begins with `start_id`. Instead of it, `step` takes the last
-        token of the prompt; the memory holds the tokens before that.
+        Every search starts with `start_id`. Instead of it, `step` takes the last token
+        of the prompt; the memory holds the tokens before it.
         """
         inputs = ops.cast(inputs, "int32")
         is_real = padding_mask(inputs, self.pad_id)

@@ -1,4 +1,4 @@
-"""The masked language model: an encoder that learns from plain text."""
+"""The masked language model: an encoder trained on plain text."""
 
 import keras
 
@@ -8,17 +8,17 @@ from keras_transformer.models.text_encoder import TextEncoder, encoder_of
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MaskedLanguageModel(TokenModel):
-    """Predicts masked tokens from the tokens on both sides of them.
+    """Predicts masked tokens from the tokens on both sides.
 
     A functional Keras model around a `TextEncoder`, which it trains:
-    `TextClassifier.from_encoder(model.encoder, num_classes)` continues with the
-    same weights. It takes ids `(batch, length)`, int32, and returns float32
-    logits `(batch, length, vocabulary)` of the token at each position.
-    `text.mask_tokens` masks tokens; its labels are padding where nothing was
-    masked, which `training.TokenCrossentropy` ignores.
+    `TextClassifier.from_encoder(model.encoder, num_classes)` continues with the same
+    weights. It takes ids `(batch, length)`, int32, and returns float32 logits
+    `(batch, length, vocabulary)` of the token at each position. `text.mask_tokens`
+    masks tokens; its labels are padding at unmasked positions, which
+    `training.TokenCrossentropy` ignores.
 
     Args:
-        vocabulary_size: Number of tokens, the mask token included.
+        vocabulary_size: Number of tokens, including the mask token.
         encoder: A `TextEncoder` to continue with; `from_encoder` passes it.
         name: Name of the model.
         trainable: Whether its weights are trained.
@@ -26,9 +26,9 @@ class MaskedLanguageModel(TokenModel):
             `hidden_dim` and `dtype`, if there is no `encoder`.
 
     Raises:
-        ValueError: If a size is not positive, `num_heads` does not divide
-            `hidden_dim`, `pad_id` is not in the vocabulary, or a setting differs from
-            the setting of `encoder`.
+        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`,
+            `pad_id` is not in the vocabulary, or a setting differs from that of
+            `encoder`.
 
     Example:
         >>> model = MaskedLanguageModel(
@@ -77,7 +77,7 @@ class MaskedLanguageModel(TokenModel):
     def from_encoder(
         cls, encoder: TextEncoder, name: str | None = None
     ) -> "MaskedLanguageModel":
-        """Makes a model around an encoder, which becomes part of it.
+        """Creates a model around an encoder, which becomes part of it.
 
         Args:
             encoder: A `TextEncoder`.

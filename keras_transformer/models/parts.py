@@ -1,4 +1,4 @@
-"""The layers that models are made of."""
+"""The layers that models consist of."""
 
 import keras
 
@@ -16,7 +16,7 @@ from keras_transformer.layers.weights import WeightOptions, sub_seed
 
 
 class Parts:
-    """Makes the layers of a model by its settings: seeds follow from their names.
+    """Creates the layers of a model from its settings; seeds derive from their names.
 
     Args:
         num_layers: As in `Transformer`, and so are those from here to `epsilon`.

@@ -1,4 +1,4 @@
-"""The document classifier: a text in, its class out."""
+"""The document classifier: text in, class out."""
 
 import keras
 
@@ -24,8 +24,8 @@ class TextClassifier(TokenModel):
         vocabulary_size: Number of tokens.
         num_classes: Number of classes.
 
-    The other arguments and the errors are as in `MaskedLanguageModel`; `dropout`
-    applies to the pooled vector too.
+    The other arguments and the errors are as in `MaskedLanguageModel`; `dropout` also
+    applies to the pooled vector.
 
     Example:
         >>> model = TextClassifier(
@@ -83,11 +83,11 @@ class TextClassifier(TokenModel):
     def from_encoder(
         cls, encoder: TextEncoder, num_classes: int, name: str | None = None
     ) -> "TextClassifier":
-        """Makes a classifier from a trained encoder, to fine-tune it.
+        """Creates a classifier from a trained encoder, to fine-tune it.
 
         Args:
-            encoder: A `TextEncoder`, such as a `MaskedLanguageModel` has.
-                It becomes part of the classifier, which trains it unless
+            encoder: A `TextEncoder`, such as that of a `MaskedLanguageModel`. It
+                becomes part of the classifier, which trains it unless
                 `encoder.trainable` is False.
             num_classes: Number of classes.
             name: Name of the model.

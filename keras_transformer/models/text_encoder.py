@@ -1,4 +1,4 @@
-"""The encoder as a model: ids in, one vector for each token out."""
+"""The encoder as a model: ids in, one vector per token out."""
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.models.parts import Parts
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TextEncoder(TokenModel):
-    """Reads a text in both directions: the body of models that understand text.
+    """Reads text in both directions: the body of models that understand text.
 
     A functional Keras model, with the sizes of BERT's base model as defaults.
     It takes ids `(batch, length)`, int32, and returns the states of the last
@@ -21,13 +21,13 @@ class TextEncoder(TokenModel):
 
     Args:
         vocabulary_size: Number of tokens.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (pre-norm) rather than the sum after it (BERT's post-norm).
+        normalize_first: Whether to normalize the inputs of each sub-layer (pre-norm)
+            rather than the sum after it (BERT's post-norm).
 
-    The other arguments are those of `Transformer`.
+    The other arguments are as in `Transformer`.
 
     Raises:
-        ValueError: As `Transformer`.
+        ValueError: As in `Transformer`.
 
     Example:
         >>> encoder = TextEncoder(
@@ -75,7 +75,7 @@ class TextEncoder(TokenModel):
         self.supports_masking = True
 
     def call(self, inputs, training=None, mask=None, reverse=False):
-        """Encodes ids; with `reverse`, computes logits of states by the embedding."""
+        """Encodes ids; with `reverse`, computes logits of states with the embedding."""
         if reverse:
             return self.embedding(inputs, reverse=True)
         return super().call(inputs, training=training, mask=mask)

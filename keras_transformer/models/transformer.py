@@ -23,47 +23,46 @@ from keras_transformer.models.presets import PRESETS
 class Transformer(DecodedModel, TokenModel):
     """The encoder-decoder of "Attention is all you need".
 
-    A functional Keras model, with the paper's base settings as defaults. It
-    takes `{"source_ids": (batch, source_length), "target_ids":
-    (batch, target_length)}`, int32, the target beginning with `start_id`, and
-    returns float32 logits `(batch, target_length, vocabulary)`: at each position
-    the logits of the next token.
+    A functional Keras model, with the paper's base settings as defaults. It takes
+    `{"source_ids": (batch, source_length), "target_ids": (batch, target_length)}`,
+    int32, with targets that start with `start_id`, and returns float32 logits
+    `(batch, target_length, vocabulary)`: at each position, of the next token.
 
     Args:
         source_vocabulary_size: Number of source tokens.
         target_vocabulary_size: Number of target tokens. None: source and target
             share one vocabulary and one embedding.
-        num_layers: Number of blocks in the encoder, and in the decoder too unless
+        num_layers: Number of blocks in the encoder, and also in the decoder unless
             `num_decoder_layers` is given.
         hidden_dim: Width of the states.
         num_heads: Number of attention heads; divides `hidden_dim`.
         intermediate_dim: Inner width of the feed-forward networks.
         dropout: Fraction of each sub-layer's outputs, and of the sums of
             embeddings and positions, to drop in training.
-        normalize_first: Whether to normalise the inputs of each sub-layer
-            (pre-norm) rather than the sum after it (the paper's post-norm).
+        normalize_first: Whether to normalize the inputs of each sub-layer (pre-norm)
+            rather than the sum after it (the paper's post-norm).
         activation: Inner activation of the feed-forward networks.
         pad_id: Id of the padding.
         start_id: Id that begins every target. It may equal `pad_id`; then the first
             token of a target is not treated as padding.
         end_id: Id that ends every source and every target.
-        positions: The scheme of positions: `"sinusoidal"`, `"rotary"`,
-            `"linear_bias"`, or a layer to copy, such as
-            `LearnedPositionalEncoding(max_length=512)`. None: no positions. A
-            concatenated encoding takes its `encoding_dim` out of `hidden_dim`; a linear
-            map then narrows the last states to the width of the embedding.
+        positions: The scheme of positions: `"sinusoidal"`, `"rotary"`, `"linear_bias"`,
+            or a layer to copy, such as `LearnedPositionalEncoding(max_length=512)`.
+            None: no positions. A concatenated encoding takes its `encoding_dim` from
+            `hidden_dim`; a linear map then narrows the last states to the width of the
+            embedding.
         dtype: Dtype policy of every layer, such as `"mixed_bfloat16"`.
         attention_dropout: Fraction of the attention weights dropped in training, which
-            materialises them; see `MultiHeadAttention`.
+            materializes them; see `MultiHeadAttention`.
         activation_dropout: Fraction of the activations dropped inside the
             feed-forward networks in training.
         seed: Seed of all dropout. None: random numbers that
-            `keras.utils.set_random_seed` repeats.
+            `keras.utils.set_random_seed` makes repeatable.
         num_decoder_layers: Number of blocks in the decoder.
-        epsilon: Added to the variance in every normalisation.
-        scale_embeddings: Whether embeddings are multiplied by the square root of their
+        epsilon: Added to the variance in every normalization.
+        scale_embeddings: Whether to multiply embeddings by the square root of their
             width.
-        output_bias: Whether a learned bias is added to the logits.
+        output_bias: Whether to add a learned bias to the logits.
         **kwargs: Base `Model` arguments, such as `name`; and weight options (see
             `WeightOptionsLayer`) of all dense layers, such as `kernel_initializer`, and
             of the tables of token embeddings, such as `embeddings_regularizer`.
@@ -191,19 +190,19 @@ class Transformer(DecodedModel, TokenModel):
         """Builds a model of a published size, or reads a pretrained one.
 
         Args:
-            preset: `"tiny"`, `"base"` or `"big"`: a size, with fresh weights.
-                Otherwise a pretrained model: a folder or `"hf://user/model"`, as in
+            preset: `"tiny"`, `"base"` or `"big"`: a size, with new weights. Otherwise a
+                pretrained model: a folder or `"hf://user/model"`, as in
                 `Translator.from_preset`.
             source_vocabulary_size: Number of source tokens, for a size.
-            **kwargs: Any other constructor argument. It overrides the preset's.
-                For a pretrained model it must not change the weights.
+            **kwargs: Any other constructor arguments, which override the preset's. For
+                a pretrained model, they must not change the weights.
 
         Returns:
             A `Transformer`.
 
         Raises:
-            ValueError: If a size comes without `source_vocabulary_size`, or a folder
-                with it; for pretrained models, errors of `Translator.from_preset`.
+            ValueError: If a size is given without `source_vocabulary_size`, or a folder
+                with it; for pretrained models, as in `Translator.from_preset`.
         """
         if preset in PRESETS:
             if source_vocabulary_size is None:
@@ -261,21 +260,22 @@ class Transformer(DecodedModel, TokenModel):
     ) -> Hypotheses:
         """Decodes with a search, compiled once for each search and length.
 
-        Any number of sentences may be given: as one ends, the next begins in its
-        place. XLA compiles where it pays, unless the model was compiled with another
-        `jit_compile` than "auto"; see `SearchRunner`.
+        You can pass any number of sentences: when one ends, the next takes its place.
+        XLA compiles where it is worthwhile, unless the model was compiled with a
+        `jit_compile` other than "auto"; see `SearchRunner`.
 
         Args:
             source_ids: Integer array or tensor of shape
                 `(batch, source_length)`, padded with `pad_id`.
             search: A search of `keras_transformer.decoding`; greedy by default.
-            max_length: Maximum number of tokens to produce, end token included.
-            batch_size: Sentences to search at a time, which memory limits; by default
-                what is fastest on CPUs.
+            max_length: Maximum number of tokens to produce, including the end token.
+            batch_size: Sentences to search at a time, limited by memory; by default the
+                fastest number on CPUs.
 
         Returns:
-            `Hypotheses` of NumPy arrays, the best first: `ids` of shape `(batch,
-            hypotheses, max_length)` and `scores` of shape `(batch, hypotheses)`.
+            `Hypotheses` of NumPy arrays, best first: `ids` of shape
+            `(batch, hypotheses, max_length)` and `scores` of shape
+            `(batch, hypotheses)`.
 
         Raises:
             ValueError: If `source_ids` are not integers of that shape, or the
@@ -330,7 +330,7 @@ class Transformer(DecodedModel, TokenModel):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class UnmaskFirst(keras.layers.Layer):
-    """Passes states on as they are, with a mask that is True at the first position."""
+    """Passes states through, with a mask that is True at the first position."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""The vision Transformer: an image in, its class out."""
+"""The vision Transformer: image in, class out."""
 
 from collections.abc import Sequence
 
@@ -31,18 +31,18 @@ class VisionTransformer(SettingsModel):
 
     Args:
         image_shape: Height, width and channels of the images.
-        patch_size: Height and width of a patch; divides both of the images.
+        patch_size: Height and width of a patch; divides those of the images.
         num_classes: Number of classes.
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as
             `layers.AttentionPooling()`, which is copied. None: the paper's class token.
-        positions: The scheme of positions: `"learned"`, as in the paper; else
+        positions: The scheme of positions: `"learned"`, as in the paper;
             `"sinusoidal"`, `"rotary"`, `"linear_bias"`, a layer to copy, or None.
 
-    The other arguments are those of `Transformer`, except the options of embeddings.
+    The other arguments are as in `Transformer`, except for embedding options.
 
     Raises:
-        ValueError: As `Transformer`, or if `patch_size` does not divide the images.
+        ValueError: As in `Transformer`, or if `patch_size` does not divide the images.
 
     Example:
         >>> model = VisionTransformer(
@@ -135,12 +135,12 @@ class VisionTransformer(SettingsModel):
 
         Returns:
             A dictionary with the key `"encoder"`: a float tensor of shape
-            `(num_layers, batch, num_heads, positions, positions)`, whose rows
-            sum to one. The positions are those of the patches, row by row,
-            after that of the class token if there is one.
+            `(num_layers, batch, num_heads, positions, positions)`, whose rows sum to
+            one. The positions are the class token, if there is one, then the patches,
+            row by row.
 
         Raises:
-            ValueError: If the images have another size than the model's.
+            ValueError: If the images do not have the model's image size.
         """
         images = ops.convert_to_tensor(images, self.compute_dtype)
         image_shape = self.settings["image_shape"]

@@ -11,10 +11,10 @@ from keras_transformer.plots.layout import direction, grid, label_axis, readable
 def attention_map(
     query_tokens: Sequence[str], key_tokens: Sequence[str], scores
 ) -> Figure:
-    """Draws attention weights as maps: a row for each query, a column for each key.
+    """Plots attention weights as maps: a row for each query, a column for each key.
 
-    The shape of `scores` decides what is drawn. Given the weights of all layers,
-    `scores[-1, 2]` is one head of the last layer, `scores[-1]` all of its heads, and
+    The shape of `scores` determines the plot. Given the weights of all layers,
+    `scores[-1, 2]` is one head of the last layer, `scores[-1]` all its heads, and
     `scores[-1].mean(axis=0)` their average. Heads and layers are numbered from 0. All
     maps of a figure share one scale, which starts at 0.
 
@@ -25,16 +25,16 @@ def attention_map(
     Args:
         query_tokens: The tokens that attend, a list of str.
         key_tokens: The tokens that they attend to, a list of str.
-        scores: Attention weights, an array or tensor of shape `(query, key)`, drawn as
-            one map; `(heads, query, key)`, a map for each head; or `(layers, heads,
-            query, key)`, a row of maps for each layer.
+        scores: Attention weights, an array or tensor of shape `(query, key)`, plotted
+            as one map; `(heads, query, key)`, a map for each head; or
+            `(layers, heads, query, key)`, a row of maps for each layer.
 
     Returns:
         A `matplotlib.figure.Figure`. Its axes are the maps, in order, and then their
         color scale.
 
     Raises:
-        ValueError: If `scores` has another shape, or does not fit the tokens.
+        ValueError: If `scores` has another shape, or does not match the tokens.
 
     Example:
         >>> scores = np.full((5, 2, 3), 1 / 3)

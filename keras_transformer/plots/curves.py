@@ -13,11 +13,11 @@ NOT_DRAWN = ("epoch", "learning_rate", "padding", "tokens_per_second", "seconds"
 
 
 def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
-    """Draws the loss and each metric of a training run, epoch by epoch.
+    """Plots the loss and each metric of a training run by epoch.
 
     Args:
-        log: Path of a run's `log.csv`, or of a file that Keras's `CSVLogger` wrote; or
-            the `History` that `model.fit` returns, if it holds every metric for every
+        log: Path of a run's `log.csv`, or of a file written by Keras's `CSVLogger`; or
+            the `History` returned by `model.fit`, if it has every metric for every
             epoch.
 
     Returns:
@@ -26,9 +26,9 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is not such a log, or holds no epoch yet, or if a
-            `History` lacks epochs of a metric, such as one that `BleuCallback`
-            computes in every nth: it does not tell which. Log to a file then.
+        ValueError: If the file is not such a log, or has no epoch yet, or if a
+            `History` lacks a metric in some epochs, such as BLEU computed every few
+            epochs: it does not record which. Log to a file instead.
 
     Example:
         >>> history = keras.callbacks.History()

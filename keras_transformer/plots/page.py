@@ -18,33 +18,33 @@ TOLERANCE = 1e-3  # by which rounding in half precision may lift a weight above 
 
 
 def attention_html(*seen: AttendedTranslation, names: Sequence[str] = ()) -> str:
-    """Makes an HTML page that shows the attention weights of every word.
+    """Creates an HTML page that shows the attention weights of every word.
 
-    The reader chooses the kind of attention, then a layer and head, or the mean of a
-    layer's heads, from small maps, then a word, with the mouse or the keyboard. The
-    words that it attended to are shaded by their weights, and a table holds all of
-    them. Words, and the columns of maps, run from right to left where the script does.
+    The reader chooses the kind of attention; a layer and head, or the mean of a layer's
+    heads, from small maps; and a word, with the mouse or the keyboard. The words that
+    it attended to are shaded by their weights, and a table lists all weights. Words,
+    and the columns of maps, run from right to left if the script does.
 
-    Several translations of a text, of one model or of several, are compared: two of
-    them stand side by side. A word that is chosen on one side also chooses, on the
-    other, the word that attended most to the same source word.
+    Several translations of a text, by one model or several, are compared, two at a
+    time, side by side. Choosing a word on one side also chooses, on the other, the word
+    that attended most to the same source word.
 
-    A link can choose too: add, for example, `#part=cross&layer=1&head=mean&word=3` to
-    the address of the page, and for two sides `word=3,5&translation=0,2`. The page is
-    one file that loads nothing else.
+    A link can also choose: add, for example, `#part=cross&layer=1&head=mean&word=3` to
+    the address of the page, and for two sides `word=3,5&translation=0,2`. The page is a
+    single file that loads nothing else.
 
     Args:
-        *seen: What `translate_with_attention` returns, or each of what
-            `translate_n_best_with_attention` returns. Their `scores` may hold any of
-            the three kinds, the same ones in all.
-        names: What to call each translation, such as the name of its model.
+        *seen: The result of `translate_with_attention`, or the results of
+            `translate_n_best_with_attention`. Their `scores` may contain any of the
+            three kinds, the same ones in all.
+        names: A label for each translation, such as the name of its model.
 
     Returns:
         The HTML, in ASCII characters only.
 
     Raises:
         ValueError: If there is no translation, or not a name for each, if the `scores`
-            are not attention weights, or do not fit the tokens, or if a `score` is
+            are not attention weights, or do not match the tokens, or if a `score` is
             not finite.
 
     Example:

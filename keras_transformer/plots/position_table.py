@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 
 def position_table(encoding) -> Figure:
-    """Draws positional encodings as an image with a row for each position.
+    """Plots positional encodings as an image with a row for each position.
 
     Args:
         encoding: Array or tensor of shape `(length, encoding_dim)`.

@@ -17,14 +17,13 @@ class AttendedTranslation(NamedTuple):
 
     Attributes:
         text: The translation.
-        source_tokens: The subwords of the source, end token included.
-        target_tokens: The subwords of the translation, end token included.
+        source_tokens: The subwords of the source, including the end token.
+        target_tokens: The subwords of the translation, including the end token.
         scores: NumPy arrays of attention weights, of shape
             `(layers, heads, query, key)`: `"encoder"`, from source to source;
             `"cross"`, from target to source; and `"decoder"`, from target to the
             decoder's inputs, `["<s>", *target_tokens[:-1]]`.
-        score: The score of the translation, as the search defines it, if it is
-            known.
+        score: The score of the translation, as the search defines it, if known.
     """
 
     text: str
@@ -40,15 +39,15 @@ def translation_attention(
     search: Search | None = None,
     max_length: int | None = None,
 ) -> Figure:
-    """Translates a text and draws which source subwords each new one attended to.
+    """Translates a text and plots which source subwords each new one attended to.
 
-    It draws the cross-attention weights that `Translator.align` compares: the mean over
-    the heads of all layers but the first. For other layers and heads, pass the scores
-    of `translate_with_attention` to `attention_map`.
+    It plots the cross-attention weights that `Translator.align` compares: the mean over
+    the heads of all layers except the first. For other layers and heads, pass the
+    scores of `translate_with_attention` to `attention_map`.
 
     Args:
         translator: A `Translator`.
-        text: What to translate.
+        text: The text to translate.
         search: A search of `keras_transformer.decoding`; the translator's own unless
             given.
         max_length: As in `Translator.translate`.
@@ -74,7 +73,7 @@ def translate_with_attention(
     search: Search | None = None,
     max_length: int | None = None,
 ) -> AttendedTranslation:
-    """Translates as `translator.translate` does, and keeps the attention weights.
+    """Translates like `translator.translate`, and keeps the attention weights.
 
     Arguments and errors are as in `translation_attention`.
 
@@ -96,14 +95,13 @@ def translate_n_best_with_attention(
     search: Search | None = None,
     max_length: int | None = None,
 ) -> list[AttendedTranslation]:
-    """Translates as `translator.translate_n_best` does, and keeps attention weights.
+    """Translates like `translator.translate_n_best`, and keeps attention weights.
 
     Arguments and errors are as in `translation_attention`.
 
     Returns:
-        A list of `AttendedTranslation`, best first, as long as the `num_hypotheses` of
-        `search` or, where it found fewer, shorter; empty where processors forbid every
-        token.
+        A list of `AttendedTranslation`, best first: the `num_hypotheses` of `search`,
+        or fewer if it found fewer; empty if processors forbid every token.
     """
     check_one_transformer(translator, "Attention")
     model = translator.model

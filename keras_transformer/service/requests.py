@@ -20,16 +20,16 @@ MAX_QUOTED = 60  # characters of a request that an error quotes
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What one request may ask for, and how much may wait.
+    """Limits on one request, and on waiting sentences.
 
     Attributes:
-        texts: Most texts of a request.
-        characters: Most characters of a text.
-        body_bytes: Most bytes of a request.
-        seconds: How long a request may take, the time that it waits included.
-        batch: Most sentences that are translated together.
-        waiting: Most sentences that wait for each direction, at least `texts`. While
-            they do, further requests are refused.
+        texts: Maximum number of texts per request.
+        characters: Maximum number of characters per text.
+        body_bytes: Maximum number of bytes per request.
+        seconds: Maximum time for a request, including the time it waits.
+        batch: Maximum number of sentences translated together.
+        waiting: Maximum number of sentences waiting for each direction, at least
+            `texts`. Further requests are refused.
     """
 
     texts: int = 256

@@ -1,4 +1,4 @@
-"""SavedModels that TensorFlow Serving runs from string to string."""
+"""SavedModels for TensorFlow Serving: strings in, strings out."""
 
 from keras_transformer.serving.batch_translator import BatchTranslator
 from keras_transformer.serving.language_model import export_language_model

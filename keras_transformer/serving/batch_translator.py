@@ -1,4 +1,4 @@
-"""One callable from texts to translations, for engines that run on many machines."""
+"""A callable that translates texts, for engines that run on many machines."""
 
 import os
 from collections.abc import Iterable
@@ -11,20 +11,20 @@ from keras_transformer.decoding import Search
 class BatchTranslator:
     """Translates batches of texts in the processes of Ray, Spark or Beam.
 
-    It is pickled as its settings. Each process loads the model once, when it gets its
+    Only its settings are pickled. Each process loads the model once, when it gets its
     first batch.
 
     Args:
-        path: A folder that every machine can read: of a translator, such as
-            `runs/en-de/translator`; for CTranslate2, what `Translator.export(path,
-            format="ctranslate2")` wrote.
-        engine: What computes: `"tensorflow"` or `"ctranslate2"`.
-        search: As in `Translator.translate`; for CTranslate2 the export's.
+        path: A folder that every machine can read: a translator, such as
+            `runs/en-de/translator`; for CTranslate2, the result of
+            `Translator.export(path, format="ctranslate2")`.
+        engine: `"tensorflow"` or `"ctranslate2"`.
+        search: As in `Translator.translate`; CTranslate2 uses the export's.
         batch_size: As in `Translator.translate`.
         max_length: As in `Translator.translate`.
 
     Call arguments:
-        texts: Texts, in any iterable of str, such as an array or a column.
+        texts: Any iterable of str, such as an array or a column.
 
     Returns:
         A list of the best translations.

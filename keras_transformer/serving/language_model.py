@@ -1,4 +1,4 @@
-"""A language model of KerasHub as a SavedModel: strings in, strings out."""
+"""A KerasHub language model as a SavedModel: strings in, strings out."""
 
 import os
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ def export_language_model(
     strip_prompt: bool = False,
     jit_compile: bool = False,
 ) -> Path:
-    """Writes a language model of KerasHub as a SavedModel for TensorFlow Serving.
+    """Writes a KerasHub language model as a SavedModel for TensorFlow Serving.
 
-    KerasHub's own `export` serves logits. Here, tokenizer and search are inside, and
-    neither KerasHub nor this package is needed to serve it. Its signatures take any
+    KerasHub's own `export` serves logits. This export includes the tokenizer and the
+    search, and is served without KerasHub or this package. Its signatures take any
     number of texts:
 
     | Signature | Inputs | Outputs |
@@ -34,27 +34,27 @@ def export_language_model(
     | `serving_default` | `text` | `texts`, `scores` |
     | `with_prompt` (encoder-decoders) | `text`, `prompt` | `texts`, `scores` |
 
-    Inputs have the shape `(batch,)`, outputs `(batch, num_hypotheses)`, the best first.
-    `prompt` is what the decoder's text begins with. The folder includes warm-up
+    Inputs have the shape `(batch,)`, outputs `(batch, num_hypotheses)`, best first.
+    `prompt` is the beginning of the decoder's text. The folder includes warm-up
     requests for the server, its batching settings in `batching_params.pbtxt`, and the
     settings of this export in `assets.extra/language_model.json`.
 
     Args:
         lm: A `keras_hub.models.CausalLM` or `Seq2SeqLM` that reads texts, with a
-            preprocessor whose tokenizer is made of TensorFlow operations.
+            preprocessor whose tokenizer uses TensorFlow operations.
         path: Folder to write, such as `"saved_models/bart/1"`.
         search: A search of `keras_transformer.decoding`; `Sampling` needs a seed.
-        max_length: Tokens of a result, its prompt included; by default the
-            preprocessor's `sequence_length`.
+        max_length: Maximum number of tokens of a result, including its prompt; by
+            default the preprocessor's `sequence_length`.
         stop_token_ids: As in `lm.generate`.
-        strip_prompt: Whether results are without their prompts.
-        jit_compile: Whether XLA compiles the search, once for each size of batch.
+        strip_prompt: Whether to remove prompts from the results.
+        jit_compile: Whether XLA compiles the search, once for each batch size.
 
     Returns:
         The path.
 
     Raises:
-        FileExistsError: If there is something at `path`.
+        FileExistsError: If `path` exists.
         ValueError: If `search` draws without a seed, or the model cannot be searched
             or served as text; see `kt.interop.keras_hub.generate`.
     """

@@ -59,14 +59,14 @@ def export_translator(
 
 
 class ServedTranslator(tf.Module):
-    """A translator as TensorFlow functions: what an export holds.
+    """A translator as TensorFlow functions: the contents of an export.
 
     It is a plain `tf.Module` rather than a `keras.export.ExportArchive`. A SavedModel
-    holds everything that its attributes refer to: here the weights and the tokenizers,
-    and nothing else of the Keras model, such as its optimizer.
+    contains everything that its attributes refer to: here the weights and the
+    tokenizers, but nothing else of the Keras model, such as its optimizer.
 
-    Its signatures take any number of texts, of any length; a tokenizer that does not
-    say where a token stands in a text has none that align:
+    Its signatures take any number of texts, of any length. Those that align need a
+    tokenizer with `has_offsets`:
 
     | Signature | Inputs | Outputs |
     | --- | --- | --- |
@@ -77,18 +77,18 @@ class ServedTranslator(tf.Module):
     | `align` | `text`, `target` | `spans`, `weights` |
     | `translate_aligned` | `text` | `translation`, `score`, `spans`, `weights` |
 
-    All have the shape `(batch,)`, except `translations` and `scores`, `(batch,
-    num_hypotheses)`, and ids, `(batch, length)`, which include end tokens and are
-    padded with the model's `pad_id`. Texts that are too long are cut, as in
-    `Translator.translate`; a target is cut at `max_length`, as in
+    All have the shape `(batch,)`, except `translations` and `scores`,
+    `(batch, num_hypotheses)`, and ids, `(batch, length)`, which include end tokens and
+    are padded with the model's `pad_id`. Texts that are too long are truncated as in
+    `Translator.translate`; targets are truncated to `max_length`, as in
     `Translator.encode_targets`.
 
-    `spans` `(batch, pairs, 4)` and `weights` `(batch, pairs)` are those of
-    `Translator.align`: the first character in the text and the one after the last,
-    then the same in the translation. A row with fewer pairs is padded with zeros.
+    `spans` `(batch, pairs, 4)` and `weights` `(batch, pairs)` are as in
+    `Translator.align`: the first character in the text and the one after the last, then
+    the same in the translation. A row with fewer pairs is padded with zeros.
 
-    Texts are grouped by the policy of `Translator.translate`, so a text has the same
-    translation as there, whatever else is in its batch. The arguments are as in
+    Texts are grouped as in `Translator.translate`, so a text has the same translation
+    as there, regardless of the other texts in its batch. The arguments are as in
     `Translator.export`. With `jit_compile`, XLA compiles the search once for every
     shape. To keep the shapes few, groups are filled up to 1, 8 or a multiple of 32
     texts, and searched 32 at a time.
@@ -140,7 +140,7 @@ class ServedTranslator(tf.Module):
         }
 
     def signatures(self) -> dict:
-        """Returns the functions by the names that they are served under."""
+        """Returns the functions by the names under which they are served."""
         text = tf.TensorSpec([None], tf.string, "text")
         target = tf.TensorSpec([None], tf.string, "target")
         source_ids = tf.TensorSpec([None, None], tf.int32, "source_ids")
@@ -183,16 +183,16 @@ class ServedTranslator(tf.Module):
     def translate_ids(self, source_ids):
         """Translates padded subwords and end tokens `(batch, length)`.
 
-        Long rows are cut, as texts are. Ids outside the vocabulary count as unknown.
+        Long rows are truncated like texts. Ids outside the vocabulary count as unknown.
         """
         ids = self._translator.as_encoded(source_ids)
         found = self.find(ids, _nothing_required(ids))
         return {"ids": found.ids[:, 0], "score": found.scores[:, 0]}
 
     def score(self, text, target):
-        """Returns the log-probability that the model gives to `target`, given `text`.
+        """Returns the log-probability of `target`, given `text`.
 
-        It is summed over `"tokens"` target tokens, end token included.
+        It is summed over `"tokens"` target tokens, including the end token.
         """
         log_probability, tokens = log_probabilities(
             self._translator.model, *self._encode(text, target), self._num_given
@@ -213,7 +213,7 @@ class ServedTranslator(tf.Module):
         return {"spans": spans.to_tensor(), "weights": weights.to_tensor()}
 
     def translate_aligned(self, text):
-        """Returns what `translate` does, and what `align` does for the translations."""
+        """Returns the results of `translate`, and of `align` for the translations."""
         found = self.translate(text)
         return {**found, **self.align(text, found["translation"])}
 
@@ -230,13 +230,13 @@ class ServedTranslator(tf.Module):
     def find(self, source_ids, required):
         """Searches the translations of subwords `(batch, length)`, group by group.
 
-        The ids of the `Hypotheses` are as long as the longest needs. A blank source
-        has no ids, and a score of 0.
+        The ids of the `Hypotheses` are as long as the longest one. A blank source has
+        no ids, and a score of 0.
 
         Args:
             source_ids: Int32 tensor of shape `(batch, length)`.
-            required: The tensor of ids that `required_phrases` returns; it counts where
-                the export has terms.
+            required: The tensor of ids that `required_phrases` returns; used if the
+                export has terms.
         """
         groups = self._policy.group_of(source_ids)
         source_lengths = self._policy.source_lengths

@@ -20,10 +20,10 @@ def next_version(folder: str | os.PathLike) -> Path:
     """Returns the path of a model's next version, one above its highest number.
 
     Args:
-        folder: Folder of the model, with a folder for each version; it may not exist.
+        folder: Folder of the model, with a folder for each version; it need not exist.
 
     Returns:
-        The path, where nothing is yet.
+        The path, which does not exist yet.
 
     Example:
         >>> from keras_transformer.serving import next_version

@@ -1,10 +1,10 @@
-"""Length buckets: batches of a fixed, small set of shapes, with little padding."""
+"""Length buckets: batches with a small, fixed set of shapes and little padding."""
 
 import tensorflow as tf
 
 
 def bucket_lengths(max_length: int) -> list[int]:
-    """Returns the few lengths that batches are padded to.
+    """Returns the lengths to which batches are padded.
 
     There are at most seven, all but the last multiples of four. They are closest
     together between a quarter and a half of `max_length`, the length of most sentences.
@@ -13,10 +13,10 @@ def bucket_lengths(max_length: int) -> list[int]:
     and its translation differ in length.
 
     Args:
-        max_length: Length of the longest sentence, its start or end token included.
+        max_length: Length of the longest sentence, including its start or end token.
 
     Returns:
-        Lengths in ascending order, the last of which is `max_length`.
+        Lengths in ascending order, up to `max_length`.
 
     Example:
         >>> kt.text.bucket_lengths(64)

@@ -1,4 +1,4 @@
-"""Texts as a model reads them: ids with start and end tokens, padded."""
+"""Texts as model inputs: padded ids with start and end tokens."""
 
 import tensorflow as tf
 
@@ -14,19 +14,19 @@ WHITE_SPACE = f"{_BLANK}*"
 
 
 def encode(texts, tokenizer: Tokenizer, max_length: int):
-    """Returns texts as a model reads them: subwords, an end token, padding.
+    """Returns texts as model inputs: subwords, an end token, padding.
 
-    Of a long text, the tokenizer gets only its beginning.
+    The tokenizer gets only the beginning of a long text.
 
     Args:
         texts: A list of str, or a string tensor of shape `(batch,)`.
         tokenizer: Tokenizer of the source language.
-        max_length: Maximum number of ids, the end token included. Longer texts are
-            cut before their end token.
+        max_length: Maximum number of ids, including the end token. Longer texts are
+            truncated before their end token.
 
     Returns:
-        Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and
-        a boolean tensor of shape `(batch,)`: which texts were cut.
+        Ids, int32 of shape `(batch, length)`, as long as the longest text needs, and a
+        boolean tensor of shape `(batch,)`, True for truncated texts.
     """
     read, is_longer = beginning(plain(batch_of_texts(texts)), max_length)
     ids = tokenizer(read)
@@ -63,10 +63,10 @@ def beginning(texts, max_length: int):
 def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     """Returns where the subwords that `encode` returns stand in their texts.
 
-    Positions count the characters of a text as it is given, before it is normalised.
+    Positions count the characters of a text as it is given, before it is normalized.
     White space around a subword is left out. A subword without text of its own has an
     empty span: the end token, a language, the mark of a space, and all but the last of
-    several subwords that one character was normalised to.
+    several subwords that one character was normalized to.
 
     Spans are the first character of each subword and the one after its last, int32 of
     shape `(batch, length, 2)`; empty ones, and those of padding, are `(0, 0)`.

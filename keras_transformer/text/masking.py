@@ -14,24 +14,23 @@ def mask_tokens(
     special_ids: Sequence[int] = (0, 1, 2, 3),
     probability: float = 0.15,
 ):
-    """Masks random tokens, as in BERT's training.
+    """Masks random tokens, as in the training of BERT.
 
-    Each token that is not special is selected with a `probability`. Of the
-    selected tokens, 80% become `mask_id`, 10% become a random token that is not
-    special, and 10% stay: the model cannot tell which of the tokens it sees are right.
+    Each token that is not special is selected with a `probability`. Of the selected
+    tokens, 80% become `mask_id`, 10% become a random token that is not special, and 10%
+    stay the same: the model cannot tell which tokens are correct.
 
     Args:
         ids: Int32 tensor of shape `(batch, length)`.
         seed: Integer tensor of shape `(2,)`; equal seeds mask the same tokens.
-        vocabulary_size: Number of tokens, `mask_id` included.
+        vocabulary_size: Number of tokens, including `mask_id`.
         mask_id: Id of the mask token.
-        special_ids: Ids that are not selected or drawn; the first is the padding.
+        special_ids: Ids that are never selected or drawn; the first is the padding.
         probability: Probability that a token is selected.
 
     Returns:
-        The masked ids, which the model reads, and the labels: the original ids where
-        tokens were selected, and padding elsewhere; both int32 of shape
-        `(batch, length)`.
+        The masked ids, as model inputs, and the labels: the original ids of selected
+        tokens, and padding elsewhere; both int32 of shape `(batch, length)`.
 
     Raises:
         ValueError: If `mask_id` lies outside the vocabulary or is special, if
@@ -73,11 +72,11 @@ def masked_dataset(
     probability: float = 0.15,
     seed: int = 0,
 ) -> tf.data.Dataset:
-    """Masks random tokens of a dataset, different ones in each iteration.
+    """Masks random tokens of a dataset, different tokens in each iteration.
 
-    `dataset` holds batches of ids, int32 of shape `(batch, length)`. With equal seeds,
-    the nth iterations over two datasets mask the same tokens. The other arguments and
-    the errors are as in `mask_tokens`.
+    `dataset` contains batches of ids, int32 of shape `(batch, length)`. With equal
+    seeds, the nth iterations over two datasets mask the same tokens. The other
+    arguments and the errors are as in `mask_tokens`.
 
     Returns:
         A dataset of `(ids, labels)`, for `model.fit` of a `MaskedLanguageModel`.

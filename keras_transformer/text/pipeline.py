@@ -1,4 +1,4 @@
-"""Training data of translation models: parallel text in batches of few shapes."""
+"""Training data for translation models: parallel text in batches of few shapes."""
 
 import os
 import warnings
@@ -32,7 +32,7 @@ _OPEN_FILES = 64  # on each side
 
 
 class Counted(NamedTuple):
-    """What `count_batches` counts: pairs of each pair of files, and batches."""
+    """The result of `count_batches`: pairs in each pair of files, and batches."""
 
     pairs: tuple[int, ...]
     batches: int
@@ -52,63 +52,61 @@ def parallel_dataset(
     sampling: float = 0.0,
     counted: Counted | None = None,
 ) -> tf.data.Dataset:
-    """Reads parallel text as batches of a fixed, small set of shapes.
+    """Reads parallel text as batches with a small, fixed set of shapes.
 
     Sentences are tokenized, grouped by length into buckets and padded to the bucket's
-    length, the same for source and target. Every batch of a bucket has the same shape:
+    length, the same for source and target. All batches of a bucket have the same shape:
     the last one is filled up with rows of padding.
 
-    Memory does not grow with the corpus, because the files are streamed. They are read
-    once beforehand, to find faults before training and to count an epoch's batches.
+    The files are streamed, so memory does not grow with the corpus. They are read once
+    beforehand, to find errors before training and to count an epoch's batches.
 
     Each iteration over the dataset is the next epoch, the first one `initial_epoch`.
-    Its batches depend on the seed and the number of the epoch alone, so a position is
-    two numbers. `training.KeepPosition` saves and restores them in `fit`; a loop of
-    your own may set them. The batches that are left out are read, and cost the time of
-    that:
+    Its batches depend only on the seed and the number of the epoch, so a position
+    consists of two numbers. `training.KeepPosition` saves and restores them in `fit`;
+    your own loop can set them. Skipped batches are still read, which takes time:
 
         dataset.epoch.assign(3)
         dataset.batch.assign(1000)
         for batch in dataset:  # from the 1001st of the fourth epoch on
 
     Args:
-        source_files: One file or several, a sentence a line, plain or packed by gzip or
-            zstd: paths, patterns such as `train-*.en.gz`, whose files are sorted, or
-            `TextFile`, for columns of tables and for tags. An epoch holds a file as
-            often as it is named.
-        target_files: As many; the nth translates the nth, line by line.
+        source_files: One file or several, with one sentence per line, plain or
+            compressed with gzip or zstd: paths, patterns such as `train-*.en.gz`, whose
+            matches are sorted, or `TextFile`, for columns of tables and for tags. List
+            a file several times to repeat it in each epoch.
+        target_files: The same number of files, matching the sources line by line.
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
-        tokens_per_batch: Maximum number of positions on each side of a batch, padding
-            included.
-        max_length: Maximum number of subwords in a sentence, its start or end token
-            included. Longer pairs are left out, with a warning.
+        tokens_per_batch: Maximum number of positions on each side of a batch, including
+            padding.
+        max_length: Maximum number of subwords in a sentence, including its start or end
+            token. Longer pairs are skipped, with a warning.
         buckets: Lengths to pad to, up to `max_length`; by default
             `bucket_lengths(max_length)`.
         shuffle: Whether each epoch has its own order. The files are then read at the
             same time, each in proportion to its number of lines, and pairs are drawn
-            from a buffer of 65,536. Otherwise one file is read after the other.
+            from a buffer of 65,536. Otherwise the files are read one after another.
         seed: Seed of the orders.
         initial_epoch: Number of the first epoch. The batches of an epoch depend only
             on its number and `seed`, unless subwords are sampled.
         sampling: Strength of `SubwordTokenizer.sample` on both sides, such as 0.1. It
-            has no seed: an interrupted training continues with other subwords of the
-            same sentences. Passes over the corpus then differ a little in their
-            numbers of batches, so an epoch has a few more than one pass, the first
-            ones of another. Several workers, and a training that is resumed, must get
-            the same `counted`.
-        counted: What `count_batches` returned for the same arguments; None reads the
-            text for it.
+            has no seed: interrupted training continues with different subwords of the
+            same sentences. Passes over the corpus then differ slightly in their numbers
+            of batches, so an epoch adds to one pass the first few batches of another.
+            Several workers, and resumed training, must get the same `counted`.
+        counted: The result of `count_batches` for the same arguments; None reads the
+            text to compute it.
 
     Returns:
         A `tf.data.Dataset` of `({"source_ids", "target_ids"}, labels)`, all int32 of
-        shape `(batch, length)`: source subwords and end token, start token and
-        target subwords, target subwords and end token, and padding. Its attributes
-        `epoch` and `batch`, int64 `tf.Variable`s, are where the next iteration begins.
+        shape `(batch, length)`: source subwords and end token, start token and target
+        subwords, target subwords and end token, and padding. Its attributes `epoch` and
+        `batch`, int64 `tf.Variable`s, determine where the next iteration starts.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is faulty (the message names file and line), if every
+        ValueError: If a file has an error (the message names file and line), if every
             sentence is too long, or if the sizes contradict each other.
     """
     buckets = list(buckets or bucket_lengths(max_length))

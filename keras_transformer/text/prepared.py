@@ -1,7 +1,7 @@
-"""Parallel text as ids: tokenized once, and read for every epoch without tokenizing.
+"""Parallel text as ids: tokenized once, then read in every epoch.
 
-A folder holds `manifest.json` and shards, TFRecord files of `tf.train.Example`. A shard
-is a part of the text, in one file for each length of batches:
+A folder contains `manifest.json` and shards, TFRecord files of `tf.train.Example`. A
+shard is a part of the text, in one file for each batch length:
 `train-24-00003-of-00016.tfrecord` has the pairs that are padded to 24.
 """
 
@@ -66,38 +66,38 @@ def prepare(
 ) -> dict[str, Any]:
     """Writes parallel text as ids, for `prepared_dataset`.
 
-    Tokenizers run on all cores; one thread reads the text. A shard appears when all of
-    it is on disk. If `prepare` is interrupted, repeat it: it continues after the last
-    shard, and the files are those of an uninterrupted one.
+    Tokenizers run on all cores; one thread reads the text. A shard appears once it is
+    completely on disk. If `prepare` is interrupted, run it again: it continues after
+    the last shard, and writes the same files as without the interruption.
 
-    Memory does not grow with the text, except by 8 to 20 bytes for each pair to find
-    duplicates, 2 GB for 100 million; with `keep_duplicates` by none.
+    Memory does not grow with the text, except for 8 to 20 bytes per pair to find
+    duplicates, 2 GB for 100 million; `keep_duplicates` avoids this.
 
     Args:
-        source_files: As in `parallel_dataset`. A pair of files that is named several
-            times is written once, and read as often in an epoch.
-        target_files: As many; the nth translates the nth, line by line.
+        source_files: As in `parallel_dataset`. A pair of files listed several times is
+            written once, and repeated in each epoch.
+        target_files: The same number of files, matching the sources line by line.
         source_tokenizer: Tokenizer of the source language.
         target_tokenizer: Tokenizer of the target language; may be the same.
         folder: A new folder, or one to continue.
         max_length: As in `parallel_dataset`.
         buckets: As in `parallel_dataset`.
-        num_shards: Number of shards, at least as many as workers will read. Large texts
-            get more: a shard has at most a million pairs. Files that are named more
-            often than others get as many shards of their own.
-        max_length_ratio: Leave out pairs of which one side has more than so many times
-            the subwords of the other, such as 3.
-        keep_duplicates: Whether to keep pairs that are equal to an earlier one.
-        verbose: 1 shows a progress bar, 0 nothing.
+        num_shards: Number of shards, at least the number of workers. Large texts get
+            more: a shard has at most a million pairs. Files listed more often than
+            others get this number of separate shards.
+        max_length_ratio: Maximum ratio between the numbers of subwords of a pair's two
+            sides, such as 3; pairs above it are skipped.
+        keep_duplicates: Whether to keep pairs equal to an earlier one.
+        verbose: 1 shows a progress bar, 0 is silent.
 
     Returns:
-        The manifest: `settings`, and `shards`, each with the number of `pairs` of each
-        bucket and what was left out: `duplicates`, `long` and `unbalanced`.
+        The manifest: `settings`, and `shards`, each with the number of `pairs` in each
+        bucket and the numbers of skipped pairs: `duplicates`, `long` and `unbalanced`.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is faulty (the message names file and line), if no pair is
-            left, or if the folder holds the ids of other text or settings.
+        ValueError: If a file has an error (the message names file and line), if no pair
+            is left, or if the folder holds the ids of other text or settings.
     """
     buckets = list(buckets or bucket_lengths(max_length))
     check_buckets(buckets, max_length, max_length)
@@ -248,34 +248,34 @@ def prepared_dataset(
     shard_index: int = 0,
     passes: int = 1,
 ) -> tf.data.Dataset:
-    """Reads what `prepare` wrote as batches like those of `parallel_dataset`.
+    """Reads the output of `prepare` as batches like those of `parallel_dataset`.
 
-    Nothing is read beforehand: the manifest tells the number of batches. In each epoch,
-    shards are read in another order, pairs are drawn from a buffer of 65,536 for each
-    length of batches, and batches of different lengths come in a random order. All of
-    it depends only on `seed` and the number of the epoch.
+    Nothing is read beforehand: the manifest has the number of batches. In each epoch,
+    shards are read in a new order, pairs are drawn from a buffer of 65,536 for each
+    batch length, and batches of different lengths come in random order. All this
+    depends only on `seed` and the number of the epoch.
 
-    Workers may read shards of their own. Each then makes its part of every batch: in
-    the same step, all have a batch of the same length, and all have equally many steps.
-    Where a worker has fewer pairs than another, it fills up with rows of padding. A
-    strategy must not split such batches again; see `training.Workers.own_batches`.
+    Each worker may read its own shards and produce its part of every batch. In each
+    step, all workers have a batch of the same length, and all have the same number of
+    steps. A worker with fewer pairs than another adds rows of padding. A strategy must
+    not split such batches again; see `training.Workers.own_batches`.
 
     Args:
-        folder: What `prepare` wrote, on a disk of all workers.
-        tokens_per_batch: As in `parallel_dataset`, of all workers together.
+        folder: The folder of `prepare`, on a disk shared by all workers.
+        tokens_per_batch: As in `parallel_dataset`, for all workers together.
         seed: As in `parallel_dataset`.
         initial_epoch: As in `parallel_dataset`.
         num_shards: Number of workers.
         shard_index: Number of this worker, from 0.
-        passes: How often an epoch holds each pair, as a multiple of how often its files
-            were named.
+        passes: How often an epoch repeats each pair, times how often its files were
+            listed.
 
     Returns:
-        As `parallel_dataset` does.
+        As in `parallel_dataset`.
 
     Raises:
         FileNotFoundError: If the folder holds no ids.
-        ValueError: If `prepare` has not finished, if a file is missing or cut short, or
+        ValueError: If `prepare` has not finished, if a file is missing or truncated, or
             if the sizes contradict each other.
     """
     manifest, folder = read_manifest(folder), Path(folder)

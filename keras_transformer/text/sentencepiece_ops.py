@@ -58,7 +58,7 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def byte_offsets(self, texts):
-        """Returns `Tokenizer.byte_offsets`, in texts that are not normalised yet."""
+        """Returns `Tokenizer.byte_offsets`, in texts that are not normalized yet."""
         best = {"nbest_size": 0, "alpha": 1.0, "out_type": tf.int32, **_NO_SYMBOLS}
         _, row_splits, *offsets = _ops.sentencepiece_tokenize_with_offsets_op(
             self.resource_handle, texts, **best

@@ -16,9 +16,9 @@ LEFT_OUT = r"[\x{AD}\x{2060}\x{FEFF}]"  # soft hyphen, word joiner, byte order m
 
 
 class Tokenizer(tf.Module):
-    """What every tokenizer offers: ids of texts and texts of ids, as TensorFlow ops.
+    """Base class of tokenizers: text to ids and ids to text, as TensorFlow ops.
 
-    A subclass sets the attributes, and has `pieces`, `equals`, `save`, `load` and
+    A subclass sets the attributes and implements `pieces`, `equals`, `save`, `load` and
 
     - `_encode(texts, alpha)`: ragged int32 ids of a string tensor, sampled if `alpha`
       is not None;
@@ -31,8 +31,8 @@ class Tokenizer(tf.Module):
 
     Attributes:
         pad_id: Id of the padding.
-        unknown_id: Id of what the vocabulary lacks; -1 if it lacks nothing.
-        start_id: Id that begins a target.
+        unknown_id: Id of unknown characters; -1 if every character is known.
+        start_id: Id that starts a target.
         end_id: Id that ends a text.
         vocabulary_size: Number of ids.
         has_offsets: Whether it has `split` and `byte_offsets`.
@@ -62,8 +62,8 @@ class Tokenizer(tf.Module):
         (subword regularization).
 
         SentencePiece samples, in TensorFlow Text's op, and neither takes a seed: two
-        calls draw different subwords, in one process as in two. A BPE merge that was
-        skipped is not tried again, where the paper tries it in each later step.
+        calls draw different subwords, in one process or in two. A skipped BPE merge is
+        not tried again, while the paper tries it in each later step.
 
         Args:
             texts: List of str, or string tensor of shape `(batch,)`.
@@ -73,7 +73,7 @@ class Tokenizer(tf.Module):
             Ids, an int32 `tf.RaggedTensor` of shape `(batch, None)`.
 
         Raises:
-            ValueError: If `alpha` is outside of its range.
+            ValueError: If `alpha` is outside its range.
 
         Reference:
             [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267) (BPE-dropout);
@@ -86,7 +86,7 @@ class Tokenizer(tf.Module):
         return self._encode(batch_of_texts(texts), alpha)
 
     def split(self, texts):
-        """Returns the subwords of texts as text, where a call returns their ids.
+        """Returns the subwords of texts as text; a call returns their ids.
 
         Unknown subwords are as they are in the texts, and tokens that the tokenizer
         adds are empty. "\u2581" is the mark of a space.
@@ -97,9 +97,9 @@ class Tokenizer(tf.Module):
         )
 
     def byte_offsets(self, texts):
-        """Returns where each subword begins and ends, in bytes of `plain(texts)`.
+        """Returns where each subword starts and ends, in bytes of `plain(texts)`.
 
-        A subword may begin with white space, or have no bytes.
+        A subword may start with white space, or have no bytes.
 
         Args:
             texts: As in a call.
@@ -111,15 +111,15 @@ class Tokenizer(tf.Module):
         return self.split(texts)
 
     def detokenize(self, ids, unknown=None):
-        """Joins subwords to text, up to the first end token of each row.
+        """Joins subwords into text, up to the first end token of each row.
 
-        Padding and start tokens are left out.
+        Padding and start tokens are omitted.
 
         Args:
             ids: Integer tensor of shape `(..., length)`, such as `(batch, length)` or
                 `(batch, hypotheses, length)`; or a ragged tensor or list of rows of
                 different lengths, `(batch, None)`.
-            unknown: What to write for unknown tokens, a string tensor of the shape of
+            unknown: Text to write for unknown tokens, a string tensor of the shape of
                 `ids`.
 
         Returns:
@@ -151,11 +151,11 @@ class Tokenizer(tf.Module):
 
 
 class SubwordTokenizer(Tokenizer):
-    """Splits text into subwords, and joins subwords to text.
+    """Splits text into subwords, and joins subwords into text.
 
-    A vocabulary of subwords covers every word: a frequent word is one id, a rare word
-    several. Tokenizing and detokenizing are TensorFlow ops: they work within `tf.data`
-    and `tf.function`, and a SavedModel with the tokenizer needs no other file.
+    A subword vocabulary covers every word: a frequent word is one id, a rare word
+    several. Tokenizing and detokenizing are TensorFlow ops: they work in `tf.data` and
+    `tf.function`, and a SavedModel with the tokenizer needs no other file.
 
     The ids of padding, unknown characters, start and end are 0, 1, 2 and 3.
 
@@ -170,7 +170,7 @@ class SubwordTokenizer(Tokenizer):
         `(batch, None)`.
 
     Raises:
-        ValueError: If it is not a SentencePiece model, or gives these four other ids.
+        ValueError: If it is not a SentencePiece model, or these tokens have other ids.
 
     Example:
         >>> lines = ["a man rides a bike", "a dog rides a man", "a bike"]
@@ -224,25 +224,25 @@ class SubwordTokenizer(Tokenizer):
                 `parallel_dataset`; or an iterable of lines. In an iterable, every
                 `Path` is a file, and strings are paths if the first of them names a
                 file.
-            vocabulary_size: Number of subwords, the four special tokens included.
+            vocabulary_size: Number of subwords, including the four special tokens.
             model_type: `"bpe"` (byte-pair encoding) or `"unigram"`.
             character_coverage: Fraction of the text's characters that get an id; the
                 rarest characters beyond it are unknown. Use a value below 1, such as
                 0.9995, for scripts with many characters.
-            split_digits: Whether every digit is a separate subword, which makes
-                numbers easy to copy.
+            split_digits: Whether every digit is a separate subword, which makes numbers
+                easier to copy.
             normalization: SentencePiece's rule: `"nmt_nfkc"` replaces compatibility
                 characters and unusual spaces, `"identity"` keeps every character.
-            byte_fallback: Whether characters without an id are read and written as
-                their bytes, so that no character is unknown. The 256 bytes are part of
-                the vocabulary.
+            byte_fallback: Whether to read and write characters without an id as their
+                bytes, so that no character is unknown. The 256 bytes are part of the
+                vocabulary.
             symbols: Tokens that are always one subword, such as `<bt>`; they are part
                 of the vocabulary.
 
         Raises:
             FileNotFoundError: If a file is missing.
             ValueError: If there is no text, if `vocabulary_size` does not suit the
-                text, or if a file is faulty.
+                text, or if a file has an error.
 
         Reference:
             [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909) (BPE);
@@ -289,24 +289,24 @@ class SubwordTokenizer(Tokenizer):
         return [self._model.processor.id_to_piece(int(index)) for index in ids]
 
     def equals(self, other: Tokenizer) -> bool:
-        """Tells whether another tokenizer gives the same ids to every text."""
+        """Returns whether another tokenizer gives the same ids for every text."""
         return type(self) is type(other) and self.model_proto == other.model_proto
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes a file in SentencePiece's own format, which its tools read too.
+        """Writes a file in SentencePiece's own format, which its tools can read.
 
-        If writing fails, the previous file stays as it was.
+        If writing fails, the previous file is unchanged.
         """
         with replace_file(path) as unfinished:
             unfinished.write_bytes(self.model_proto)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "SubwordTokenizer":
-        """Reads a tokenizer that `save` or SentencePiece wrote.
+        """Reads a tokenizer written by `save` or SentencePiece.
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: As the class does, with the path.
+            ValueError: As in the class, with the path.
         """
         path = Path(path)
         if not path.is_file():

@@ -16,7 +16,7 @@ _LINES_READ_AT_ONCE = 1000
 
 
 class VocabularySizeError(ValueError):
-    """A vocabulary that does not suit the text; its `nearest` size does."""
+    """A vocabulary size that does not suit the text; `nearest` is one that does."""
 
     def __init__(self, message: str, nearest: int):
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Subwords of SentencePiece with ids from a table, as OPUS-MT and M2M100 have them."""
+"""SentencePiece subwords with ids from a table, as in OPUS-MT and M2M100."""
 
 import json
 import numbers
@@ -22,30 +22,30 @@ _LANGUAGE_CODE = r"^(?s:>>.*?<<)"
 
 
 class VocabularyTokenizer(Tokenizer):
-    """Splits text by a SentencePiece model, with ids from a table of subwords.
+    """Splits text with a SentencePiece model, with ids from a table of subwords.
 
-    Subwords that the table lacks are unknown. Everything else is as in
-    `SubwordTokenizer`: TensorFlow ops, which a SavedModel holds.
+    Subwords missing from the table are unknown. Everything else is as in
+    `SubwordTokenizer`: TensorFlow ops, which a SavedModel contains.
 
-    Special and control tokens are never read from text. Detokenizing leaves them out,
-    and unknown subwords and spaces around the text too.
+    Special and control tokens are never read from text. Detokenizing omits them, and
+    also unknown subwords and spaces around the text.
 
     Args:
         model_proto: A SentencePiece model as bytes.
         vocabulary: Id of every subword, a dictionary from str to int.
         pad: The subword of the padding.
         unknown: The subword of unknown characters.
-        start: The subword that begins every target. It may be the same as `pad` or
+        start: The subword that starts every target. It may be the same as `pad` or
             `end`.
         end: The subword that ends every source and every target.
-        prefix: Subwords that begin every text, such as its language.
+        prefix: Subwords that start every text, such as its language.
         control: Other tokens without text, such as all languages.
         reads_language_codes: Whether a code such as `">>fra<<"` at the beginning of a
             text is a separate subword.
 
     Raises:
-        ValueError: If `model_proto` is not a SentencePiece model, a subword named here
-            is not in `vocabulary`, or two have one id.
+        ValueError: If `model_proto` is not a SentencePiece model, one of these subwords
+            is not in `vocabulary`, or two have the same id.
     """
 
     has_offsets = True
@@ -153,7 +153,7 @@ class VocabularyTokenizer(Tokenizer):
         )
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes SentencePiece's file, and the table beside it.
+        """Writes SentencePiece's file, and the table next to it.
 
         The table of `source.model` is `source.vocabulary.json`.
         """
@@ -166,10 +166,10 @@ class VocabularyTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "VocabularyTokenizer":
-        """Reads a tokenizer that `save` wrote.
+        """Reads a tokenizer written by `save`.
 
         Raises:
-            FileNotFoundError: If one of its two files is missing.
+            FileNotFoundError: If either of its two files is missing.
             ValueError: If the table is damaged.
         """
         path, table = Path(path), vocabulary_path(path)

@@ -1,4 +1,4 @@
-"""Training data of language models: plain text cut into windows of one length."""
+"""Training data for language models: plain text cut into windows of equal length."""
 
 import tensorflow as tf
 
@@ -28,18 +28,18 @@ def language_dataset(
     seed: int = 0,
     initial_epoch: int = 0,
 ) -> tf.data.Dataset:
-    """Reads plain text as batches of windows of one length.
+    """Reads plain text as batches of windows of equal length.
 
     A line is a document; blank lines are skipped. The documents, each between a start
-    and an end token, form one long sequence of subwords, which is cut into windows.
-    The labels are shifted by one: each subword of the sequence but the first is a
-    label once in an epoch. Padding fills up the last window and the last batch.
+    and an end token, form one long sequence of subwords, which is cut into windows. The
+    labels are shifted by one: each subword of the sequence except the first is a label
+    once per epoch. Padding fills up the last window and the last batch.
 
     Like `parallel_dataset`, it streams the files, reads them once beforehand, and
-    numbers its epochs, so that an interrupted training continues with the same batches.
+    numbers its epochs, so interrupted training continues with the same batches.
 
     Args:
-        files: One path or several, plain or gzipped, one document a line.
+        files: One path or several, plain or gzipped, with one document per line.
         tokenizer: Tokenizer of the language.
         length: Number of subwords in a window.
         batch_size: Number of windows in a batch.
@@ -55,8 +55,8 @@ def language_dataset(
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is faulty (the message names file and line) or holds no
-            text, or if `length` or `batch_size` is not positive.
+        ValueError: If a file has an error (the message names file and line) or no text,
+            or if `length` or `batch_size` is not positive.
     """
     check_positive_integers(length=length, batch_size=batch_size)
     check_tokenizer("tokenizer", tokenizer)

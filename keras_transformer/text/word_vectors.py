@@ -15,10 +15,10 @@ from keras_transformer.text_files import read_lines
 def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndarray:
     r"""Loads the pretrained vectors of a vocabulary's words.
 
-    The file is text, plain or gzipped, with a word and its vector on each line, as
-    word2vec, GloVe and fastText (`.vec`) publish them. A first line with the numbers
-    of words and dimensions is recognised automatically. The file is streamed: only
-    the requested vectors are kept in memory.
+    The file is text, plain or gzipped, with a word and its vector on each line, in the
+    format of word2vec, GloVe and fastText (`.vec`). A first line with the numbers of
+    words and dimensions is recognized automatically. The file is streamed: only the
+    requested vectors are kept in memory.
 
     Args:
         path: The file.
@@ -84,20 +84,20 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
 
 
 def set_word_vectors(embedding, vectors, trainable: bool = True) -> None:
-    """Sets the vectors of an embedding layer, and whether they are trained further.
+    """Sets the vectors of an embedding layer, and whether to train them further.
 
-    Afterwards the layer returns `vectors[id]` for an id. An unknown token,
-    whose vector is all zeros, keeps the vector it had.
+    Afterwards the layer returns `vectors[id]` for an id. An unknown token, with a
+    vector of zeros, keeps its previous vector.
 
     Args:
         embedding: A `keras.layers.Embedding`, or a layer like it, such as
             `TokenEmbedding`; it is built if necessary. Compile the model afterwards,
-            again if it was compiled before.
+            even if it was compiled before.
         vectors: Float array of shape `(tokens, width)`; see `load_word_vectors`.
         trainable: Whether training updates the table.
 
     Raises:
-        ValueError: If `vectors` and the layer's table differ in shape.
+        ValueError: If `vectors` and the layer's table have different shapes.
     """
     if not embedding.built:
         embedding.build((None, None))

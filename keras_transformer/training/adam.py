@@ -23,17 +23,17 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
     It takes every option of `keras.optimizers.Adam`, such as `weight_decay`,
     `global_clipnorm` and `use_ema`, and makes the same updates, with these differences:
 
-    - `gradient_accumulation_steps` makes one update of the mean gradient of several
-      batches, so that a large batch fits into little memory. Unlike the argument of
-      Keras it works under `MirroredStrategy`, and everything counts updates instead of
+    - `gradient_accumulation_steps` makes one update from the mean gradient of several
+      batches, to fit a large batch into little memory. Unlike Keras's argument, it
+      works under `MirroredStrategy`, and everything counts updates instead of
       batches: `iterations`, the moving average of `use_ema` and its
-      `ema_overwrite_frequency`. As in Keras, the mean gradient is what is clipped,
-      weight decay is applied once per update, and a schedule counts batches.
-    - Under `MirroredStrategy` the gradients are clipped after they have been summed
-      over the replicas, so that several replicas make the update of one.
-    - `clipnorm` and `clipvalue` clip the gradient of an embedding as it is used. Keras
-      clips its rows before it sums those of one token.
-    - `pop_gradient_norm` returns the mean norm of the gradients of its last updates.
+      `ema_overwrite_frequency`. As in Keras, the mean gradient is clipped, weight decay
+      is applied once per update, and a schedule counts batches.
+    - Under `MirroredStrategy`, gradients are clipped after they are summed over
+      replicas, so several replicas make the update of one.
+    - `clipnorm` and `clipvalue` clip an embedding's summed gradient. Keras clips its
+      rows before summing those of a token.
+    - `pop_gradient_norm` returns the mean gradient norm of the last updates.
 
     Args:
         learning_rate: A float, or a schedule.
@@ -42,15 +42,15 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
         epsilon: Added to the square root of the mean squared gradient.
         gradient_accumulation_steps: Number of batches per update; None means 1.
         name: Name of the optimizer.
-        **kwargs: Further options of `keras.optimizers.Adam`: `amsgrad`,
-            `weight_decay`, `clipnorm`, `clipvalue`, `global_clipnorm`, `use_ema`,
-            `ema_momentum`, `ema_overwrite_frequency` and `loss_scale_factor`.
+        **kwargs: Other options of `keras.optimizers.Adam`: `amsgrad`, `weight_decay`,
+            `clipnorm`, `clipvalue`, `global_clipnorm`, `use_ema`, `ema_momentum`,
+            `ema_overwrite_frequency` and `loss_scale_factor`.
 
     Raises:
         ValueError: If `gradient_accumulation_steps` is not a positive integer, for
-            options that Keras refuses, in training of weights in half precision in
-            which `epsilon` is 0 or a beta is 1, and in training on several replicas
-            with `ema_overwrite_frequency`.
+            options that Keras refuses, if weights are trained in half precision, in
+            which `epsilon` is 0 or a beta is 1, or on several replicas with
+            `ema_overwrite_frequency`.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])

@@ -12,20 +12,20 @@ from keras_transformer.evaluation import cased_bleu, chrf
 class BleuCallback(keras.callbacks.Callback):
     """Translates held-out sentences during training and logs their BLEU and chrF.
 
-    Progress, history and later callbacks, such as TensorBoard, find both in the epoch's
-    logs.
+    Both are in the epoch's logs, for the progress bar, history and later callbacks such
+    as TensorBoard.
 
     Args:
         translate: Function from a list of texts to the list of translations.
         sources: Texts to translate.
-        references: Their correct translations, as people write them.
-        every: Number of epochs between evaluations; other epochs log neither.
+        references: Their correct translations, untokenized.
+        every: Number of epochs between evaluations; other epochs log no scores.
         name: Name of BLEU in the logs.
         chrf_name: Name of chrF in the logs.
         language: Code of the references' language, as in `evaluation.cased_bleu`.
 
     Raises:
-        ValueError: If `every` is not positive, or references do not match sources.
+        ValueError: If `every` is not positive, or `references` do not match `sources`.
         ImportError: For Japanese and Korean, if MeCab is not installed.
 
     Example:
@@ -74,7 +74,7 @@ class StopAtNaN(keras.callbacks.Callback):
     """Raises an error at the first batch whose loss is NaN or infinite.
 
     Nothing of that epoch is saved: earlier checkpoints hold the last good weights.
-    `keras.callbacks.TerminateOnNaN` ends the epoch as usual, and a checkpoint is saved.
+    `keras.callbacks.TerminateOnNaN` ends the epoch as usual, so a checkpoint is saved.
 
     Raises:
         FloatingPointError: In `fit`.

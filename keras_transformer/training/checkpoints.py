@@ -1,4 +1,4 @@
-"""Checkpoints of whole models, safe from kills and full disks, and their mean."""
+"""Checkpoints of whole models, safe from kills and full disks, and their average."""
 
 import contextlib
 import itertools
@@ -30,9 +30,9 @@ class Checkpoints:
 
     A checkpoint is the compiled model as a `.keras` file: weights, optimizer with its
     step and, beyond what Keras saves, the states of the random generators and the
-    metrics of its epoch. It appears once all of it is on disk: killed runs and full
-    disks leave the older checkpoints. `best.keras` is the best one, however old.
-    `step.keras`, if there is one, was saved within the epoch after the last one.
+    metrics of its epoch. It appears once it is complete: killed runs and full disks
+    leave the older checkpoints intact. `best.keras` is the best of all. `step.keras`,
+    if there is one, was saved within the epoch after the last one.
 
     Args:
         folder: Folder of the checkpoints, created with the first one.
@@ -71,9 +71,9 @@ class Checkpoints:
     def save(
         self, model: keras.Model, epoch: int, metrics: dict[str, float] | None = None
     ) -> Path:
-        """Saves `model` as it is after `epoch` epochs, and returns the path.
+        """Saves the state of `model` after `epoch` epochs, and returns the path.
 
-        `metrics` are those of the epoch, by which the best checkpoint is chosen.
+        `metrics` of the epoch decide which checkpoint is best.
 
         Raises:
             OSError: If it cannot be written. The older checkpoints stay.
@@ -88,9 +88,9 @@ class Checkpoints:
         return path
 
     def save_step(self, model: keras.Model, epoch: int) -> None:
-        """Saves `model` as it is within the epoch after `epoch` epochs.
+        """Saves the state of `model` within the epoch after `epoch` epochs.
 
-        `KeepPosition` resumes the training there.
+        `KeepPosition` resumes training there.
 
         Raises:
             OSError: If it cannot be written. The older checkpoints stay.
@@ -98,10 +98,10 @@ class Checkpoints:
         self._write(model, self.step_path, epoch, {})
 
     def load(self, path: str | os.PathLike) -> keras.Model:
-        """Loads a checkpoint so that training continues as if never stopped.
+        """Loads a checkpoint so that training continues as if it had never stopped.
 
-        `keras.models.load_model` reads the file too, but does not restore the states
-        of the random generators. A file that `save` did not write has none.
+        `keras.models.load_model` also reads the file, but does not restore the states
+        of the random generators, which only files written by `save` contain.
         """
         model = keras.models.load_model(path)
         if states := _read_notes(path).get("random_states"):
@@ -115,7 +115,7 @@ class Checkpoints:
         return sorted(named, key=self.epoch_of)
 
     def latest(self) -> Path | None:
-        """Returns the newest complete checkpoint, None if there is none.
+        """Returns the newest complete checkpoint, or None.
 
         Truncated and corrupt ones are skipped with a warning.
         """
@@ -135,14 +135,14 @@ class Checkpoints:
         return list(itertools.islice(complete, count))[::-1]
 
     def best(self) -> Path | None:
-        """Returns the best complete checkpoint, None if none has the metric.
+        """Returns the best complete checkpoint, or None if none has the metric.
 
-        The earliest of several equals is the best.
+        Of several equally good ones, the earliest is the best.
         """
         return next(filter(_is_whole, self._best_first()), None)
 
     def keep_best(self) -> None:
-        """Makes `best.keras` the best checkpoint, if a kill or damage left another."""
+        """Makes `best.keras` the best checkpoint, after a kill or damage."""
         self._link_best(self.best())
 
     def epoch_of(self, path: str | os.PathLike) -> int:
@@ -197,21 +197,21 @@ class Checkpoints:
 
 
 class SaveCheckpoints(keras.callbacks.Callback):
-    """Saves a checkpoint after every epoch and, if asked to, within epochs.
+    """Saves a checkpoint after every epoch and, optionally, within epochs.
 
-    A second `fit` that begins at epoch 0 counts on from the folder's last checkpoint.
+    A second `fit` that starts at epoch 0 counts on from the folder's last checkpoint.
 
-    If one cannot be written, training continues with a warning: older checkpoints
-    stay, and the next time it saves again.
+    If a checkpoint cannot be written, training continues with a warning: older ones
+    stay, and the next save tries again.
 
     Args:
         checkpoints: The `Checkpoints` to save to.
-        every: Steps from one checkpoint to the next within an epoch, of which the
-            newest is kept until the epoch ends. With `KeepPosition` before this
-            callback, training can resume there.
-        minutes: Minutes from one to the next.
-        on_save: Function that is called after each checkpoint, with the numbers of
-            complete epochs and of batches after these.
+        every: Steps between checkpoints within an epoch; the newest is kept until the
+            epoch ends. With `KeepPosition` before this callback, training can resume
+            there.
+        minutes: Minutes between checkpoints within an epoch.
+        on_save: Function called after each checkpoint, with the numbers of complete
+            epochs and of batches after these.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ def average_checkpoints(
 ) -> keras.Model:
     """Averages the weights of models saved during one training run.
 
-    The mean of the last few epochs is nearer to the centre of the minimum than each of
+    The mean of the last few epochs is closer to the centre of the minimum than each of
     them, and translates better. It is computed in float64, one file at a time.
 
     Args:
@@ -286,7 +286,7 @@ def average_checkpoints(
 
     Returns:
         The model of the last path with the averaged weights, not compiled. The mean of
-        several low-rank adaptations is no such adaptation: it is merged into kernels.
+        several low-rank adaptations is not low-rank, so it is merged into kernels.
 
     Raises:
         ValueError: If there is no path, or the models' configs differ.

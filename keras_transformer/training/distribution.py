@@ -1,4 +1,4 @@
-"""Training on several devices and machines: strategies, workers, sums of replicas."""
+"""Training on several devices and machines: strategies, workers, sums over replicas."""
 
 import contextlib
 import json
@@ -15,27 +15,27 @@ from keras_transformer.kernels import target
 def pick_strategy(name: str = "auto"):
     """Picks the `tf.distribute` strategy to build and train a model under.
 
-    Each batch is split among the devices; see `split_evenly`. With
-    `TokenCrossentropy` the updates are those of one device, except that Keras's own
-    optimizers clip gradients, if asked to, on each device separately;
-    `kt.training.Adam` clips their sum.
+    Each batch is split among the devices; see `split_evenly`. With `TokenCrossentropy`,
+    the updates are the same as on one device, except that Keras's own optimizers clip
+    gradients on each device separately; `kt.training.Adam` clips their sum.
 
     Several machines train one model as workers: each runs the same program on the same
-    data. Call this before any other use of TensorFlow; it waits for all workers.
+    data. Call this function before any other use of TensorFlow; it waits for all
+    workers.
 
     Args:
-        name: `"default"`: one device. `"mirrored"`: a copy of the model on each GPU
-            of this machine. `"multi_worker"`: on each GPU of the machines in the
+        name: `"default"`: one device. `"mirrored"`: a copy of the model on each GPU of
+            this machine. `"multi_worker"`: on each GPU of the machines in the
             environment variable `TF_CONFIG`. `"slurm"`: on each GPU of the Slurm job
             step that `srun` started. `"auto"`: multi-worker if `TF_CONFIG` names
-            several workers, mirrored if there are several GPUs, else default. On other
-            backends than TensorFlow there is `"default"` alone.
+            several workers, mirrored if there are several GPUs, otherwise default.
+            Backends other than TensorFlow only have `"default"`.
 
     Returns:
         A `tf.distribute.Strategy`, for `with strategy.scope():`.
 
     Raises:
-        ValueError: If the strategy is unknown, or the environment names no workers.
+        ValueError: If the strategy is unknown, or the environment lists no workers.
 
     Example:
         >>> with pick_strategy("default").scope():
@@ -136,7 +136,7 @@ def _slurm_resolver():
 
 
 def split_evenly(dataset, num_replicas: int, pad_id: int = 0):
-    """Pads batches with rows so that all replicas get the same number.
+    """Pads batches with rows so that all replicas get the same number of rows.
 
     To learn the shape of the first batch, Keras sums the rows of its replicas, which
     fails if their number differs. `TokenCrossentropy`, `TokenAccuracy` and
@@ -146,7 +146,7 @@ def split_evenly(dataset, num_replicas: int, pad_id: int = 0):
         dataset: `tf.data.Dataset` of pairs of inputs and labels, nested tensors
             of shape `(batch, ...)`.
         num_replicas: `num_replicas_in_sync` of the strategy.
-        pad_id: Id of the padding, that of the model, the loss and the metrics.
+        pad_id: Id of the padding, the same as for the model, the loss and the metrics.
 
     Returns:
         A `tf.data.Dataset`; with one replica, `dataset` itself.
@@ -192,9 +192,9 @@ def _parts(dataset, num_parts, pad_id):
 class Workers:
     """The workers of a strategy: processes, usually one per machine.
 
-    One of them, the chief, writes checkpoints and logs; the others write nothing.
-    Under a strategy for one machine there is one worker, the chief. `index` is the
-    number of this worker, from 0, and `count` is how many there are.
+    One of them, the chief, writes checkpoints and logs; the others write nothing. Under
+    a strategy for one machine there is one worker, the chief. `index` is the number of
+    this worker, from 0, and `count` is the number of workers.
 
     Args:
         strategy: A `tf.distribute.Strategy`; see `pick_strategy`.
@@ -222,21 +222,21 @@ class Workers:
         self.is_chief = self.index == 0
 
     def own_batches(self, dataset, pad_id: int = 0):
-        """Distributes batches of which each worker has read its own part.
+        """Distributes batches when each worker has read its own part of them.
 
-        `fit` would take them for whole batches that every worker has read, and split
-        them among the workers. Each part is padded and split as by `split_evenly`, but
-        only among the replicas of its worker.
+        `fit` would treat the parts as whole batches that every worker has read, and
+        split them among the workers. Here, each part is padded and split as in
+        `split_evenly`, but only among the replicas of its worker.
 
         Args:
-            dataset: `tf.data.Dataset` of the batches of this worker, as many as every
-                other has, such as `text.prepared_dataset` makes for
+            dataset: `tf.data.Dataset` of this worker's batches, the same number as on
+                every worker, such as `text.prepared_dataset` with
                 `num_shards=workers.count` and `shard_index=workers.index`.
             pad_id: Id of the padding.
 
         Returns:
-            A `tf.distribute.DistributedDataset`, for `fit`; with one worker, what
-            `split_evenly` returns.
+            A `tf.distribute.DistributedDataset`, for `fit`; with one worker, the result
+            of `split_evenly`.
         """
         if self.count == 1:
             return split_evenly(dataset, self.num_replicas, pad_id)
@@ -266,10 +266,10 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Turns TensorFlow's errors about lost workers into one clear line.
+        """Turns TensorFlow's errors about lost workers into a clear one-line error.
 
         Raises:
-            ConnectionError: If TensorFlow no longer reaches one of the workers.
+            ConnectionError: If TensorFlow can no longer reach one of the workers.
         """
         if self.count == 1:
             yield
@@ -303,7 +303,7 @@ def is_trained_by_workers(model) -> bool:
 class StopTogether(keras.callbacks.Callback):
     """Stops training on all workers as soon as one of them stops.
 
-    It comes after the callbacks that set `model.stop_training`.
+    List it after the callbacks that set `model.stop_training`.
 
     Args:
         workers: The `Workers` of the strategy that the model is trained under.

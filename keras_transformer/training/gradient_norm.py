@@ -1,4 +1,4 @@
-"""The global norm of the gradients, measured where an optimizer applies them."""
+"""The global norm of gradients, measured when an optimizer applies them."""
 
 import keras
 import numpy as np
@@ -9,13 +9,13 @@ from keras_transformer.training.distribution import num_replicas
 
 
 class MeasuredOptimizer(keras.optimizers.Optimizer):
-    """Base of optimizers that measure the global norm of the gradient of each update.
+    """Base class of optimizers that measure the global norm of each update's gradient.
 
-    It is the norm that `global_clipnorm` limits: of the mean of accumulated batches,
-    without the loss scale, and before clipping. Several replicas without clipping and
-    accumulation do not know their summed gradient before it is applied: there it is the
-    sum of the norms of the replicas' parts, which is never less than the norm of their
-    sum. The sum of all norms since `pop_gradient_norm` is saved with the optimizer.
+    This is the norm that `global_clipnorm` limits: of the mean over accumulated
+    batches, without the loss scale, and before clipping. Several replicas without
+    clipping and accumulation do not know their summed gradient; they report the sum of
+    their own norms, which is never less than the norm of the sum. The sum of all norms
+    since `pop_gradient_norm` is saved with the optimizer.
     """
 
     _norms: keras.Variable | None = None
@@ -41,7 +41,7 @@ class MeasuredOptimizer(keras.optimizers.Optimizer):
             self.assign_add(self._norms, ops.stack([norm, 1.0]))
 
     def pop_gradient_norm(self) -> float | None:
-        """Returns the mean norm of the updates since the last call, None without one.
+        """Returns the mean norm of the updates since the last call, None without any.
 
         Call it between epochs, not within a step.
         """

@@ -1,4 +1,4 @@
-"""Which weights are split over which devices, for models larger than one of them."""
+"""How weights are split over devices, for models too large for one device."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,16 +23,16 @@ _LAYOUTS = {
 def layout_map(mesh: keras.distribution.DeviceMesh) -> keras.distribution.LayoutMap:
     """Returns how `keras.distribution.ModelParallel` splits any model of this package.
 
-    Every matrix is split over the axis `"model"` of the mesh, and so are its gradient
-    and what the optimizer keeps of it; the axis `"batch"` splits the batches. Only JAX
-    computes so. The number of devices on each axis must divide what it splits: the
-    vocabulary and the widths, and the batch. Change the layout of one weight by its
-    path: `layout["embedding/embeddings"] = (None, "model")` splits a vocabulary of any
-    size by its width.
+    Every matrix, its gradient and its optimizer state are split over the axis `"model"`
+    of the mesh; the axis `"batch"` splits the batches. This needs JAX. The number of
+    devices on each axis must divide what it splits: the vocabulary and the widths, or
+    the batch. Change the layout of one weight by its path:
+    `layout["embedding/embeddings"] = (None, "model")` splits a vocabulary of any size
+    by its width.
 
-    Where a model is first trained or searched, rules that fit none of its weights are
-    an error, and so is a large weight that no rule fits: renaming a layer cannot
-    silently put a whole copy on every device.
+    The first training or search raises an error if a rule matches no weight, or no rule
+    matches a large weight: so renaming a layer cannot silently put a full copy on every
+    device.
 
     Args:
         mesh: A `keras.distribution.DeviceMesh` with an axis `"model"`.
@@ -68,7 +68,7 @@ def layout_map(mesh: keras.distribution.DeviceMesh) -> keras.distribution.Layout
 
 @contextlib.contextmanager
 def all_devices(model_devices: int = 1) -> Iterator[int]:
-    """Models that are built and trained inside are distributed over all devices of JAX.
+    """Distributes models that are built and trained inside over all devices of JAX.
 
     Args:
         model_devices: Number of devices over which each copy of the model is split;
@@ -78,7 +78,7 @@ def all_devices(model_devices: int = 1) -> Iterator[int]:
         The number of copies; 1 on other backends.
 
     Raises:
-        ValueError: If the devices cannot be divided so.
+        ValueError: If the devices cannot be divided this way.
 
     Example:
         >>> with all_devices() as copies:

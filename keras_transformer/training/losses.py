@@ -13,8 +13,8 @@ class TokenCrossentropy(keras.losses.Loss):
     """Cross-entropy of the next token, averaged over real tokens.
 
     Args:
-        label_smoothing: Probability that the target distribution spreads evenly
-            over the vocabulary; the label has the rest.
+        label_smoothing: Probability that the target distribution spreads evenly over
+            the vocabulary; the label gets the rest.
         pad_id: Label of padded positions, which are ignored.
         name: Name of the loss.
 
@@ -62,14 +62,14 @@ class TokenCrossentropy(keras.losses.Loss):
         return global_mean(ops.sum(losses * weights), ops.sum(weights))
 
     def call(self, y_true, y_pred):
-        """The loss of every position, `(batch, length)`, padding included."""
+        """Returns the loss of every position, `(batch, length)`, including padding."""
         return smoothed_crossentropy(y_true, y_pred, self.label_smoothing)
 
     def batch_weight(self, y_true, sample_weight=None):
-        """The sum of the weights of a batch's tokens, of which its loss is the mean.
+        """Returns the sum of a batch's token weights, over which its loss is the mean.
 
         `fit` and `evaluate` of this package's models weigh batches by it, so that
-        `loss` and `val_loss` are means over all real tokens. Other models of Keras log
+        `loss` and `val_loss` are means over all real tokens. Other Keras models log
         means over rows.
 
         Args:

@@ -58,9 +58,9 @@ class Padding(_TokenMean):
 class TokenAccuracy(_TokenMean):
     """Fraction of real tokens whose logit is the largest.
 
-    Where several logits are the largest, which half precision often rounds to the same
-    number, each counts as a fraction: of two, one half. So accuracies of two precisions
-    can be compared.
+    Several logits can be the largest, because half precision often rounds them to the
+    same number. Each then counts as a fraction: of two, one half. This makes accuracies
+    in different precisions comparable.
 
     Args:
         pad_id: Label of padded positions, which are ignored.

@@ -9,8 +9,8 @@ from keras_transformer.training.gradient_norm import MeasuredOptimizer
 class Muon(MeasuredOptimizer, keras.optimizers.Muon):
     """`keras.optimizers.Muon` that also measures the norm of its gradients.
 
-    All arguments are those of `keras.optimizers.Muon`, and so are the updates. With
-    `gradient_accumulation_steps`, the norm is that of each batch.
+    All arguments and updates are those of `keras.optimizers.Muon`. With
+    `gradient_accumulation_steps`, the norm is measured for each batch.
 
     Example:
         >>> optimizer = Muon(1e-3)

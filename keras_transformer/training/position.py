@@ -1,4 +1,4 @@
-"""The position of a training in its data, saved with whatever Keras saves."""
+"""The position of training in its data, saved whenever Keras saves the model."""
 
 import os
 
@@ -13,36 +13,36 @@ _END_OF_EPOCH = object()  # stops an epoch that began in its middle
 
 
 class KeepPosition(keras.callbacks.Callback):
-    """Continues a training in the middle of an epoch, as if it had never stopped.
+    """Resumes training in the middle of an epoch, as if it had never stopped.
 
-    Keras restores weights, the optimizer and the number of the epoch, and begins the
-    epoch anew. With this callback, a checkpoint also holds how many batches were done,
-    the states of the random generators (dropout), and the sums of the metrics. A
-    training that is killed and resumed then ends, on one device, with the weights of an
-    uninterrupted one, bit for bit:
+    Keras restores weights, the optimizer and the number of the epoch, and starts the
+    epoch again. With this callback, a checkpoint also contains the number of completed
+    batches, the states of the random generators (dropout), and the sums of the metrics.
+    On one device, training that is killed and resumed then ends with the same weights
+    as uninterrupted training, bit for bit:
 
         dataset = kt.text.parallel_dataset(...)
         backup = keras.callbacks.BackupAndRestore("backup", save_freq=500)
         position = kt.training.KeepPosition(dataset)
         model.fit(dataset, epochs=20, shuffle=False, callbacks=[backup, position])
 
-    All that saves the model in `fit` saves the position too, such as `ModelCheckpoint`;
-    `load` restores such a file. `OrbaxCheckpoint` saves all but the position, which is
-    passed as `initial_batch`, in a new process, where Keras gives the random generators
-    the same names:
+    Callbacks that save the model in `fit`, such as `ModelCheckpoint`, also save the
+    position; `load` restores such a file. `OrbaxCheckpoint` saves everything except the
+    position: pass it as `initial_batch`, in a new process, where Keras gives the random
+    generators the same names:
 
         model = keras.saving.load_model("checkpoints")
         batches = int(model.optimizer.iterations)
         position = kt.training.KeepPosition(dataset, initial_batch=batches)
 
-    What the other callbacks remember is not saved, such as the patience of
-    `EarlyStopping`. If the training ends between the last batch of an epoch and the
-    next checkpoint, that epoch is not validated. After `initial_batch`, and with
-    several workers, the training metrics of the first epoch are those of its rest.
+    The state of other callbacks, such as the patience of `EarlyStopping`, is not saved.
+    If training ends between the last batch of an epoch and the next checkpoint, that
+    epoch is not validated. After `initial_batch`, and with several workers, the
+    training metrics of the first epoch only cover the rest of it.
 
     Args:
         dataset: The `tf.data.Dataset` of `parallel_dataset` or `language_dataset`,
-            which `fit` may get in another form, such as that of `split_evenly`. Its
+            which may be transformed for `fit`, for example by `split_evenly`. Its
             attributes `epoch` and `batch` are set at the beginning of each epoch.
         steps_per_epoch: As passed to `fit`, with `dataset.repeat()`; by default, an
             epoch is one iteration over the dataset.
@@ -50,8 +50,8 @@ class KeepPosition(keras.callbacks.Callback):
             trained on before `fit`.
 
     Raises:
-        ValueError: In `fit`, if an epoch has another number of steps, or if a callback
-            after this one restores the model.
+        ValueError: In `fit`, if the number of steps of an epoch has changed, or if a
+            callback after this one restores the model.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class KeepPosition(keras.callbacks.Callback):
         self._metrics: list = []
 
     def load(self, model: keras.Model, path: str | os.PathLike) -> None:
-        """Restores a file that Keras saved in `fit` with this callback.
+        """Restores a file saved by Keras in `fit` with this callback.
 
         Args:
-            model: The compiled model, which `fit` then trains.
+            model: The compiled model to train with `fit`.
             path: A `.keras` or `.weights.h5` file.
         """
         self.set_model(model)

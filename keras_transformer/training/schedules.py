@@ -48,7 +48,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         """Returns the schedule whose highest rate, after `warmup_steps`, is `peak`.
 
         Raises:
-            ValueError: As the constructor, or if `peak` is not positive.
+            ValueError: As in the constructor, or if `peak` is not positive.
         """
         if not peak > 0:
             raise ValueError(f"`peak` must be positive. Received: peak={peak}.")

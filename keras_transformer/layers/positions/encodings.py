@@ -1,4 +1,4 @@
-"""Positional encodings: positions as integers, and their merge into the inputs."""
+"""Positional encodings: positions as integers, and how they join the inputs."""
 
 import math
 
@@ -69,21 +69,21 @@ class _PositionalEncoding(keras.layers.Layer):
 class SinusoidalPositionalEncoding(_PositionalEncoding):
     """Encodes every position as sines and cosines of different wavelengths.
 
-    Column `2i` holds `sin(position / max_wavelength ** (2i / dim))` and column
-    `2i + 1` the cosine of the same angle. There are no weights and no maximum
-    length. The table is computed in float32 whatever the dtype policy.
+    Column `2i` holds `sin(position / max_wavelength ** (2i / dim))` and column `2i + 1`
+    the cosine of the same angle. There are no weights and no maximum length. The table
+    is computed in float32 under any dtype policy.
 
     Args:
-        max_wavelength: The paper's 10000. The longest wavelength is `2 pi` times
-            as many positions.
+        max_wavelength: The paper's 10000. The longest wavelength is `2 pi` times this
+            number of positions.
         merge: `"add"` adds the encoding to the inputs, `"concatenate"` widens
             them by `encoding_dim`.
         encoding_dim: Width of the encoding, for `merge="concatenate"`.
         layout: `"interleaved"`: sines in the even columns and cosines in the odd ones,
             as in the paper. `"halves"`: all sines, then all cosines, as in Marian and
             in tensor2tensor (whose `max_wavelength` is `10000 ** (half / (half - 1))`
-            here, with half of the width). A model needs what it was trained with.
-        first_position: Position of the first input, as this layer counts them; 2 in
+            here, with half of the width). A model needs the layout it was trained with.
+        first_position: Position that this layer assigns to the first input; 2 in
             M2M100.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
@@ -98,9 +98,9 @@ class SinusoidalPositionalEncoding(_PositionalEncoding):
         `inputs` with their positions, wider by `encoding_dim` if concatenated.
 
     Raises:
-        ValueError: If `inputs` have another width than the layer was built for,
-            `positions` another length than `inputs`, both `start_index` and
-            `positions` are given, or either is not of integers.
+        ValueError: If `inputs` do not have the width that the layer was built for or
+            `positions` the length of `inputs`, both `start_index` and `positions` are
+            given, or either is not integers.
 
     Example:
         >>> SinusoidalPositionalEncoding()(ops.zeros((2, 5, 16))).shape

@@ -27,7 +27,7 @@ class AttentionPositions(keras.layers.Layer):
         return states
 
     def bias(self, query_positions, key_positions):
-        """What is added to products `(batch, heads, query_length, key_length)`.
+        """Returns the bias of products `(batch, heads, query_length, key_length)`.
 
         A float32 tensor that broadcasts to that shape; None for nothing.
         """
@@ -45,16 +45,16 @@ class RotaryEmbedding(AttentionPositions):
     """Rotates queries and keys by angles proportional to their position (RoPE).
 
     Each pair of columns holds the coordinates of a point; the `i`-th point is rotated
-    by `position / max_wavelength ** (2i / dim)`. So the product of a query and a key
+    by `position / max_wavelength ** (2i / dim)`. The product of a query and a key then
     depends only on the distance between their positions. There are no weights and no
-    maximum length. The computation is in float32 under every dtype policy.
+    maximum length. It is computed in float32 under any dtype policy.
 
     Args:
         max_wavelength: As in `SinusoidalPositionalEncoding`.
         layout: Which columns are rotated together. `"interleaved"`: columns `2i` and
             `2i + 1`, as in the paper and in GPT-J. `"halves"`: columns `i` and
-            `dim / 2 + i`, as in GPT-NeoX, Llama and KerasHub. A model needs the
-            layout that it was trained with.
+            `dim / 2 + i`, as in GPT-NeoX, Llama and KerasHub. A model needs the layout
+            it was trained with.
         **kwargs: Base `Layer` arguments, such as `name` and `dtype`.
 
     Call arguments:
@@ -134,10 +134,10 @@ def _check_even(dim):
 class LinearPositionBias(AttentionPositions):
     """Lowers the products of distant queries and keys linearly (ALiBi).
 
-    Adds `-slope * |query position - key position|`, with a slope for each head.
-    There are no weights and no maximum length: models trained on short sequences
-    work on longer ones. Under a causal mask this is the bias of the paper; without
-    one, it is symmetric. It is computed in float32 whatever the dtype policy.
+    Adds `-slope * |query position - key position|`, with a slope for each head. There
+    are no weights and no maximum length: models trained on short sequences work on
+    longer ones. Under a causal mask this is the bias of the paper; without one, it is
+    symmetric. It is computed in float32 under any dtype policy.
 
     Args:
         bias_max: The steepest slope of `n` heads is `2 ** (-bias_max / n)`; the slope
@@ -154,8 +154,8 @@ class LinearPositionBias(AttentionPositions):
         A tensor of the same shape as `inputs`.
 
     Raises:
-        ValueError: If `inputs` do not have four axes, or another number of heads than
-            the layer was built for, or `bias_max` is not positive.
+        ValueError: If `inputs` do not have four axes and the number of heads that the
+            layer was built for, or `bias_max` is not positive.
 
     Example:
         >>> products = ops.zeros((1, 8, 1, 4))
