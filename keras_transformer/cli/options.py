@@ -33,7 +33,7 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="Folder of a run, of a saved translator, of a checkpoint in Hugging "
-        "Face's layout or of a Marian model; hf://user/model; or a checkpoint of a "
+        "Face's layout; hf://user/model; or a checkpoint of a "
         "run, such as runs/en-de/checkpoints/best.keras.",
     ),
 ]

@@ -81,7 +81,7 @@ def train(
         typer.Option(
             "--from",
             help="Translator to continue from: a run, a saved translator, a checkpoint "
-            "in Hugging Face's layout, a Marian model, or hf://user/model.",
+            "in Hugging Face's layout, or hf://user/model.",
             metavar="MODEL",
         ),
     ] = None,

@@ -425,7 +425,7 @@ class Translator:
         """Reads a pretrained translator.
 
         It may be one that `save` wrote, a checkpoint of Marian (OPUS-MT), M2M100, NLLB
-        or Pegasus in Hugging Face's layout, or a model of Marian itself.
+        or Pegasus in Hugging Face's layout.
 
         Args:
             where: A folder, or `"hf://user/model"` on the Hugging Face Hub, such as

@@ -167,7 +167,8 @@ def position_angles(positions, dim: int, max_wavelength: float):
     # A float32 angle loses precision as it grows. In units of 2 pi / 2 ** 32, 32-bit
     # integers overflow exactly where the angle is back at zero.
     steps = np.round(frequencies / (2 * math.pi) * 2**32).astype("uint32").view("int32")
-    counts = positions[..., None] * ops.convert_to_tensor(steps)
+    # Converters to LiteRT fail on `positions[..., None]` of unknown shapes.
+    counts = ops.expand_dims(positions, -1) * ops.convert_to_tensor(steps)
     return ops.cast(counts, "float32") * (2 * math.pi / 2**32)
 
 

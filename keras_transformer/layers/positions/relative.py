@@ -101,7 +101,7 @@ class RotaryEmbedding(AttentionPositions):
         angles = position_angles(positions, dim, self.max_wavelength)
         if len(angles.shape) == 3:
             for _ in states.shape[1:-2]:
-                angles = angles[:, None]  # the same for all heads
+                angles = ops.expand_dims(angles, 1)  # the same for all heads
         sines, cosines = ops.sin(angles), ops.cos(angles)
         points = ops.cast(states, "float32")
         if self.layout == "interleaved":
@@ -198,7 +198,7 @@ class LinearPositionBias(AttentionPositions):
         # (..., query, 1) - (..., 1, key)
         distances = ops.abs(ops.expand_dims(queries, -1) - ops.expand_dims(keys, -2))
         if len(distances.shape) == 3:
-            distances = distances[:, None]  # the same for all heads
+            distances = ops.expand_dims(distances, 1)  # the same for all heads
         slopes = ops.convert_to_tensor(-self._slopes[:, None, None])
         return ops.cast(distances, "float32") * slopes
 
