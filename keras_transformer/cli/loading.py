@@ -123,9 +123,10 @@ def load_engine(
                 reason = str(error).partition(". ")[0].removesuffix(".")
         if not reason:
             found = ctranslate2_translator.CTranslate2Translator(path)
-            if not (is_auto and found.is_random):
-                if is_auto:
-                    typer.echo(f"{name}: CTranslate2.", err=True)
+            if not is_auto:
+                return found, None, None
+            if not found.is_random:
+                typer.echo(f"{name}: CTranslate2.", err=True)
                 return found, None, None
             reason = "CTranslate2 draws without a seed"
     if is_auto:

@@ -16,7 +16,8 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Picture to write, such as out.png, out.svg or out.pdf.",
+        help="Picture to write, such as out.png, out.svg or out.pdf; of attention also "
+        "out.html, an interactive page with every layer, head and word.",
     ),
 ]
 
@@ -33,16 +34,7 @@ def about():
 def attention(
     model: options.Model,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence to translate.")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Picture to write, such as out.png or out.pdf; or out.html, an "
-            "interactive page with every layer, head and word.",
-        ),
-    ],
+    output: Output,
     num_hypotheses: Annotated[
         int,
         typer.Option(

@@ -20,16 +20,9 @@ class BatchingPolicy:
     So the translation of a text depends on that text alone, and few shapes are
     compiled.
 
-    `Translator.translate` uses `groups`, and `Translator.score` uses `scored_batches`.
-    An export uses the rest of this module, which consists of TensorFlow ops, inside its
-    graph.
-
-    Args:
-        max_source_length: As in `Translator`.
-        max_length: As in `Translator.translate`.
-        tokenizer: Tokenizer of the sources.
-        max_positions: The longest translation without `max_length`; None for twice
-            the padded length of its source.
+    `Translator.translate` uses `groups`, and `Translator.score` uses `scored_batches`;
+    an export uses the rest, TensorFlow ops, inside its graph. `max_positions` limits a
+    translation without `max_length`, which else has twice the length of its source.
     """
 
     def __init__(
