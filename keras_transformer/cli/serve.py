@@ -109,12 +109,8 @@ def serve(
     from keras_transformer.service import Limits, make_app
     from keras_transformer.service.draining import DrainingServer
 
-    limits = Limits(
-        texts=max_texts,
-        characters=max_characters,
-        seconds=max_seconds,
-        waiting=max_waiting,
-    )
+    sizes = {"texts": max_texts, "characters": max_characters, "waiting": max_waiting}
+    limits = Limits(seconds=max_seconds, **sizes)
     listening = _bound_socket(host, port)
     terms = loading.given_terms(glossary, keep)
     translators = {}

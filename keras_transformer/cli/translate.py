@@ -64,8 +64,8 @@ def translate(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of a table to translate; given twice, that of the texts and "
-            "that of their translations. [default: source, then target]",
+            help="Column of a table to translate; a second one gets the translations. "
+            "[default: source, then target]",
             metavar="NAME",
         ),
     ] = None,
@@ -88,8 +88,7 @@ def translate(
     n_best: Annotated[
         int | None,
         typer.Option(
-            help="Write so many translations of each line, best first: the number of "
-            "the line, a tab, and the translation.",
+            help="Write that many translations of each line, each after its number.",
             min=1,
         ),
     ] = None,
@@ -110,8 +109,8 @@ def translate(
     attention: Annotated[
         Path | None,
         typer.Option(
-            help="Also draw the attention to each source: as a picture, out.png or "
-            "out.pdf, or as an interactive page, out.html. Line 2 gets out-2.png.",
+            help="Also draw the attention to each source: out.png, out.pdf, or an "
+            "interactive page, out.html. Line 2 gets out-2.png.",
             metavar="FILE",
         ),
     ] = None,
@@ -119,8 +118,7 @@ def translate(
         Path | None,
         typer.Option(
             help="Also write which words are aligned, line by line: with 0-0 1-2 the "
-            "translation's third word renders the source's second. White space "
-            "separates words.",
+            "translation's third word renders the source's second.",
             metavar="FILE",
         ),
     ] = None,
