@@ -128,8 +128,7 @@ def evaluate(
     if second is None:
         _print_scores(first, references, tokenized, language, written_in)
     else:
-        languages = language, written_in
-        _print_comparison(first, second, references, tokenized, *languages)
+        _print_comparison(first, second, references, tokenized, language, written_in)
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
     if second is not None:
         _print_differences(first, second, pairs, references, examples)
