@@ -59,7 +59,8 @@ def main() -> None:
             texts[count].write_text("".join(f"{line}\n" for line in some), "utf-8")
         engine = ["--engine", "ctranslate2"]
         seconds([*shell, texts[1], *engine])  # exports
-        (export,) = (options.run / "ctranslate2").iterdir()
+        made = (options.run / "ctranslate2").iterdir()
+        (export,) = (path for path in made if path.is_dir())
         from keras_transformer.interop.ctranslate2_translator import TEXTS_PER_BATCH
 
         alone = [sys.executable, "-c", ALONE, export]

@@ -11,8 +11,6 @@ from keras_transformer.cli.options import Settings
 from keras_transformer.cli.train import parse_settings, train_recipe
 from keras_transformer.storage import write_text
 
-_NUM_SHOWN = 10
-
 
 def demo(
     run: Annotated[Path, typer.Option(help="Folder of the run.", metavar="DIR")] = Path(
@@ -51,7 +49,17 @@ def demo(
             path = data / f"{name}.{language}"
             write_text(path, "".join(f"{line}\n" for line in lines))
     translator = train_recipe(recipe, run).translator()
-    _show(splits.test, translator.translate(splits.test.source))
+    translations = translator.translate(splits.test.source)
+    rows = list(zip(*splits.test, translations, strict=True))
+    num_right = sum(expected == found for _, expected, found in rows)
+    table = Table("Phrase never seen before", "Translation", "Exactly right")
+    for phrase, expected, found in rows[:10]:
+        table.add_row(phrase, found, "yes" if found == expected else f"no: {expected}")
+    Console().print(table)
+    typer.echo(
+        f"{num_right} of {len(rows)} held-out phrases ({num_right / len(rows):.1%}) "
+        "are exactly right."
+    )
     from keras_transformer.serving import next_version
 
     path = translator.export(next_version(folder))
@@ -62,18 +70,4 @@ def demo(
         f'echo "May 3, 2031" | keras-transformer translate {run}\n'
         "  serve the export: saved_models/README.md\n"
         '  train on your own text: "Your own text" in README.md'
-    )
-
-
-def _show(text, translations):
-    """Prints the first phrases, and how many of all are exactly right."""
-    rows = list(zip(*text, translations, strict=True))
-    num_right = sum(expected == found for _, expected, found in rows)
-    table = Table("Phrase never seen before", "Translation", "Exactly right")
-    for phrase, expected, found in rows[:_NUM_SHOWN]:
-        table.add_row(phrase, found, "yes" if found == expected else f"no: {expected}")
-    Console().print(table)
-    typer.echo(
-        f"{num_right} of {len(rows)} held-out phrases ({num_right / len(rows):.1%}) "
-        "are exactly right."
     )

@@ -9,13 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from keras_transformer.cli import options
-from keras_transformer.cli.loading import (
-    check_models,
-    languages_of_run,
-    load_translator,
-    run_folder,
-)
+from keras_transformer.cli import loading, options
 from keras_transformer.cli.translate import progress_bar, report_flags
 from keras_transformer.storage import replace_file
 from keras_transformer.text_files import TextFile, paired_files, read_lines, read_pairs
@@ -98,13 +92,13 @@ def evaluate(
                 raise typer.BadParameter(problem, param_hint=f"--{name}")
         targets = [[TextFile(path)] for path in reference]
         files: tuple = [TextFile(source_file)], targets, [], ""
-        _, written_in = languages_of_run(model) or (None, None)
+        _, written_in = loading.languages_of_run(model) or (None, None)
     else:
         *files, written_in = files_of_recipe(model, recipe, split or "test", data)
     second_file = None
-    if against and run_folder(against).is_file():  # a checkpoint has a folder
+    if against and loading.run_folder(against).is_file():  # a checkpoint has a folder
         second_file = TextFile(Path(against))
-    check_models(model, *([against] if against else []))
+    loading.check_models(model, *([against] if against else []))
     sources, targets, tokenized_targets, language = files
     read = [*sources, *itertools.chain(*targets), *tokenized_targets, second_file]
     if output and output.resolve() in [x.path.resolve() for x in read if x]:
@@ -117,8 +111,8 @@ def evaluate(
             f"{second_file} must hold one translation of each of the {total} "
             f"sentences. Received: {len(second)} lines."
         )
-    translator = load_translator(model)
-    other = load_translator(against) if against and second is None else None
+    translator = loading.load_translator(model)
+    other = loading.load_translator(against) if against and second is None else None
     search = options.changed_search(translator.search, search_options)
     limits = batch_size, search_options.max_length
     start = time.monotonic()
@@ -134,8 +128,7 @@ def evaluate(
     if second is None:
         _print_scores(first, references, tokenized, language, written_in)
     else:
-        languages = language, written_in
-        _print_comparison(first, second, references, tokenized, *languages)
+        _print_comparison(first, second, references, tokenized, language, written_in)
     typer.echo(f"{total} sentences in {seconds:.1f} seconds")
     if second is not None:
         _print_differences(first, second, pairs, references, examples)
@@ -143,7 +136,7 @@ def evaluate(
 
 def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | None):
     """Returns the arguments of `read_text` for a split of a recipe; and a language."""
-    settings = run_folder(model) / "settings.yaml"
+    settings = loading.run_folder(model) / "settings.yaml"
     if recipe is None and not settings.is_file():
         raise FileNotFoundError(
             f"{model} holds no run, whose recipe would name the files. Name a "

@@ -98,11 +98,9 @@ def load_engine(
 ):
     """Returns a translator on an engine, its search, and the maximum length.
 
-    For CTranslate2 the translator is exported once into a folder beside the weights,
-    `ctranslate2`, whose name is a checksum of the files and the options, which are
-    those of `changed_search`. The search and the length are in the export, so they are
-    None. A `reason` says what TensorFlow is needed for; with `engine="auto"`, a line on
-    standard error tells the choice.
+    A `reason` says what TensorFlow is needed for; with `engine="auto"`, a line on
+    standard error tells the choice. For CTranslate2 the translator is exported once,
+    with the search and the length, which are None then.
     """
     check_models(model)
     translator, is_auto = None, engine == "auto"
@@ -123,9 +121,10 @@ def load_engine(
                 reason = str(error).partition(". ")[0].removesuffix(".")
         if not reason:
             found = ctranslate2_translator.CTranslate2Translator(path)
-            if not (is_auto and found.is_random):
-                if is_auto:
-                    typer.echo(f"{name}: CTranslate2.", err=True)
+            if not is_auto:
+                return found, None, None
+            if not found.is_random:
+                typer.echo(f"{name}: CTranslate2.", err=True)
                 return found, None, None
             reason = "CTranslate2 draws without a seed"
     if is_auto:

@@ -16,7 +16,8 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Picture to write, such as out.png, out.svg or out.pdf.",
+        help="Picture to write, such as out.png, out.svg or out.pdf; of attention also "
+        "out.html, an interactive page with every layer, head and word.",
     ),
 ]
 
@@ -33,16 +34,7 @@ def about():
 def attention(
     model: options.Model,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Sentence to translate.")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Picture to write, such as out.png or out.pdf; or out.html, an "
-            "interactive page with every layer, head and word.",
-        ),
-    ],
+    output: Output,
     num_hypotheses: Annotated[
         int,
         typer.Option(
@@ -69,18 +61,9 @@ def attention(
         raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
     check_models(*models)
     translators = [load_translator(each) for each in models]
-    change = options.changed_search
-    searches = [change(each.search, search_options) for each in translators]
+    how = search_options, num_hypotheses
+    searches = [options.changed_search(x.search, *how) for x in translators]
     max_length = search_options.max_length
-    if num_hypotheses > 1:
-        narrowest = min(search.num_slots for search in searches)
-        if narrowest < num_hypotheses:
-            raise ValueError(
-                "`--num-hypotheses` must be 1 without a beam, and at most "
-                "`--beam-width` with one. Received: "
-                f"{num_hypotheses} for a beam of {narrowest}."
-            )
-        searches = [x.replace(num_hypotheses=num_hypotheses) for x in searches]
     if compares:
         from keras_transformer import plots
 

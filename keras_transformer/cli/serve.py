@@ -8,13 +8,7 @@ from typing import Annotated
 
 import typer
 
-from keras_transformer.cli import options
-from keras_transformer.cli.loading import (
-    check_models,
-    given_terms,
-    languages_of_run,
-    load_engine,
-)
+from keras_transformer.cli import loading, options
 
 _NAMED = re.compile(r"([\w-]+):([\w-]+)=(.+)")
 _LOCAL = ("127.0.0.1", "::1", "[::1]", "localhost")
@@ -101,8 +95,8 @@ def serve(
     for model in models:
         named = _NAMED.fullmatch(model)
         path = named[3] if named else model
-        check_models(path)
-        languages = (named[1], named[2]) if named else languages_of_run(path)
+        loading.check_models(path)
+        languages = (named[1], named[2]) if named else loading.languages_of_run(path)
         if languages is None:
             missing = f"{path} has no recipe that names its languages"
             raise ValueError(f"{missing}. Name them: en:de={path}")
@@ -115,19 +109,15 @@ def serve(
     from keras_transformer.service import Limits, make_app
     from keras_transformer.service.draining import DrainingServer
 
-    limits = Limits(
-        texts=max_texts,
-        characters=max_characters,
-        seconds=max_seconds,
-        waiting=max_waiting,
-    )
+    sizes = {"texts": max_texts, "characters": max_characters, "waiting": max_waiting}
+    limits = Limits(seconds=max_seconds, **sizes)
     listening = _bound_socket(host, port)
-    terms = given_terms(glossary, keep)
+    terms = loading.given_terms(glossary, keep)
     translators = {}
     for languages, path in paths.items():
-        name = f"Engine of {'-'.join(languages)}"
-        how = search_options, reason, name
-        translator, search, _ = load_engine(path, engine, *how, all_hypotheses=True)
+        how = search_options, reason, f"Engine of {'-'.join(languages)}"
+        loaded = loading.load_engine(path, engine, *how, all_hypotheses=True)
+        translator, search, _ = loaded
         if search is not None:
             translator.search = search
             _warm_up(translator)

@@ -14,13 +14,7 @@ import typer
 from rich import progress
 from rich.console import Console
 
-from keras_transformer.cli import options
-from keras_transformer.cli.loading import (
-    check_models,
-    given_terms,
-    languages_of_run,
-    load_engine,
-)
+from keras_transformer.cli import loading, options
 from keras_transformer.cli.plot import check_picture, write_attention
 from keras_transformer.documents.sentences import end_within_sentences
 from keras_transformer.documents.translation import (
@@ -70,8 +64,8 @@ def translate(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of a table to translate; given twice, that of the texts and "
-            "that of their translations. [default: source, then target]",
+            help="Column of a table to translate; a second one gets the translations. "
+            "[default: source, then target]",
             metavar="NAME",
         ),
     ] = None,
@@ -94,8 +88,7 @@ def translate(
     n_best: Annotated[
         int | None,
         typer.Option(
-            help="Write so many translations of each line, best first: the number of "
-            "the line, a tab, and the translation.",
+            help="Write that many translations of each line, each after its number.",
             min=1,
         ),
     ] = None,
@@ -116,17 +109,16 @@ def translate(
     attention: Annotated[
         Path | None,
         typer.Option(
-            help="Also draw the attention to each source: as a picture, out.png or "
-            "out.pdf, or as an interactive page, out.html. Line 2 gets out-2.png.",
+            help="Also draw the attention to each source: out.png, out.pdf, or an "
+            "interactive page, out.html. Line 2 gets out-2.png.",
             metavar="FILE",
         ),
     ] = None,
     alignments: Annotated[
         Path | None,
         typer.Option(
-            help="Also write which words are aligned, line by line: 0-0 1-2 means that "
-            "the first word of the translation renders the first word of the source, "
-            "and the third renders the second. White space separates words.",
+            help="Also write which words are aligned, line by line: with 0-0 1-2 the "
+            "translation's third word renders the source's second.",
             metavar="FILE",
         ),
     ] = None,
@@ -180,8 +172,8 @@ def translate(
     given |= {"glossary": glossary, "keep": keep, "jit-compile": jit_compile}
     are_lines = _check_options(model, files, output, format, given)
     reason = options.why_tensorflow(engine, given)
-    terms = given_terms(glossary, keep)
-    check_models(model)
+    terms = loading.given_terms(glossary, keep)
+    loading.check_models(model)
     for path in files if format is None else ():
         first = itertools.islice(read_lines(path), LINES_PER_HINT)
         if format_of(path) == "lines" and end_within_sentences(first):
@@ -189,14 +181,13 @@ def translate(
             typer.echo(f"{note}. --format text translates its paragraphs.", err=True)
     jobs, total = [], None
     if not are_lines:
-        source, target = languages_of_run(model) or ("en", None)
+        source, target = loading.languages_of_run(model) or ("en", None)
         languages = source_language or source, target_language or target
         jobs = plan(files, output, format, *languages, column or (), markup, mark_fuzzy)
         if num_left := len(files) - len(jobs):
-            note = (
-                f"{num_left} of {len(files)} files were in {output} already, and stay"
-            )
-            typer.echo(f"{note}. Remove them there to translate them again.", err=True)
+            were = f"{num_left} of {len(files)} files were in {output} already"
+            note = f"{were}, and stay. Remove them there to translate them again."
+            typer.echo(note, err=True)
         for job in jobs if not reason else ():
             if job.has_codes():
                 reason = f"{job.path} has tags, which attention places"
@@ -207,7 +198,8 @@ def translate(
     elif files:
         # Counting the lines finds a faulty one before anything is loaded or written.
         total = sum(1 for _ in read_lines(files[0]))
-    loaded = load_engine(model, engine, search_options, reason, num_hypotheses=n_best)
+    asked = model, engine, search_options, reason
+    loaded = loading.load_engine(*asked, num_hypotheses=n_best)
     translator, search, max_length = loaded
     if attention is not None:
         from keras_transformer.translator.translator import check_one_transformer
@@ -222,9 +214,8 @@ def translate(
     # On one terminal, the bar and the translations would overwrite each other.
     with progress_bar(shown=output is not None or not sys.stdout.isatty()) as bar:
         if are_lines:
-            _translate_lines(
-                translator, [*files, None][0], output, bar, total, given, how
-            )
+            text = files[0] if files else None
+            _translate_lines(translator, text, output, bar, total, given, how)
         else:
             _translate_documents(translator, jobs, bar, how)
     if output is not None:

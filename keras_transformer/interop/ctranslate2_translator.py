@@ -68,15 +68,11 @@ class CTranslate2Translator:
         max_length: int | None = None,
         terms: None = None,
     ) -> list[list[Translation]]:
-        """Translates as `Translator.translate_n_best` does; the search is the export's.
+        """Translates as `Translator.translate_n_best` does.
 
-        Args:
-            texts: A list of str.
-            search: None.
-            batch_size: Texts that a core translates at a time. Default: an equal share
-                for each core, and at most 32.
-            max_length: The most subwords of a translation. Default: the export's.
-            terms: None.
+        `search` and `terms` must be None: they are the export's, as is the default of
+        `max_length`. By default each core gets an equal share of the texts at a time,
+        and at most 32.
         """
         count = self._arguments.get("num_hypotheses", 1)
         found = [[Translation("", 0.0)] * count for _ in texts]
@@ -112,17 +108,11 @@ class CTranslate2Translator:
         return found
 
     def translate_iterable(
-        self,
-        texts: Iterable[str],
-        search: None = None,
-        batch_size: int | None = None,
-        max_length: int | None = None,
-        terms: None = None,
-        chunk_size: int = 8192,
+        self, texts: Iterable[str], *settings, chunk_size: int = 8192, **named
     ) -> Iterator[list[Translation]]:
-        """Translates as `Translator.translate_iterable` does; `search` is None."""
+        """Translates as `Translator.translate_iterable` does, with these arguments."""
         for chunk in chunks_of(texts, chunk_size):
-            yield from self.translate_n_best(chunk, None, batch_size, max_length)
+            yield from self.translate_n_best(chunk, *settings, **named)
 
     def are_cut(self, texts: Sequence[str]) -> list[bool]:
         """Tells which texts are longer than what is read of them."""

@@ -15,13 +15,9 @@ with optional("uvicorn", "serve", "The service"):
 class DrainingServer(uvicorn.Server):
     """Runs the service, and drains it on SIGTERM before it ends.
 
-    Where several services share the requests, clients learn that one of them ends only
-    some time after it was told to. Until then it answers as before, but `/readyz` says
-    that it is not ready, and each answer closes its connection, so that a client that
-    has kept one opens the next elsewhere.
-
-    Ctrl-C, or a second SIGTERM, ends the draining. Requests in work are answered in
-    any case, within `answer_seconds` after that.
+    Until its clients have found another service, it answers, but `/readyz` says that it
+    is not ready, and each answer closes its connection. Ctrl-C, or a second SIGTERM,
+    ends the draining. Requests in work are answered within `answer_seconds` after that.
     """
 
     def __init__(self, app: Starlette, drain_seconds: float, answer_seconds: int):

@@ -20,16 +20,9 @@ class BatchingPolicy:
     So the translation of a text depends on that text alone, and few shapes are
     compiled.
 
-    `Translator.translate` uses `groups`, and `Translator.score` uses `scored_batches`.
-    An export uses the rest of this module, which consists of TensorFlow ops, inside its
-    graph.
-
-    Args:
-        max_source_length: As in `Translator`.
-        max_length: As in `Translator.translate`.
-        tokenizer: Tokenizer of the sources.
-        max_positions: The longest translation without `max_length`; None for twice
-            the padded length of its source.
+    `Translator.translate` uses `groups`, and `Translator.score` uses `scored_batches`;
+    an export uses the rest, TensorFlow ops, inside its graph. `max_positions` limits a
+    translation without `max_length`, which else has twice the length of its source.
     """
 
     def __init__(
@@ -61,14 +54,11 @@ class BatchingPolicy:
         return tf.where(lengths > 0, groups, len(self.source_lengths))
 
     def groups(self, source_ids) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-        """Splits sources by their padded lengths.
+        """Splits sources by their padded lengths, and leaves out blank ones.
 
-        Blank sources are left out. The longest source of a group comes first, so that
-        the last to be searched end soon.
-
-        Yields:
-            The rows of `source_ids` in the group; their ids, of shape `(rows,
-            padded_length)`; and the length of the longest translation.
+        Of each group it yields the rows of `source_ids`, longest first, so that the
+        last to be searched end soon; their ids, of shape `(rows, padded_length)`; and
+        the length of the longest translation.
         """
         lengths = unpadded_lengths(source_ids, self._tokenizer).numpy()
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -82,10 +72,8 @@ class BatchingPolicy:
         """Splits pairs of a source and a target into batches of few shapes.
 
         Both sides are padded to the power of two of the longer one, to 16 at least. A
-        batch has a fixed number of rows, the last ones padding if need be.
-
-        Yields:
-            The rows of the pairs in the batch, and their ids on both sides.
+        batch has a fixed number of rows, the last ones padding if need be. It yields
+        the rows of the pairs, and their ids on both sides.
         """
         longest = self.source_lengths[-1]
         limits = longest, self.target_length(longest)

@@ -10,10 +10,7 @@ class TargetScore(NamedTuple):
 
     Attributes:
         log_probability: Natural logarithm of its probability, given its source.
-        tokens: The number of its subwords, end token included.
-
-    What the tokenizer puts before every translation, such as its language, does not
-    count: searches are given it too.
+        tokens: The number of its subwords, end token included; see `Translator.score`.
     """
 
     log_probability: float

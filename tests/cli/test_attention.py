@@ -161,11 +161,6 @@ def test_a_page_compares_two_models(translator, loaded, tmp_path):
             "is no page, as comparing needs. End it in",
         ),
         ("out.png", ["--num-hypotheses", "2"], "is no page, as comparing needs. End"),
-        (
-            "out.html",
-            ["--num-hypotheses", "2", "--beam-width", "1"],
-            "1 without a beam",
-        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused(

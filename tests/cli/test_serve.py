@@ -93,7 +93,7 @@ def service(saved):
 @pytest.fixture(scope="module")
 def alone(saved, service):
     """The translation of each text, without the service."""
-    (folder,) = filter(Path.is_dir, (saved / "ctranslate2").iterdir())
+    (folder,) = (x for x in (saved / "ctranslate2").iterdir() if x.is_dir())
     found = CTranslate2Translator(folder)
     return {text: found.translate_n_best([text])[0][0].text for text in TEXTS}
 

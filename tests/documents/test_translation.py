@@ -11,7 +11,7 @@ import keras_transformer as kt
 from keras_transformer.documents import translate, translation
 from keras_transformer.documents.document import Source
 from keras_transformer.documents.html import html_document
-from keras_transformer.documents.unfinished import journal
+from keras_transformer.documents.translation import journal
 
 # The translator has learnt nothing.
 pytestmark = pytest.mark.filterwarnings("ignore:.* look wrong:UserWarning")

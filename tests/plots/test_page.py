@@ -119,11 +119,13 @@ def test_a_page_opens_with_the_mean_of_the_last_cross_attention(browse):
 def test_a_page_that_becomes_narrow_scrolls_to_the_chosen_map(browse):
     script = """
     const frame = document.querySelector("iframe");
-    frame.onload = () => {
-      frame.style.width = "180px";
+    const look = () => {
       const maps = frame.contentDocument.querySelector(".maps");
-      setTimeout(() => { document.title = `scrolled by ${maps.scrollLeft}`; }, 500);
+      if (maps?.querySelector("canvas")) frame.style.width = "180px";
+      if (maps?.scrollLeft) document.title = `scrolled by ${maps.scrollLeft}`;
+      else setTimeout(look, 9);
     };
+    look();
     """
     inner = html.escape(attention_html(attended()))
     frame = f'<iframe style="width: 999px" srcdoc="{inner}"></iframe>'
