@@ -149,6 +149,9 @@ def make_app(
     async def ready(request):
         if request.app.state.is_draining:
             raise HTTPException(503, "The service is about to end.")
+        if dead := [x.name for x in directions.values() if x.thread.has_died()]:
+            reason = f"What translates {', '.join(dead)} has died, and starts again."
+            raise HTTPException(503, reason)
         return json_response({"status": "ok"})
 
     async def metrics(request):

@@ -31,6 +31,13 @@ class BatchingThread:
         self._requests: list[tuple[Callable, deque[tuple[Any, Future]]]] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._has_died = False
+
+    def has_died(self) -> bool:
+        """Returns whether the thread has died since this was asked; another begins."""
+        with self._changed:
+            has_died, self._has_died = self._has_died, False
+            return has_died
 
     def num_waiting(self) -> int:
         """Returns how many items wait."""
@@ -46,7 +53,7 @@ class BatchingThread:
             if items:
                 pairs = zip(items, futures, strict=True)
                 self._requests.append((function, deque(pairs)))
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
             self._changed.notify()
@@ -61,8 +68,18 @@ class BatchingThread:
             thread.join()
 
     def _work(self):
-        while (taken := self._take_batch()) is not None:
-            self._compute(*taken)
+        try:
+            while (taken := self._take_batch()) is not None:
+                self._compute(*taken)
+        except BaseException:
+            with self._changed:
+                waiting, self._requests = self._requests, []
+                self._thread, self._has_died = None, True
+            for _, items in waiting:
+                for _, future in items:
+                    if future.set_running_or_notify_cancel():
+                        future.set_exception(RuntimeError("The thread has died."))
+            raise
 
     def _compute(self, function, batch):
         # False if the request was cancelled.

@@ -222,14 +222,21 @@ def test_a_request_keeps_its_name_and_the_log_tells_of_it(engine, caplog):
     assert "secret" not in caplog.text
 
 
-def test_a_thread_that_has_died_is_replaced(engine, monkeypatch):
+def test_a_thread_that_died_is_told_and_starts_again(engine, monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda *_: None)
+    client = client_of(engine)
     body = {"instances": ["a"]}
     with monkeypatch.context() as broken:
         broken.setattr(BatchingThread, "_compute", lambda *_: sys.exit())
-        with client_of(engine, Limits(seconds=0.1)) as client:
-            assert client.post(PREDICT, json=body).status_code == 504
-    assert client.post(PREDICT, json=body).status_code == 200
+        with client_of(engine, Limits(seconds=0.1)) as dying:
+            assert dying.post(PREDICT, json=body).status_code == 504
+            assert dying.post(PREDICT, json=body).status_code == 504
+            refused = dying.get("/readyz")
+    assert refused.status_code == 503
+    assert_error(refused, "What translates en-de has died, and starts again")
+    assert dying.get("/readyz").status_code == 200
+    assert dying.post(PREDICT, json=body).status_code == 200
+    assert client.get("/readyz").status_code == 200
 
 
 def test_a_key_is_needed_if_there_are_keys(engine):

@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -165,6 +166,35 @@ def test_what_waits_is_computed_before_the_thread_ends_and_it_can_begin_again():
     asyncio.run(main())
 
 
+def test_what_waits_for_a_thread_that_dies_fails_and_the_next_one_works(monkeypatch):
+    class Deadly(Doubling):
+        __hash__ = None
+
+        def __eq__(self, other):
+            sys.exit()
+
+    monkeypatch.setattr(threading, "excepthook", lambda *_: None)
+
+    async def main():
+        double = Doubling()
+        thread = BatchingThread(5, 100, lambda size: None)
+        first = await under_load(thread, double)
+        waiting = await all_submitted(
+            thread.run(Deadly(), [2]), thread.run(double, [3, 4])
+        )
+        assert not thread.has_died()
+        double.gate.set()
+        assert await first == [2]
+        for error in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(error, RuntimeError)
+        assert thread.has_died()
+        assert not thread.has_died()
+        assert await thread.run(double, [5]) == [10]
+        thread.stop()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("answer", [[], [1, 2, 3], None, SystemExit])
 def test_a_function_that_fails_in_any_way_is_an_error_of_its_batch(answer):
     def function(items):
@@ -177,6 +207,7 @@ def test_a_function_that_fails_in_any_way_is_an_error_of_its_batch(answer):
         for _ in range(2):
             with pytest.raises((RuntimeError, TypeError, ValueError)):
                 await thread.run(function, [1, 2])
+        assert not thread.has_died()
         thread.stop()
 
     asyncio.run(main())
