@@ -20,7 +20,7 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import Recipe, Settings, settings_of
 from keras_transformer.runs.recipe_files import read_yaml
-from keras_transformer.runs.settings import SIDES
+from keras_transformer.runs.settings import SIDES, held_out_files
 from keras_transformer.storage import (
     LOCK,
     is_unfinished,
@@ -31,7 +31,7 @@ from keras_transformer.storage import (
 )
 from keras_transformer.text import Tokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
-from keras_transformer.text_files import checksum
+from keras_transformer.text_files import TextFile, checksum
 from keras_transformer.training import Checkpoints
 from keras_transformer.version import __version__
 
@@ -53,6 +53,7 @@ class Record:
         text_size: Numbers of a `TextSize`.
         pairs: Number of sentence pairs in each pair of files; None for ids.
         batches_per_epoch: Number of batches; None for ids.
+        min_hash: As in `TextFile`; 0 if no pairs are held out of the training text.
         epoch: Complete epochs before the last checkpoint.
         batch: Batches after these before the last checkpoint.
         versions: Version of each library that was used.
@@ -65,6 +66,7 @@ class Record:
     text_size: tuple[int, int, int] | None = None
     pairs: tuple[int, ...] | None = None
     batches_per_epoch: int | None = None
+    min_hash: int = 0
     epoch: int = 0
     batch: int = 0
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -116,6 +118,7 @@ class Run:
     - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
+    - `validation.source` and `validation.target`, if the recipe names no such text;
     - `pretrained/`: the translator that training continued from, if there was one;
     - `ids/`: the training text, where `keras-transformer prepare` wrote it.
 
@@ -182,7 +185,7 @@ class Run:
         differences = before.differences(settings)
         texts = {"training": record.training_text, "validation": record.validation_text}
         for split, known in texts.items() if not differences else ():
-            if known not in (None, now := checksum_of(settings, split)):
+            if known not in (None, now := self.checksum(settings, split)):
                 differences.append(f"its {split} text was {known} and is {now}")
         if differences:
             raise ValueError(
@@ -190,6 +193,25 @@ class Run:
                 "another run folder, or train with the settings that this run began "
                 "with."
             )
+
+    def checksum(self, settings: Settings, split: str) -> str:
+        """Returns a checksum of the `"training"` or `"validation"` text."""
+        data = settings.data
+        if split == "validation" and data.validation is None:
+            return checksum(held_out_files(self.folder))
+        if split == "training" and data.prepared:
+            from keras_transformer.text.prepared import MANIFEST
+
+            return f"ids of {checksum(Run(data.prepared).ids_path / MANIFEST)}"
+        name = "train" if split == "training" else split
+        return checksum([x for side in SIDES for x in data.paths(name, side)])
+
+    def validation_files(self) -> tuple[list[TextFile], list[TextFile]]:
+        """Returns the files to validate on: named by the recipe, or held out."""
+        if self.settings.data.validation is not None:
+            return self.settings.data.check_files("validation")
+        source, target = held_out_files(self.folder)
+        return [source], [target]
 
     def has_trained(self) -> bool:
         """Returns whether the folder holds a checkpoint or a translator, or has."""
@@ -377,16 +399,6 @@ class Run:
         """Removes what killed processes were writing."""
         for folder in (self.folder, self.translator_path, self.pretrained_path):
             remove_unfinished(folder)
-
-
-def checksum_of(settings: Settings, split: str) -> str:
-    """Returns a checksum of the `"training"` or `"validation"` text, of any name."""
-    if split == "training" and settings.data.prepared:
-        from keras_transformer.text.prepared import MANIFEST
-
-        return f"ids of {checksum(Run(settings.data.prepared).ids_path / MANIFEST)}"
-    name = "train" if split == "training" else split
-    return checksum([x for side in SIDES for x in settings.data.paths(name, side)])
 
 
 def with_beam(search: Search, beam_width: int, exponent: float | None = None) -> Search:

@@ -1,5 +1,6 @@
 """What a new run needs before it trains: settings, tokenizers, a pretrained model."""
 
+import heapq
 import itertools
 import shutil
 
@@ -7,11 +8,13 @@ import keras
 
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.recipe import Recipe, Settings
-from keras_transformer.runs.run import Record, Run, checksum_of
+from keras_transformer.runs.run import Record, Run
+from keras_transformer.runs.settings import held_out_files
 from keras_transformer.runs.survey import Survey
-from keras_transformer.storage import replace_file
+from keras_transformer.storage import replace_file, write_text
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.tokenizer_training import VocabularySizeError
+from keras_transformer.text_files import pair_hash
 
 # Settings that may differ from those of the pretrained model.
 FREE_SETTINGS = {"dropout", "attention_dropout", "activation_dropout", "seed"}
@@ -29,16 +32,21 @@ def begin(
     With `adjusts_vocabulary`, a vocabulary that the text cannot fill becomes smaller,
     and the settings say so. It is an error otherwise.
     """
-    training, validation = (
-        checksum_of(settings, x) for x in ("training", "validation")
-    )
-    run.write(Record(kind, training, validation), settings)
+    run.write(Record(kind, run.checksum(settings, "training")), settings)
     run.remove_unfinished()
     # An interrupted start may have left those of other settings.
     shutil.rmtree(run.tokenizers_path, ignore_errors=True)
     shutil.rmtree(run.pretrained_path, ignore_errors=True)
     run.log.path.unlink(missing_ok=True)
     pretrained, prepared = settings.model.pretrained, settings.data.prepared
+    min_hash = 0
+    if settings.data.validation is None and prepared:
+        for file in held_out_files(prepared):
+            shutil.copyfile(file.path, run.folder / file.path.name)
+    elif settings.data.validation is None:
+        min_hash, text = hold_out(text, run)
+    validation = run.checksum(settings, "validation")
+    run.update(min_hash=min_hash, validation_text=validation)
     if pretrained:
         copy_pretrained(pretrained, settings, run)
     if prepared:
@@ -69,6 +77,35 @@ def begin(
     if max(sizes) != settings.tokenizer.vocabulary_size:
         size = {"tokenizer.vocabulary_size": max(sizes)}
         run.write(run.record, settings.replace(size))
+
+
+def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
+    """Writes pairs of a training text to the run, to validate on.
+
+    Which pairs depends on nothing but the text. Returns `min_hash` of `TextFile`, and
+    the survey of the pairs that are left.
+    """
+    pairs = list(zip(text.source_lines, text.target_lines, strict=True))
+    by_hash = {pair_hash(*pair): pair for pair in pairs}
+    half = len(by_hash) // 2
+    count = min(max(len(by_hash) // 20, 10), half, 2000)
+    if not count:
+        raise ValueError(
+            "`data.validation` must name a text where the training text has too few "
+            f"pairs to hold some out. Received: {len(pairs)} pairs."
+        )
+    lowest = heapq.nsmallest(count, by_hash)
+    held_out = zip(*(by_hash[x] for x in lowest), strict=True)
+    files = held_out_files(run.folder)
+    for file, lines in zip(files, held_out, strict=True):
+        write_text(file.path, "".join(f"{line}\n" for line in lines))
+    print(
+        f"Held out {count:,} of {text.size.pairs:,} pairs for validation, in "
+        f"{files[0]} and .target: the recipe names no `data.validation`."
+    )
+    min_hash = lowest[-1] + 1
+    kept = zip(*(pair for pair in pairs if pair_hash(*pair) >= min_hash), strict=True)
+    return min_hash, Survey(text.size, *map(list, kept))
 
 
 def copy_pretrained(where: str, settings: Recipe, run: Run) -> None:

@@ -21,7 +21,7 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
-from keras_transformer.runs.run import Finished, New, Run, State, checksum_of, with_beam
+from keras_transformer.runs.run import Finished, New, Run, State, with_beam
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.start import FREE_SETTINGS, begin
 from keras_transformer.runs.survey import Survey, survey
@@ -62,8 +62,10 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         Traceback (most recent call last):
         FileNotFoundError: runs/demo-data/train.en does not exist, ...
     """
-    for split in ["validation"] if recipe.data.prepared else ["train", "validation"]:
-        recipe.data.check_files(split)
+    if not recipe.data.prepared:
+        recipe.data.check_files("train")
+    if recipe.data.validation:
+        recipe.data.check_files("validation")
     Run(folder).check_kind("training")
     # Workers must connect before TensorFlow does anything else.
     workers = training.Workers(training.pick_strategy(recipe.training.strategy))
@@ -116,7 +118,7 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             print(table_of(asked, run.settings, text.size))
         else:
             run.remove_unfinished()
-            validation = checksum_of(settings, "validation")
+            validation = run.checksum(settings, "validation")
             record = dataclasses.replace(run.record, validation_text=validation)
             run.write(record, settings)
             run.log.truncate(state.epoch)
@@ -146,7 +148,7 @@ def join(recipe: Recipe, folder: str | os.PathLike) -> State:
 def _training_text(run) -> dict[str, Any]:
     """Returns the arguments of `parallel_dataset` that determine its batches."""
     settings, (source, target) = run.settings, run.tokenizers()
-    sides = settings.data.check_files("train")
+    sides = settings.data.check_files("train", run.record.min_hash)
     sources, targets = (side * settings.training.passes_per_epoch for side in sides)
     return {
         "source_files": sources,
@@ -235,7 +237,7 @@ def _fit(state, workers):
         data = parallel_dataset(**text, seed=settings.seed, counted=counted)
     sizes = settings.tokens_per_batch, settings.max_length
     num_steps = settings.validate_every
-    validation_files = recipe.data.check_files("validation")
+    validation_files = run.validation_files()
     validation = parallel_dataset(*validation_files, *tokenizers, *sizes, shuffle=False)
     position = training.KeepPosition(data, num_steps)
     schedule = learning_rate(settings, num_steps or int(data.cardinality()))
