@@ -9,7 +9,6 @@ import typer
 
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings
-from keras_transformer.storage import write_text
 
 if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
     from keras_transformer.runs import Recipe
@@ -37,35 +36,6 @@ def _print_settings(is_asked: bool):
 
         typer.echo(as_text())
         raise typer.Exit
-
-
-def init(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The recipe, a new YAML file.")
-    ],
-    source: Annotated[
-        str, typer.Option(help="Source language.", metavar="LANGUAGE")
-    ] = "en",
-    target: Annotated[
-        str, typer.Option(help="Target language.", metavar="LANGUAGE")
-    ] = "de",
-):
-    """Write a recipe to begin with.
-
-    It names the files of the text, train.en and the like, and holds every other
-    setting as a comment, with its meaning and its default.
-
-    Example: `keras-transformer init recipe.yaml --source en --target fr`
-    """
-    from keras_transformer.runs.reference import as_recipe
-
-    if path.exists():
-        raise ValueError(f"{path} exists. Name a new file, or remove this one.")
-    write_text(path, as_recipe(source, target))
-    typer.echo(
-        f"{path} names the files of your text: change them there, then run\n"
-        f"  keras-transformer train {path} --data FOLDER --run runs/{source}-{target}"
-    )
 
 
 def train(
@@ -139,8 +109,7 @@ def train(
         data:
           source: en
           target: de
-          train: {source: "train.{source}", target: "train.{target}"}
-          validation: {source: "validation.{source}", target: "validation.{target}"}
+          train: {source: train.en, target: train.de}
     """
     from keras_transformer.runs.recipe import Recipe
 

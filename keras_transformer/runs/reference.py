@@ -7,13 +7,6 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from keras_transformer.runs.recipe import Recipe, following
 from keras_transformer.runs.settings import Section, fields
 
-# What `init` writes down; all else is a comment.
-_WRITTEN = {
-    "data.train.source": '"train.{source}"',
-    "data.train.target": '"train.{target}"',
-    "data.validation.source": '"validation.{source}"',
-    "data.validation.target": '"validation.{target}"',
-}
 _WIDTH = 88
 
 
@@ -62,9 +55,9 @@ def as_markdown() -> str:
     lines = [
         "# Settings of a recipe\n",
         "Every setting that `keras-transformer train` takes, in a YAML file or by "
-        "`--set NAME=VALUE`. `keras-transformer init recipe.yaml` writes a recipe with "
-        "all of them as comments, `keras-transformer train --help-settings` prints "
-        "this list. Defaults *from the text* follow from the number of its pairs and "
+        "`--set NAME=VALUE`. `keras-transformer init --all` writes a recipe with all "
+        "of them as comments, `keras-transformer train --help-settings` prints this "
+        "list. Defaults *from the text* follow from the number of its pairs and "
         "words; `train` prints them before it begins, and the settings.yaml of the run "
         "keeps them.",
     ]
@@ -80,25 +73,27 @@ def as_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_recipe(source: str, target: str) -> str:
-    """Returns a recipe that names its files, with all else in comments."""
-    written = {**_WRITTEN, "data.source": source, "data.target": target}
-    sections = {name.rpartition(".")[0] for name in written}
-    sections |= {setting.name for setting in settings() if "." not in setting.name}
-    lines = [
-        "# A recipe: keras-transformer train FILE --data FOLDER --run FOLDER",
-        "# What is commented out has the default, which may follow from the text.",
-    ]
+def as_recipe(written: dict[str, str], is_long: bool = False) -> str:
+    """Returns a recipe of settings in YAML; a long one has all others as comments."""
+    lines = ["# A recipe: keras-transformer train FILE --data FOLDER --run FOLDER"]
+    if is_long:
+        lines.append(
+            "# What is commented out has the default, which may follow from the text."
+        )
     for setting in settings():
         depth = setting.name.count(".")
         indent = "  " * depth
-        width = _WIDTH - len(indent) - 2
-        lines += [""] * (depth == 0)
-        lines += [f"{indent}# {x}" for x in textwrap.wrap(setting.meaning, width)]
+        holds = any(name.startswith(f"{setting.name}.") for name in written)
+        is_active = setting.name in written or holds
         key = setting.name.rpartition(".")[2]
-        is_active = setting.name in written or setting.name in sections
         value = written.get(setting.name, setting.default)
-        lines.append(f"{indent}{'' if is_active else '# '}{key}: {value}".rstrip())
+        if is_long:
+            width = _WIDTH - len(indent) - 2
+            lines += [""] * (depth == 0)
+            lines += [f"{indent}# {x}" for x in textwrap.wrap(setting.meaning, width)]
+            is_active |= depth == 0
+        if is_long or is_active:
+            lines.append(f"{indent}{'' if is_active else '# '}{key}: {value}".rstrip())
     return "\n".join(lines) + "\n"
 
 
