@@ -212,5 +212,15 @@ def test_every_link_leads_to_a_file(path):
             assert (path.parent / target).exists(), target
 
 
+def test_messages_name_sections_of_the_page_on_what_goes_wrong():
+    page = (ROOT / "docs" / "when_it_goes_wrong.md").read_text("utf-8")
+    named = set()
+    for path in (ROOT / "keras_transformer").rglob("*.py"):
+        pattern = r'"([^"]+)" in docs/when_it_goes_wrong.md'
+        named |= set(re.findall(pattern, path.read_text("utf-8")))
+    assert named == {"The loss is NaN", "Out of memory", "It learns nothing"}
+    assert named <= set(re.findall("^## (.+)$", page, re.MULTILINE))
+
+
 def test_the_readme_is_short():
     assert len(README.read_text("utf-8").splitlines()) <= 150

@@ -143,8 +143,14 @@ class WriteLog(keras.callbacks.Callback):
                 "space on the disk.",
                 stacklevel=2,
             )
-        if self.patience and self.log.epochs_without_improvement() >= self.patience:
-            print(f"Stopped: no lower validation loss in {self.patience} epochs.")
+        waited = self.log.epochs_without_improvement()
+        if self.patience and waited >= self.patience:
+            best = epoch + 1 - waited
+            print(
+                f"Stopped early, after epoch {epoch + 1} of {self.params['epochs']}: "
+                f"the validation loss was lowest after epoch {best}. The translator is "
+                "the mean of the last checkpoints up to that epoch."
+            )
             self.model.stop_training = True
 
 

@@ -88,7 +88,7 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
                 f"checkpoints of {found} epochs."
             )
         if not isinstance(state, Finished):
-            _fit(state, workers)
+            _fit(recipe, state, workers)
         if workers.is_chief:
             save_average(state.run, state.run.settings.decoding.average)
         workers.wait()
@@ -116,6 +116,11 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             text = text or survey(*recipe.data.check_files("train"))
             begin(run, settings, text, recipe.tokenizer.vocabulary_size is None)
             print(table_of(asked, run.settings, text.size))
+            if text.size.pairs < 300 and not settings.model.pretrained:
+                print(
+                    f"Only {text.size.pairs} pairs: a model learns little from so few. "
+                    "Begin with a pretrained translator (--from) or find more text."
+                )
         else:
             run.remove_unfinished()
             validation = run.checksum(settings, "validation")
@@ -194,9 +199,16 @@ def save_average(run: Run, last: int) -> list[Path]:
     """Saves the run's translator with the mean weights of its last checkpoints.
 
     It averages `last` checkpoints, or all if there are fewer, and returns their paths.
+    After early stopping, the last one is of the epoch with the lowest validation loss,
+    or the best checkpoint alone if that epoch's is not kept.
     """
-    checkpoints = run.checkpoints()
-    paths = checkpoints.newest(last)
+    checkpoints, best_epoch = run.checkpoints(), None
+    waited = run.log.epochs_without_improvement()
+    if waited >= (run.settings.training.early_stopping or math.inf):
+        best_epoch = len(run.log.rows()) - waited
+    paths = checkpoints.newest(last, best_epoch)
+    if not paths and best_epoch:
+        paths = [path for path in [checkpoints.best()] if path]
     if not paths:
         raise FileNotFoundError(
             f"{checkpoints.folder} holds no complete checkpoint. Train first."
@@ -218,8 +230,8 @@ def check_precision(precision: str, num_replicas: int) -> None:
         )
 
 
-def _fit(state, workers):
-    """Trains a run from its state to its last epoch."""
+def _fit(asked, state, workers):
+    """Trains a run from its state to its last epoch; `asked` is what was set."""
     run, recipe = state.run, state.run.settings
     settings, record, tokenizers = recipe.training, run.record, run.tokenizers()
     if recipe.data.prepared:
@@ -270,12 +282,14 @@ def _fit(state, workers):
         guessing = unigram_perplexity((y for _, y in validation), model.pad_id)
         found = history.history["val_perplexity"][-1]
         if not found < guessing:
+            names = [f"`{x}`" for x in following() if asked.get(x) is not None]
+            names = [name for name in names if name.startswith("`training.")]
+            remedy = f" Leave out {', '.join(names)}." if names else ""
             print(
-                f"This training has not learned: its validation perplexity is "
+                f"This training has learned nothing: its validation perplexity is "
                 f"{found:.4g}, and guessing subwords by their frequency has "
-                f"{guessing:.4g}. Leave out `training.warmup_steps`, `learning_rate` "
-                "and `tokens_per_batch`, so that they follow from the text, or raise "
-                "`training.epochs`."
+                f"{guessing:.4g}.{remedy} "
+                'See "It learns nothing" in docs/when_it_goes_wrong.md.'
             )
 
 

@@ -99,6 +99,18 @@ def test_a_row_has_the_gradient_norm_of_its_epoch(log, optimizer, norms):
     assert [float(cell) for cell in cells if cell] == pytest.approx(norms, rel=1e-3)
 
 
+def test_a_training_that_stops_early_names_the_best_epoch(log, capsys):
+    layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+    model = keras.Sequential([keras.Input((1,)), layer])
+    model.compile("sgd", "mse", metrics=["mse"])
+    text, other = [(np.ones((1, 1)), np.full((1, 1), y)) for y in (3.0, -3.0)]
+    how = {"validation_data": other, "verbose": 0, "callbacks": [WriteLog(log, 2)]}
+    assert len(model.fit(*text, epochs=7, **how).epoch) == 3
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("Stopped early, after epoch 3 of 7: the validation loss")
+    assert "lowest after epoch 1" in line
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "file.txt"
     write_text(path, "old")

@@ -192,6 +192,17 @@ def phrases(tmp_path):
     return write
 
 
+@pytest.mark.parametrize(("pairs", "is_few"), [(299, True), (300, False)])
+def test_too_little_text_is_told_before_the_training(
+    phrases, tmp_path, capsys, pairs, is_few
+):
+    small = {"model.preset": "tiny", "tokenizer.vocabulary_size": 307}
+    with begun(phrases(pairs)(**small), tmp_path / "run"):
+        pass
+    found = re.findall("^Only 299 pairs.*", capsys.readouterr().out, re.M)
+    assert len(found) == is_few
+
+
 @pytest.mark.slow
 def test_a_run_prints_its_numbers_and_keeps_them(bare, text, tmp_path, capsys):
     def load(**settings):
@@ -249,8 +260,16 @@ def test_a_training_says_whether_it_has_learned(phrases, tmp_path, capsys, learn
         "training.passes_per_epoch": 30 if learns else 1,
     }
     train(phrases(300)(**settings), tmp_path / "run")
-    said = "This training has not learned" in capsys.readouterr().out
-    assert said != learns
+    found = re.findall(
+        "^This training has learned nothing.*", capsys.readouterr().out, re.M
+    )
+    assert len(found) == (0 if learns else 1)
+    for line in found:
+        assert '"It learns nothing" in docs/when_it_goes_wrong.md' in line
+        # Only what the recipe named is to be left out of it.
+        named = re.findall("`(training.[a-z_]+)`", line)
+        names = "passes_per_epoch", "epochs", "learning_rate"
+        assert sorted(named) == sorted(f"training.{x}" for x in names)
 
 
 @pytest.mark.slow

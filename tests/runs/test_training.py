@@ -468,6 +468,30 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(copy, damaged):
         assert save_average(copy, 2) == whole
 
 
+@pytest.mark.parametrize(
+    ("losses", "used"), [([3, 1, 2], [1, 2]), ([1, 2, 3], [1]), ([3, 2, 1], [2, 3])]
+)
+def test_after_early_stopping_later_checkpoints_are_not_averaged(copy, losses, used):
+    stopping = copy.settings.replace({"training.early_stopping": 1})
+    copy.write(copy.record, stopping)
+    copy.log.truncate(0)
+    for epoch, loss in enumerate(losses, start=1):
+        copy.log.add({"epoch": epoch, "val_loss": loss})
+    checkpoints = copy.checkpoints()
+    assert [checkpoints.epoch_of(path) for path in save_average(copy, 2)] == used
+
+
+def test_a_best_checkpoint_that_alone_was_kept_is_the_translator(copy):
+    """The last ones are of later epochs, which made it worse."""
+    copy.write(copy.record, copy.settings.replace({"training.early_stopping": 2}))
+    copy.log.truncate(0)
+    for epoch, loss in enumerate([1, 2, 3], start=1):
+        copy.log.add({"epoch": epoch, "val_loss": loss})
+    checkpoints = copy.checkpoints()
+    checkpoints.paths()[0].unlink()
+    assert save_average(copy, 2) == [checkpoints.best_path]
+
+
 def test_without_a_checkpoint_there_is_nothing_to_average(copy):
     shutil.rmtree(copy.folder / "checkpoints")
     with pytest.raises(FileNotFoundError, match="no complete checkpoint. Train first"):
