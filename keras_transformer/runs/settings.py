@@ -517,7 +517,8 @@ class TrainingSettings(Section):
     log.csv; `val_bleu` and `val_chrf` need `bleu_every`."""
     early_stopping: Changeable[Count | None] = None
     """Epochs without a lower validation loss after which training stops, without its
-    `cooldown_epochs`; null for never."""
+    `cooldown_epochs`; null for never. The translator is then the mean of checkpoints up
+    to the epoch with the lowest."""
     bleu_every: Changeable[Count | None] = None
     """Epochs from one validation BLEU and chrF to the next; null for never."""
     bleu_sentences: Changeable[Count] = 500
