@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import math
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +20,14 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
-from keras_transformer.runs.run import Finished, New, Run, State, with_beam
+from keras_transformer.runs.run import (
+    Finished,
+    New,
+    Resumable,
+    Run,
+    State,
+    with_beam,
+)
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.start import FREE_SETTINGS, begin
 from keras_transformer.runs.survey import Survey, survey
@@ -128,6 +134,12 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             run.write(record, settings)
             run.log.truncate(state.epoch)
             run.checkpoints().keep_best()
+            if isinstance(state, Resumable):
+                steps = f" and {run.record.batch:,} steps" * bool(run.record.batch)
+                print(
+                    f"Resuming after epoch {state.epoch} of "
+                    f"{settings.training.epochs}{steps}."
+                )
         if not settings.data.prepared:
             training_text = _training_text(run)
             sides = training_text["source_files"], training_text["target_files"]
@@ -252,22 +264,27 @@ def _fit(asked, state, workers):
     validation_files = run.validation_files()
     validation = parallel_dataset(*validation_files, *tokenizers, *sizes, shuffle=False)
     position = training.KeepPosition(data, num_steps)
-    schedule = learning_rate(settings, num_steps or int(data.cardinality()))
+    steps_per_epoch = num_steps or int(data.cardinality())
+    schedule = learning_rate(settings, steps_per_epoch)
     keras.utils.set_random_seed(settings.seed)
     recomputed = keras.RematScope("full" if settings.recompute else None)
     with workers.strategy.scope(), recomputed:
         model = compiled_model(state, schedule, workers.num_replicas)
     if state.checkpoint:
         position.load(model, state.checkpoint)
-    writers = _writers(run, model, validation_files) if workers.is_chief else []
-    callbacks = [position, training.StopAtNaN(), *writers]
+    callbacks = [position, training.StopAtNaN()]
+    bar: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if workers.is_chief:
+        progress = training.ShowProgress(steps_per_epoch)
+        callbacks += _writers(run, model, validation_files, progress)
+        bar = progress.bar
     how = workers.num_replicas, model.pad_id
     batches = data.repeat() if num_steps else data
     if recipe.data.prepared:
         batches = workers.own_batches(batches, model.pad_id)
     else:
         batches = training.split_evenly(batches, *how)
-    with no_blocks(settings.max_length):
+    with no_blocks(settings.max_length), bar:
         history = model.fit(
             batches,
             validation_data=training.split_evenly(validation, *how),
@@ -275,7 +292,7 @@ def _fit(asked, state, workers):
             steps_per_epoch=num_steps,
             initial_epoch=state.epoch,
             shuffle=False,  # the dataset does it
-            verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
+            verbose=0,
             callbacks=[*callbacks, training.StopTogether(workers)],
         )
     if workers.is_chief:
@@ -400,11 +417,12 @@ def learning_rate(settings, steps_per_epoch: int):
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
-def _writers(run, model, validation_files):
+def _writers(run, model, validation_files, progress):
     """Returns the callbacks that measure the model and write to the folder."""
     settings = run.settings.training
     board = run.folder / "tensorboard"
     writers = [
+        progress,
         WriteLog(run.log, settings.early_stopping),
         training.SaveCheckpoints(
             run.checkpoints(),

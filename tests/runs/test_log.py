@@ -8,7 +8,7 @@ import pytest
 from keras_transformer.runs import Log
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.storage import write_text
-from keras_transformer.training import Adam
+from keras_transformer.training import Adam, ShowProgress
 
 
 @pytest.fixture
@@ -91,7 +91,11 @@ def test_a_row_has_the_gradient_norm_of_its_epoch(log, optimizer, norms):
     model.compile(optimizer(), "mse", metrics=["mse"])
     data = np.array([[1.0]]), np.array([[3.0]])  # the gradient is 2 (weight - 3)
     history = model.fit(
-        *data, validation_data=data, epochs=2, verbose=0, callbacks=[WriteLog(log)]
+        *data,
+        validation_data=data,
+        epochs=2,
+        verbose=0,
+        callbacks=[ShowProgress(1), WriteLog(log)],
     ).history
     assert "val_gradient_norm" not in history
     cells = [row["gradient_norm"] for row in log.rows()]

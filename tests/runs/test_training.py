@@ -64,6 +64,14 @@ def test_a_run_goes_on_from_its_last_checkpoint(trained, load):
     assert state.epoch == 3
 
 
+@pytest.mark.parametrize(("batch", "steps"), [(0, ""), (5, " and 5 steps")])
+def test_a_run_that_goes_on_says_from_where(copy, load, capsys, batch, steps):
+    copy.update(batch=batch)
+    with begun(load(**{"training.epochs": 4}), copy.folder):
+        pass
+    assert f"Resuming after epoch 3 of 4{steps}.\n" == capsys.readouterr().out
+
+
 @pytest.mark.parametrize("epochs", [2, 3])
 def test_a_finished_run_is_not_trained_again(trained, load, epochs):
     state = state_of(trained, load(**{"training.epochs": epochs}))
