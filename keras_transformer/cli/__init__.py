@@ -9,12 +9,11 @@ from keras_transformer.cli.demo import demo
 from keras_transformer.cli.errors import OneLineErrors
 from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import convert, ensemble, export
-from keras_transformer.cli.init import init
 from keras_transformer.cli.options import Debug, Version
 from keras_transformer.cli.plot import plot
 from keras_transformer.cli.prepare import prepare
 from keras_transformer.cli.serve import serve
-from keras_transformer.cli.train import average, train
+from keras_transformer.cli.train import average, init, train
 from keras_transformer.cli.translate import translate
 
 __all__ = ["app", "main"]

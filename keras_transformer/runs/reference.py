@@ -50,36 +50,9 @@ def as_text() -> str:
     return "\n".join(lines).strip()
 
 
-def as_markdown() -> str:
-    """Returns all settings as a page of the documentation."""
-    lines = [
-        "# Settings of a recipe\n",
-        "Every setting that `keras-transformer train` takes, in a YAML file or by "
-        "`--set NAME=VALUE`. `keras-transformer init --all` writes a recipe with all "
-        "of them as comments, `keras-transformer train --help-settings` prints this "
-        "list. Defaults *from the text* follow from the number of its pairs and "
-        "words; `train` prints them before it begins, and the settings.yaml of the run "
-        "keeps them.",
-    ]
-    for setting in settings():
-        section, _, name = setting.name.partition(".")
-        if not name:
-            lines += ["", f"## {section}", "", setting.meaning, ""]
-            lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
-        else:
-            is_code = setting.default and setting.name not in following()
-            shown = f"`{setting.default}`" if is_code else setting.shown_default
-            lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
-    return "\n".join(lines) + "\n"
-
-
 def as_recipe(written: dict[str, str], is_long: bool = False) -> str:
     """Returns a recipe of settings in YAML; a long one has all others as comments."""
-    lines = ["# A recipe: keras-transformer train FILE --data FOLDER --run FOLDER"]
-    if is_long:
-        lines.append(
-            "# What is commented out has the default, which may follow from the text."
-        )
+    lines = ["# What is left out follows from the text, or has its default."]
     for setting in settings():
         depth = setting.name.count(".")
         indent = "  " * depth

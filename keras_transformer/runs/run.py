@@ -82,13 +82,7 @@ class State(NamedTuple):
 
 
 class New(State):
-    """The state of a run without checkpoints.
-
-    Attributes:
-        run: The run.
-        epoch: Number of complete epochs, 0.
-        checkpoint: None.
-    """
+    """The state of a run without checkpoints. All arguments are as in `Resumable`."""
 
 
 class Resumable(State):
@@ -102,13 +96,7 @@ class Resumable(State):
 
 
 class Finished(State):
-    """The state of a run that has nothing left to train.
-
-    Attributes:
-        run: The run.
-        epoch: Number of complete epochs.
-        checkpoint: None.
-    """
+    """The state of a run that is trained. All arguments are as in `Resumable`."""
 
 
 class Run:

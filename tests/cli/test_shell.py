@@ -674,7 +674,6 @@ def test_a_first_recipe_names_the_files(tmp_path, monkeypatch, names, languages)
         ("english,french", "", ["en", "fr", "english", "french"]),
         ("de,id,en", "", ["de", "en", "de", "en"]),
         ("de,id,en", "--source en", ["en", "de", "en", "de"]),
-        ("src,tgt", "--source en --target fr", ["en", "fr", "src", "tgt"]),
         ("A dog.,Un chien.", "--source en --target fr", ["en", "fr", 0, 1]),
     ],
 )

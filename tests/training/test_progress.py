@@ -37,7 +37,7 @@ def test_without_a_terminal_every_epoch_has_one_line(capsys):
 def test_a_long_training_is_estimated_once_and_early(capsys):
     fit(steps=101, epochs=2)
     first, *others = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"About \d+ \w+ are left, .* steps a second\.", first)
+    assert re.fullmatch(r"About \d+ \w+ are left, .* steps a second", first)
     assert [line[:5] for line in others] == ["Epoch"] * 2
 
 
