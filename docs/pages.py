@@ -164,8 +164,8 @@ def settings_page() -> str:
             lines += ["", f"## {section}", "", setting.meaning, ""]
             lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
         else:
-            is_code = setting.default and setting.name not in following()
-            shown = f"`{setting.default}`" if is_code else setting.shown_default
+            shown = f"`{setting.default}`" if setting.default else ""
+            shown = "from the text" if setting.name in following() else shown
             lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
     return "\n".join(lines) + "\n"
 

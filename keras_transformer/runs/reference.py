@@ -1,8 +1,9 @@
 """What a recipe may hold: the name, meaning and default of every setting."""
 
+import json
 import textwrap
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Literal, NamedTuple, get_args, get_origin
 
 from keras_transformer.runs.recipe import Recipe, following
 from keras_transformer.runs.settings import Section, fields
@@ -18,11 +19,6 @@ class Setting(NamedTuple):
     meaning: str
     is_section: bool
 
-    @property
-    def shown_default(self) -> str:
-        """The default in words."""
-        return "from the text" if self.name in following() else self.default
-
 
 def settings() -> Iterator[Setting]:
     """Yields all settings in their order, each section before what it holds."""
@@ -33,8 +29,8 @@ def settings() -> Iterator[Setting]:
         choices = [get_args(x) for x in kinds if get_origin(x) is Literal]
         if choices:
             meaning += f" One of {', '.join(f'`{x}`' for x in choices[0])}."
-        has_default = not field.is_required() and not is_section
-        default = _yaml(field.default) if has_default else ""
+        has_default = not (field.is_required() or is_section or field.default is None)
+        default = json.dumps(field.default) if has_default else ""  # which is YAML
         yield Setting(name, default, meaning, is_section)
 
 
@@ -42,7 +38,9 @@ def as_text() -> str:
     """Returns all settings as text for a terminal."""
     lines = []
     for setting in settings():
-        default = setting.shown_default
+        default = setting.default
+        if setting.name in following():
+            default = "from the text"
         shown = f" (default: {default})" if default else ""
         lines += [""] * setting.is_section + [f"{setting.name}{shown}"]
         meaning = textwrap.fill(setting.meaning, _WIDTH - 4)
@@ -68,12 +66,3 @@ def as_recipe(written: dict[str, str], is_long: bool = False) -> str:
         if is_long or is_active:
             lines.append(f"{indent}{'' if is_active else '# '}{key}: {value}".rstrip())
     return "\n".join(lines) + "\n"
-
-
-def _yaml(value: Any) -> str:
-    """Returns a default as it is written in YAML."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "[]" if value == () else f'"{value}"' if value == "" else str(value)

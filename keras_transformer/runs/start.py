@@ -1,7 +1,6 @@
 """What a new run needs before it trains: settings, tokenizers, a pretrained model."""
 
 import heapq
-import itertools
 import shutil
 
 import keras
@@ -58,25 +57,20 @@ def begin(
         sides = {"shared": [*text.source_lines, *text.target_lines]}
     how = settings.tokenizer.model_dump(exclude={"shared", "sampling"})
     how["symbols"] = settings.symbols()
-    sizes = []
     for name, lines in sides.items():
-
-        def train(lines=lines, **more):
-            # A first line that names a file would be taken for that file.
-            text = itertools.chain([""], lines)
-            return SubwordTokenizer.train(text, **how | more)
-
+        lines = ["", *lines]  # a first line that names a file would be taken for it
         try:
-            tokenizer = train()
+            tokenizer = SubwordTokenizer.train(lines, **how)
         except VocabularySizeError as error:
             if not adjusts_vocabulary:
                 raise
-            tokenizer = train(vocabulary_size=error.nearest)
+            smaller = how | {"vocabulary_size": error.nearest}
+            tokenizer = SubwordTokenizer.train(lines, **smaller)
         tokenizer.save(run.tokenizers_path / f"{name}.model")
-        sizes.append(tokenizer.vocabulary_size)
-    if max(sizes) != settings.tokenizer.vocabulary_size:
-        size = {"tokenizer.vocabulary_size": max(sizes)}
-        run.write(run.record, settings.replace(size))
+    size = max(tokenizer.vocabulary_size for tokenizer in run.tokenizers())
+    if size != settings.tokenizer.vocabulary_size:
+        changed = settings.replace({"tokenizer.vocabulary_size": size})
+        run.write(run.record, changed)
 
 
 def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
@@ -87,18 +81,16 @@ def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
     """
     pairs = list(zip(text.source_lines, text.target_lines, strict=True))
     by_hash = {pair_hash(*pair): pair for pair in pairs}
-    half = len(by_hash) // 2
-    count = min(max(len(by_hash) // 20, 10), half, 2000)
+    count = min(max(len(by_hash) // 20, 10), len(by_hash) // 2, 2000)
     if not count:
         raise ValueError(
             "`data.validation` must name a text where the training text has too few "
             f"pairs to hold some out. Received: {len(pairs)} pairs."
         )
     lowest = heapq.nsmallest(count, by_hash)
-    held_out = zip(*(by_hash[x] for x in lowest), strict=True)
     files = held_out_files(run.folder)
-    for file, lines in zip(files, held_out, strict=True):
-        write_text(file.path, "".join(f"{line}\n" for line in lines))
+    for side, file in enumerate(files):
+        write_text(file.path, "".join(f"{by_hash[x][side]}\n" for x in lowest))
     print(
         f"Held out {count:,} of {text.size.pairs:,} pairs for validation, in "
         f"{files[0]} and .target: the recipe names no `data.validation`."
@@ -165,13 +157,8 @@ def _check_agreement(settings, translator):
         **{f"model.{name}": value for name, value in config.items()},
     }
     for name, value in named.items():
-        if name not in found:
-            raise ValueError(
-                f"`{name}` must be left out with `model.pretrained`, which brings its "
-                f"tokenizers. Received: {name}={value!r}."
-            )
-        if value != found[name]:
-            raise ValueError(
-                f"`{name}` must be {found[name]!r}, as in the pretrained translator, "
-                f"or be left out. Received: {name}={value!r}."
-            )
+        remedy = "left out, since the pretrained translator brings its tokenizers"
+        if name in found:
+            remedy = f"{found[name]!r}, as in the pretrained translator, or be left out"
+        if value != found.get(name):
+            raise ValueError(f"`{name}` must be {remedy}. Received: {name}={value!r}.")

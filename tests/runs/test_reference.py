@@ -31,7 +31,7 @@ def test_every_setting_has_a_meaning():
     assert "`muon`" in found["training.optimizer"].meaning
     for name in following():
         assert found[name].default == ""
-        assert found[name].shown_default == "from the text"
+        assert f"{name} (default: from the text)" in as_text()
         assert re.search("follows from|Default: ", found[name].meaning), name
 
 
