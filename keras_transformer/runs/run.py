@@ -8,7 +8,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import Recipe, Settings, settings_of
 from keras_transformer.runs.recipe_files import read_yaml
-from keras_transformer.runs.settings import SIDES, held_out_files
+from keras_transformer.runs.settings import SIDES, DataSettings, held_out_files
 from keras_transformer.storage import (
     LOCK,
     is_unfinished,
@@ -185,21 +185,19 @@ class Run:
     def checksum(self, settings: Settings, split: str) -> str:
         """Returns a checksum of the `"training"` or `"validation"` text."""
         data = settings.data
-        if split == "validation" and data.validation is None:
-            return checksum(held_out_files(self.folder))
-        if split == "training" and data.prepared:
+        if split == "validation":
+            return checksum([x for side in self.validation_files(data) for x in side])
+        if data.prepared:
             from keras_transformer.text.prepared import MANIFEST
 
             return f"ids of {checksum(Run(data.prepared).ids_path / MANIFEST)}"
-        name = "train" if split == "training" else split
-        return checksum([x for side in SIDES for x in data.paths(name, side)])
+        return checksum([x for side in SIDES for x in data.paths("train", side)])
 
-    def validation_files(self) -> tuple[list[TextFile], list[TextFile]]:
-        """Returns the files to validate on: named by the recipe, or held out."""
-        if self.settings.data.validation is not None:
-            return self.settings.data.check_files("validation")
-        source, target = held_out_files(self.folder)
-        return [source], [target]
+    def validation_files(self, data: DataSettings) -> Sequence[list[TextFile]]:
+        """Returns the files to validate on, source and target: named, or held out."""
+        if data.validation is not None:
+            return data.check_files("validation")
+        return [[file] for file in held_out_files(self.folder)]
 
     def has_trained(self) -> bool:
         """Returns whether the folder holds a checkpoint or a translator, or has."""

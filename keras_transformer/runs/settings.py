@@ -238,13 +238,11 @@ class DataSettings(Section):
             for path in (file.path for file in files if not file.path.exists()):
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
                 folder = there.absolute()
-                held = f"There is no folder {folder}"
-                if folder.is_dir():
-                    held = f"{folder} holds {names_in(folder)}"
+                found = f"holds {names_in(folder)}" if folder.is_dir() else "is missing"
                 message = (
                     f"{path} does not exist, which `data.{split}.{side}` names. "
-                    f"{held}. Name the folder of the text with `data.folder`, which "
-                    f"is --data in the shell. {self.origin}"
+                    f"{folder} {found}. Name the folder of the text with `data.folder`, "
+                    f"which is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
         sources = [dataclasses.replace(file, min_hash=min_hash) for file in sides[0]]

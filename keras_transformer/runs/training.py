@@ -122,10 +122,10 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             text = text or survey(*recipe.data.check_files("train"))
             begin(run, settings, text, recipe.tokenizer.vocabulary_size is None)
             print(table_of(asked, run.settings, text.size))
-            if text.size.pairs < 300 and not settings.model.pretrained:
+            if (pairs := text.size.pairs) < 300 and not settings.model.pretrained:
                 print(
-                    f"Only {text.size.pairs} pairs: a model learns little from so few. "
-                    "Begin with a pretrained translator (--from) or find more text."
+                    f"Only {pairs} pairs, from which a model learns little. Begin with "
+                    "a pretrained translator (--from), or find more text."
                 )
         else:
             run.remove_unfinished()
@@ -136,10 +136,8 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             run.checkpoints().keep_best()
             if isinstance(state, Resumable):
                 steps = f" and {run.record.batch:,} steps" * bool(run.record.batch)
-                print(
-                    f"Resuming after epoch {state.epoch} of "
-                    f"{settings.training.epochs}{steps}."
-                )
+                epochs = settings.training.epochs
+                print(f"Resuming after epoch {state.epoch} of {epochs}{steps}.")
         if not settings.data.prepared:
             training_text = _training_text(run)
             sides = training_text["source_files"], training_text["target_files"]
@@ -261,8 +259,8 @@ def _fit(asked, state, workers):
         data = parallel_dataset(**text, seed=settings.seed, counted=counted)
     sizes = settings.tokens_per_batch, settings.max_length
     num_steps = settings.validate_every
-    validation_files = run.validation_files()
-    validation = parallel_dataset(*validation_files, *tokenizers, *sizes, shuffle=False)
+    sides = run.validation_files(recipe.data)
+    validation = parallel_dataset(*sides, *tokenizers, *sizes, shuffle=False)
     position = training.KeepPosition(data, num_steps)
     steps_per_epoch = num_steps or int(data.cardinality())
     schedule = learning_rate(settings, steps_per_epoch)
@@ -272,18 +270,16 @@ def _fit(asked, state, workers):
         model = compiled_model(state, schedule, workers.num_replicas)
     if state.checkpoint:
         position.load(model, state.checkpoint)
-    callbacks = [position, training.StopAtNaN()]
-    bar: contextlib.AbstractContextManager = contextlib.nullcontext()
-    if workers.is_chief:
-        progress = training.ShowProgress(steps_per_epoch)
-        callbacks += _writers(run, model, validation_files, progress)
-        bar = progress.bar
+    progress = training.ShowProgress(steps_per_epoch)
+    writers = _writers(run, model, progress) if workers.is_chief else []
+    callbacks = [position, training.StopAtNaN(), *writers]
     how = workers.num_replicas, model.pad_id
     batches = data.repeat() if num_steps else data
     if recipe.data.prepared:
         batches = workers.own_batches(batches, model.pad_id)
     else:
         batches = training.split_evenly(batches, *how)
+    bar = progress.bar if workers.is_chief else contextlib.nullcontext()
     with no_blocks(settings.max_length), bar:
         history = model.fit(
             batches,
@@ -417,7 +413,7 @@ def learning_rate(settings, steps_per_epoch: int):
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
-def _writers(run, model, validation_files, progress):
+def _writers(run, model, progress):
     """Returns the callbacks that measure the model and write to the folder."""
     settings = run.settings.training
     board = run.folder / "tensorboard"
@@ -438,7 +434,7 @@ def _writers(run, model, validation_files, progress):
         search = with_beam(translator.search, beam_width=1)
         sides = (
             itertools.chain.from_iterable(map(read_lines, files))
-            for files in validation_files
+            for files in run.validation_files(run.settings.data)
         )
         bleu = training.BleuCallback(
             lambda texts: translator.translate(texts, search),

@@ -34,8 +34,12 @@ class ShowProgress(keras.callbacks.Callback):
         self.steps = steps
         console = Console()
         columns = "{task.description}", BarColumn(10), MofNCompleteColumn()
-        shown = {"console": console, "disable": not console.is_terminal}
-        self.bar = Progress(*columns, "{task.fields[speed]}", transient=True, **shown)
+        self.bar = Progress(
+            *(*columns, "{task.fields[speed]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
         self._task = self.bar.add_task("", total=steps, speed="")
         self._durations: deque[float] = deque(maxlen=100)  # seconds of the last steps
         self._after_steps = 0.0  # seconds from the last step of an epoch to its end

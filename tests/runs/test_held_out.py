@@ -41,7 +41,12 @@ def begin(recipe, folder):
 
 
 def validation(run):
-    return list(zip(*(read_lines(x) for [x] in run.validation_files()), strict=True))
+    return list(
+        zip(
+            *(read_lines(x) for [x] in run.validation_files(run.settings.data)),
+            strict=True,
+        )
+    )
 
 
 def read_back(dataset, tokenizer):
