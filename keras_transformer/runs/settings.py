@@ -241,8 +241,8 @@ class DataSettings(Section):
                 found = f"holds {names_in(folder)}" if folder.is_dir() else "is missing"
                 message = (
                     f"{path} does not exist, which `data.{split}.{side}` names. "
-                    f"{folder} {found}. Name the folder of the text with `data.folder`, "
-                    f"which is --data in the shell. {self.origin}"
+                    f"{folder} {found}. Name the folder of the text with "
+                    f"`data.folder`, which is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
         sources = [dataclasses.replace(file, min_hash=min_hash) for file in sides[0]]
