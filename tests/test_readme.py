@@ -176,10 +176,17 @@ def test_the_python_of_the_page_runs(name, tmp_path, monkeypatch):
         exec(compile(program, name, "exec"), namespace)
 
 
+def test_the_program_of_the_page_on_training_is_that_of_the_readme():
+    first, *_ = blocks(ROOT / "docs" / "training.md", "python")
+    imports, program = first.split("\n\n", 1)
+    assert program in blocks(README, "python")
+    assert imports in README.read_text("utf-8")
+
+
 @pytest.mark.slow
-def test_the_program_of_the_page_on_training_runs(tmp_path):
+def test_the_blocks_of_the_page_on_training_run(folder):
     program = "\n".join(blocks(ROOT / "docs" / "training.md", "python"))
-    done = run_program(program.replace("epochs=10", "epochs=1"), cwd=tmp_path)
+    done = run_program(program.replace("epochs=10", "epochs=1"), cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
