@@ -19,7 +19,7 @@ from pathlib import Path
 import tutorial_notebooks as notebooks
 from reference import PARTS, class_page, classes_of, link_names, part_page
 
-from keras_transformer.runs.recipe import following
+from keras_transformer.runs.recipe import names_from_text
 from keras_transformer.runs.reference import settings
 
 ROOT = Path(__file__).parents[1]
@@ -165,7 +165,7 @@ def settings_page() -> str:
             lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
         else:
             shown = f"`{setting.default}`" if setting.default else ""
-            shown = "from the text" if setting.name in following() else shown
+            shown = "from the text" if setting.name in names_from_text() else shown
             lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
     return "\n".join(lines) + "\n"
 

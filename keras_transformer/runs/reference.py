@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, get_args, get_origin
 
-from keras_transformer.runs.recipe import Recipe, following
+from keras_transformer.runs.recipe import Recipe, names_from_text
 from keras_transformer.runs.settings import Section, fields
 
 _WIDTH = 88
@@ -39,7 +39,7 @@ def as_text() -> str:
     lines = []
     for setting in settings():
         default = setting.default
-        if setting.name in following():
+        if setting.name in names_from_text():
             default = "from the text"
         shown = f" (default: {default})" if default else ""
         lines += [""] * setting.is_section + [f"{setting.name}{shown}"]

@@ -19,7 +19,7 @@ from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
-from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
+from keras_transformer.runs.recipe import Recipe, Settings, names_from_text, settings_of
 from keras_transformer.runs.run import (
     Finished,
     New,
@@ -182,7 +182,7 @@ def _training_text(run) -> dict[str, Any]:
 def table_of(recipe: Recipe, settings: Settings, text: TextSize) -> str:
     """Returns a table of the settings that the text decides if a recipe does not."""
     rows = [("setting", "value", "from")]
-    for name in following():
+    for name in names_from_text():
         is_named, value = recipe.get(name) is not None, settings.get(name)
         if value is not None:
             shown = f"{value:,}" if isinstance(value, int) else f"{value}"
@@ -273,8 +273,7 @@ def _fit(asked, state, workers):
         model = compiled_model(state, schedule, workers.num_replicas)
     if state.checkpoint:
         position.load(model, state.checkpoint)
-    progress = training.ShowProgress(steps_per_epoch)
-    writers = _writers(run, model, progress) if workers.is_chief else []
+    writers = _writers(run, model, steps_per_epoch) if workers.is_chief else []
     callbacks = [position, training.StopAtNaN(), *writers]
     how = workers.num_replicas, model.pad_id
     batches = data.repeat() if num_steps else data
@@ -282,8 +281,7 @@ def _fit(asked, state, workers):
         batches = workers.own_batches(batches, model.pad_id)
     else:
         batches = training.split_evenly(batches, *how)
-    bar = progress.bar if workers.is_chief else contextlib.nullcontext()
-    with no_blocks(settings.max_length), bar:
+    with no_blocks(settings.max_length):
         history = model.fit(
             batches,
             validation_data=training.split_evenly(validation, *how),
@@ -298,7 +296,7 @@ def _fit(asked, state, workers):
         guessing = unigram_perplexity((y for _, y in validation), model.pad_id)
         found = history.history["val_perplexity"][-1]
         if not found < guessing:
-            names = [f"`{x}`" for x in following() if asked.get(x) is not None]
+            names = [f"`{x}`" for x in names_from_text() if asked.get(x) is not None]
             names = [name for name in names if name.startswith("`training.")]
             remedy = f" Leave out {', '.join(names)}." if names else ""
             print(
@@ -416,12 +414,12 @@ def learning_rate(settings, steps_per_epoch: int):
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
-def _writers(run, model, progress):
+def _writers(run, model, steps_per_epoch):
     """Returns the callbacks that measure the model and write to the folder."""
     settings = run.settings.training
     board = run.folder / "tensorboard"
     writers = [
-        progress,
+        training.ShowProgress(steps_per_epoch),
         WriteLog(run.log, settings.early_stopping),
         training.SaveCheckpoints(
             run.checkpoints(),

@@ -1,12 +1,12 @@
 """What `fit` shows of a training: a line for every epoch, and a bar in a terminal."""
 
+import shutil
 import statistics
+import sys
 import time
 from collections import deque
 
 import keras
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress
 
 from keras_transformer.training.distribution import is_trained_by_workers
 from keras_transformer.training.gradient_norm import MeasuredOptimizer
@@ -21,9 +21,9 @@ class ShowProgress(keras.callbacks.Callback):
     `Adam` or `Muon` of this package. The tokens are real target tokens, after the first
     step and before the validation; several workers measure none.
 
-    Every epoch has one line. In a terminal, within `with callback.bar:`, a bar has the
-    steps of the epoch, and the time left in the epoch and in the training. Elsewhere a
-    line estimates the time after 50 steps.
+    Every epoch has one line. In a terminal, a bar has the steps of the epoch, and the
+    time left in the epoch and in the training. Elsewhere, a line estimates the time
+    after 50 steps.
 
     Args:
         steps: Steps of an epoch.
@@ -32,24 +32,14 @@ class ShowProgress(keras.callbacks.Callback):
     def __init__(self, steps: int):
         super().__init__()
         self.steps = steps
-        console = Console()
-        columns = "{task.description}", BarColumn(10), MofNCompleteColumn()
-        self.bar = Progress(
-            *(*columns, "{task.fields[speed]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self.bar.add_task("", total=steps, speed="")
         self._durations: deque[float] = deque(maxlen=100)  # seconds of the last steps
         self._after_steps = 0.0  # seconds from the last step of an epoch to its end
 
     def on_epoch_begin(self, epoch, logs=None):
         self._start = self._latest = time.monotonic()
-        self._done = 0
+        self._done = self._shown = 0
         self._epochs_left = self.params["epochs"] - epoch - 1
         self._name = f"Epoch {epoch + 1}/{self.params['epochs']}"
-        self.bar.reset(self._task, description=self._name, speed="")
 
     def on_train_batch_end(self, batch, logs=None):
         now, steps = time.monotonic(), batch + 1 - self._done
@@ -58,17 +48,24 @@ class ShowProgress(keras.callbacks.Callback):
         else:  # after a step that may be compiled
             self._first_time, self._first_tokens = now, self._tokens()
         self._latest, self._done = now, batch + 1
-        if not self.bar.disable:
-            speed = self._tokens_per_second()
-            speed = f"{speed:,.0f} tokens/s, " if speed else ""
-            in_epoch, in_all = map(_in_words, self._seconds_left())
-            speed += f"{in_epoch} left, {in_all} in all"
-            self.bar.update(self._task, completed=self._done, speed=speed)
+        if self._durations and sys.stdout.isatty():
+            if now - self._shown > 0.2 or self._done == self.steps:
+                self._shown = now
+                self._show_bar()
         elif len(self._durations) == 50 and not self._after_steps:
-            self.bar.console.print(
+            print(
                 f"About {_in_words(self._seconds_left()[1])} are left, validation "
                 f"aside, at {1 / statistics.median(self._durations):.3g} steps a second"
             )
+
+    def _show_bar(self):
+        speed, (in_epoch, in_all) = self._tokens_per_second(), self._seconds_left()
+        bar = f"{'━' * (10 * self._done // self.steps):─<10}"
+        line = f"{self._name} {bar} {self._done}/{self.steps}, "
+        line += f"{speed:,.0f} tokens/s, " if speed else ""
+        line += f"{_in_words(in_epoch)} left, {_in_words(in_all)} in all"
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r{line:{width}.{width}}", end="", flush=True)
 
     def on_test_begin(self, logs=None):
         self._speed = self._tokens_per_second()
@@ -92,7 +89,8 @@ class ShowProgress(keras.callbacks.Callback):
         logs["seconds"], self._after_steps = now - self._start, now - self._latest
         left = f", {_in_words(self._seconds_left()[1])} left" * bool(self._epochs_left)
         line = f"{self._name} - {_in_words(logs['seconds'])}{left}{line}"
-        self.bar.console.print(line, soft_wrap=True, highlight=False)
+        clear = "\r\x1b[K" if sys.stdout.isatty() else ""
+        print(clear + line, flush=True)
 
     def _tokens_per_second(self):
         seconds = self._latest - self._first_time

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from keras_transformer.runs import Recipe
-from keras_transformer.runs.recipe import following
+from keras_transformer.runs.recipe import names_from_text
 from keras_transformer.runs.reference import (
     as_recipe,
     as_text,
@@ -29,7 +29,7 @@ def test_every_setting_has_a_meaning():
     assert found["training.seed"].default == "1"
     assert found["data.source"].default == ""
     assert "`muon`" in found["training.optimizer"].meaning
-    for name in following():
+    for name in names_from_text():
         assert found[name].default == ""
         assert f"{name} (default: from the text)" in as_text()
         assert re.search("follows from|Default: ", found[name].meaning), name

@@ -9,7 +9,7 @@ from small_corpus import SETTINGS, write_lines, write_recipe
 
 from keras_transformer.datasets import locale_phrases
 from keras_transformer.runs import Recipe, Run, train
-from keras_transformer.runs.recipe import following, settings_of
+from keras_transformer.runs.recipe import names_from_text, settings_of
 from keras_transformer.runs.run import Finished, Resumable
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.survey import survey
@@ -45,7 +45,7 @@ def bare(tmp_path_factory):
 
 def found_in(settings):
     """The settings that follow from the text, by their names."""
-    return {name: settings.get(name) for name in following()}
+    return {name: settings.get(name) for name in names_from_text()}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -95,7 +95,7 @@ def test_the_length_of_an_epoch_may_be_a_number_of_steps(bare):
 def test_what_a_recipe_names_stays(bare, name):
     text = TextSize(2000, 13_046, 61)
     recipe = bare(**{name: NAMED[name]})
-    assert set(following()) == NAMED.keys()
+    assert set(names_from_text()) == NAMED.keys()
     assert None not in found_in(settings_of(bare(), text)).values()
     assert settings_of(recipe, text).get(name) == NAMED[name]
 
