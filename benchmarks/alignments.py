@@ -87,7 +87,6 @@ def splits(verses) -> dict[str, list[Verse]]:
 def train(folder: Path, text, settings: dict) -> None:
     """Trains with the settings that follow from the size of the text."""
     import keras_transformer as kt
-    from keras_transformer.runs.reference import as_recipe
 
     folder.mkdir(parents=True)
     for name, verses in text.items():
@@ -95,7 +94,10 @@ def train(folder: Path, text, settings: dict) -> None:
             lines = "".join(f"{getattr(verse, side)}\n" for verse in verses)
             (folder / f"{name}.{language}").write_text(lines, "utf-8")
     path = folder / "recipe.yaml"
-    path.write_text(as_recipe(*LANGUAGES), "utf-8")
+    data = dict(zip(("source", "target"), LANGUAGES, strict=True))
+    for name in ("train", "validation"):
+        data[name] = {side: f"{name}.{{{side}}}" for side in ("source", "target")}
+    path.write_text(json.dumps({"data": data}), "utf-8")  # YAML holds JSON
     recipe = kt.runs.Recipe.load(path, {"data.folder": str(folder), **settings})
     kt.runs.train(recipe, folder / "run")
 

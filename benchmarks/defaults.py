@@ -54,13 +54,15 @@ def main() -> None:
     options = parser.parse_args()
     load_tensorflow()
     import keras_transformer as kt
-    from keras_transformer.runs.reference import as_recipe
 
     folder, languages = options.folder, options.languages.split("-")
     folder.mkdir(parents=True)
     write_text(folder, options.task, languages, options.pairs)
     path = folder / "recipe.yaml"
-    path.write_text(as_recipe(*languages), "utf-8")
+    data = dict(zip(("source", "target"), languages, strict=True))
+    for name in ("train", "validation"):
+        data[name] = {side: f"{name}.{{{side}}}" for side in ("source", "target")}
+    path.write_text(json.dumps({"data": data}), "utf-8")  # YAML holds JSON
     settings = {"data.folder": str(folder), **parse_settings(options.set)}
     start = time.monotonic(), time.process_time()
     recipe = kt.runs.Recipe.load(path, settings)

@@ -19,7 +19,8 @@ from pathlib import Path
 import tutorial_notebooks as notebooks
 from reference import PARTS, class_page, classes_of, link_names, part_page
 
-from keras_transformer.runs.reference import as_markdown
+from keras_transformer.runs.recipe import names_from_text
+from keras_transformer.runs.reference import settings
 
 ROOT = Path(__file__).parents[1]
 SOURCE_URL = os.environ.get("SOURCE_URL", "")
@@ -75,7 +76,7 @@ class Pages:
         self.texts, self.files = {}, {}
         for source, page in self.pages.items():
             if source == SETTINGS:
-                text = as_markdown()
+                text = settings_page()
             else:
                 read = tutorial_text if source.endswith(".py") else file_text
                 text = read(ROOT / source)
@@ -144,6 +145,29 @@ def with_navigation(config: str) -> str:
         )
         config = config.replace(entry, f"      - kt.{part}:\n    {entry}{pages}")
     return config
+
+
+def settings_page() -> str:
+    """Returns the page of all settings of recipes."""
+    lines = [
+        "# Settings of a recipe\n",
+        "Every setting that `keras-transformer train` takes, in a YAML file or by "
+        "`--set NAME=VALUE`. `keras-transformer init --all` writes a recipe with all "
+        "of them as comments, `keras-transformer train --help-settings` prints this "
+        "list. Defaults *from the text* follow from the number of its pairs and "
+        "words; `train` prints them before it begins, and the settings.yaml of the run "
+        "keeps them.",
+    ]
+    for setting in settings():
+        section, _, name = setting.name.partition(".")
+        if not name:
+            lines += ["", f"## {section}", "", setting.meaning, ""]
+            lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
+        else:
+            shown = f"`{setting.default}`" if setting.default else ""
+            shown = "from the text" if setting.name in names_from_text() else shown
+            lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def file_text(path: Path) -> str:

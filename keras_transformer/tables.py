@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from keras_transformer.checks import optional
 
 csv.field_size_limit((1 << 31) - 1)  # of a cell; Python's own is 131,072 characters
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_SIDES = ("source", "src", "target", "trg", "tgt")
 _FORMATS = (*_DELIMITERS, ".jsonl", ".parquet")
 
 
@@ -36,6 +38,29 @@ def first_row(path: Path, lines: Iterable[str]) -> list[str]:
         return next(_rows(path, lines), [])
     except csv.Error:
         return []  # `cells` says what is wrong
+
+
+def is_header(row: list[str]) -> bool:
+    """Returns whether a first row looks like names: two languages, or two sides."""
+    found = (language_of(x) or (x if x.lower() in _SIDES else None) for x in row)
+    return len({*found} - {None}) > 1
+
+
+def language_of(name: str) -> str | None:
+    """Returns the code of the language in a name, such as `"French text"`, `"en_1"`."""
+    from babel import Locale  # which takes a while, and few files need it
+
+    languages = Locale("en").languages
+    codes = {english.lower(): code for code, english in languages.items()}
+    words = re.findall("[A-Za-z]+", name)
+    for word in words if len(words) < 4 else ():
+        if code := codes.get(word.lower()):
+            return code
+        # In a text, "No" and "is" are words; and a column "id" has numbers.
+        is_code = len(word) == 2 and not word.istitle() and word != "id"
+        if is_code and " " not in name and word.lower() in languages:
+            return word.lower()
+    return None
 
 
 def cells(

@@ -38,6 +38,8 @@ class TextFile:
             every line is a text.
         tag: Token that is put before each text, such as `<bt>` for back-translations;
             see `symbols` of `SubwordTokenizer.train`.
+        min_hash: Where this is a source file, pairs of a lower `pair_hash` are left
+            out: they are held out for validation.
 
     Example:
         >>> kt.text.TextFile("pairs.tsv", column="en", tag="<bt>")
@@ -47,6 +49,7 @@ class TextFile:
     path: Path
     column: str | int | None = None
     tag: str = ""
+    min_hash: int = dataclasses.field(default=0, repr=False)
 
     def __post_init__(self):
         object.__setattr__(self, "path", Path(self.path))
@@ -235,10 +238,15 @@ def paired_files(
     return list(zip(sources, targets, strict=True))
 
 
+def pair_hash(source: str, target: str) -> int:
+    """Returns a 32-bit hash of a pair, the same in both directions."""
+    return zlib.crc32("\n".join(sorted((source, target))).encode())
+
+
 def read_pairs(files: Iterable[tuple[TextFile, TextFile]]) -> Iterator[SentencePair]:
     """Yields the sentence pairs of pairs of files, holding one pair in memory.
 
-    Errors are as in `check_parallel_files`.
+    Pairs that are held out are left out. Errors are as in `check_parallel_files`.
     """
     for sides in files:
         for pair in itertools.zip_longest(*map(_sentences, sides)):
@@ -251,7 +259,9 @@ def read_pairs(files: Iterable[tuple[TextFile, TextFile]]) -> Iterator[SentenceP
                     "translation of the other."
                 )
             (number, source), (_, target) = pair
-            yield SentencePair(source, target, f"{sides[0].path}:{number}")
+            min_hash = sides[0].min_hash
+            if not min_hash or pair_hash(source, target) >= min_hash:
+                yield SentencePair(source, target, f"{sides[0].path}:{number}")
 
 
 def _sentences(file: TextFile) -> Iterator[tuple[int, str]]:

@@ -11,6 +11,8 @@ import pytest
 import reference
 from markdown.extensions.toc import slugify
 
+from keras_transformer.runs.reference import settings
+
 ROOT = Path(__file__).parents[1]
 NAMES = [
     (part, name)
@@ -132,6 +134,13 @@ def test_the_reference_links_every_public_name(pages):
             assert f"[`{name}`][keras_transformer.{part}.{name}]" in table
             page = pages.texts.get(f"reference/{part}/{name}.md", table)
             assert f"\n::: keras_transformer.{part}.{name}\n" in page
+
+
+def test_the_page_of_settings_has_every_setting(pages):
+    for setting in settings():
+        name = setting.name.partition(".")[2]
+        row = f"| `{name}` |" if name else f"## {setting.name}"
+        assert row in pages.texts["settings.md"]
 
 
 def test_the_parts_are_those_of_the_package():

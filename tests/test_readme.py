@@ -176,10 +176,17 @@ def test_the_python_of_the_page_runs(name, tmp_path, monkeypatch):
         exec(compile(program, name, "exec"), namespace)
 
 
+def test_the_program_of_the_page_on_training_is_that_of_the_readme():
+    first, *_ = blocks(ROOT / "docs" / "training.md", "python")
+    imports, program = first.split("\n\n", 1)
+    assert program in blocks(README, "python")
+    assert imports in README.read_text("utf-8")
+
+
 @pytest.mark.slow
-def test_the_program_of_the_page_on_training_runs(tmp_path):
+def test_the_blocks_of_the_page_on_training_run(folder):
     program = "\n".join(blocks(ROOT / "docs" / "training.md", "python"))
-    done = run_program(program.replace("epochs=10", "epochs=1"), cwd=tmp_path)
+    done = run_program(program.replace("epochs=10", "epochs=1"), cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
@@ -210,6 +217,16 @@ def test_every_link_leads_to_a_file(path):
     for target in re.findall(r"\]\(([^)#]+)", outside_blocks(path)):
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target
+
+
+def test_messages_name_sections_of_the_page_on_what_goes_wrong():
+    page = (ROOT / "docs" / "when_it_goes_wrong.md").read_text("utf-8")
+    named = set()
+    for path in (ROOT / "keras_transformer").rglob("*.py"):
+        pattern = r'"([^"]+)" in docs/when_it_goes_wrong.md'
+        named |= set(re.findall(pattern, path.read_text("utf-8")))
+    assert named == {"The loss is NaN", "Out of memory", "It learns nothing"}
+    assert named <= set(re.findall("^## (.+)$", page, re.MULTILINE))
 
 
 def test_the_readme_is_short():

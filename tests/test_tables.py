@@ -48,8 +48,8 @@ def test_a_cell_may_be_long(columns):
     long = "ba " * 100_000
     for name, cell in (("pairs.csv", f'"{long}"'), ("pairs.tsv", long)):
         separator = "," if name.endswith("csv") else "\t"
-        source, _ = columns(f"ko{separator}li\n{cell}{separator}mu\n", name)
-        assert list(read_lines(source)) == ["ko", long]
+        source, _ = columns(f"kok{separator}li\n{cell}{separator}mu\n", name)
+        assert list(read_lines(source)) == ["kok", long]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,27 @@ def test_columns_are_read_by_name_or_are_the_first_two(columns, text, name, name
         found = [line.decode() for line in text_lines([side]).as_numpy_iterator()]
         assert found == expected
     assert check_parallel_files(*sides) == 2
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("english,french", "English words/sentences,French words/sentences"),
+        *("id,german_text,English", "text_en,text_de", "EN,FR", "Source,Target"),
+        *("src,tgt", "en,fr"),
+    ],
+)
+def test_a_header_is_no_text_and_its_columns_are_asked_for(columns, header):
+    with pytest.raises(ValueError, match="--set 'data.columns=.*if that line is text"):
+        columns(f"{header}\nba,ko,li\n")
+
+
+@pytest.mark.parametrize(
+    "row", ["No,So", "French,Französisch", "It is,Es ist", "dog,chien", "Hi,Hallo"]
+)
+def test_a_first_line_of_text_is_text(columns, row):
+    source, _ = columns(f"{row}\nba,ko\n")
+    assert list(read_lines(source)) == [row.partition(",")[0], "ba"]
 
 
 @pytest.mark.parametrize(

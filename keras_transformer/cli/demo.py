@@ -69,5 +69,5 @@ def demo(
         f"  a phrase of your own: "
         f'echo "May 3, 2031" | keras-transformer translate {run}\n'
         "  serve the export: saved_models/README.md\n"
-        '  train on your own text: "Your own text" in README.md'
+        "  train on your own text: keras-transformer init train.en train.de"
     )

@@ -49,7 +49,8 @@ def _in_one_line(error):
         return (
             "The memory is too small for this. Translate fewer sentences at a time "
             "(--batch-size), or train on fewer tokens at a time "
-            "(--set training.tokens_per_batch=1024)."
+            "(--set training.tokens_per_batch=1024). "
+            'See "Out of memory" in docs/when_it_goes_wrong.md.'
         )
     if not isinstance(error, _MISTAKES):
         return None

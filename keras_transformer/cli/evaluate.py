@@ -146,6 +146,11 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
 
     overrides = {"data.folder": str(data.resolve())} if data else {}
     text = Recipe.load(recipe or settings, overrides).data
+    if split == "validation" and text.validation is None:
+        from keras_transformer.runs.settings import held_out_files
+
+        source, reference = held_out_files(run_folder(model))
+        return [source], [[reference]], [], "", text.target
     text.check_files(split)
     sources, references = (text.paths(split, side) for side in ("source", "target"))
     if not getattr(text, split).tokenized:

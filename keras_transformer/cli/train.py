@@ -1,7 +1,8 @@
-"""`keras-transformer train`, and `average`, with which it ends."""
+"""`keras-transformer train`; `init`, which writes a recipe; and `average`."""
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,18 @@ import typer
 from keras_transformer.cli.loading import load_tensorflow
 from keras_transformer.cli.options import Data, Settings
 from keras_transformer.storage import write_text
+from keras_transformer.tables import first_row, language_of, table_format
+from keras_transformer.text_files import read_lines
 
 if TYPE_CHECKING:  # pydantic takes a while, and most commands need no recipe
     from keras_transformer.runs import Recipe
 
+Source = Annotated[
+    str | None, typer.Option(help="Source language, such as en.", metavar="LANGUAGE")
+]
+Target = Annotated[
+    str | None, typer.Option(help="Target language, such as de.", metavar="LANGUAGE")
+]
 RecipeName = Annotated[
     str,
     typer.Argument(
@@ -40,32 +49,86 @@ def _print_settings(is_asked: bool):
 
 
 def init(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The recipe, a new YAML file.")
-    ],
-    source: Annotated[
-        str, typer.Option(help="Source language.", metavar="LANGUAGE")
-    ] = "en",
-    target: Annotated[
-        str, typer.Option(help="Target language.", metavar="LANGUAGE")
-    ] = "de",
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILES] [RECIPE]",
+            help="The text: two files, a sentence a line, or a table. And the recipe, "
+            "a new YAML file. [default: recipe.yaml]",
+        ),
+    ] = None,
+    source: Source = None,
+    target: Target = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Write every other setting as a comment, with its meaning."
+        ),
+    ] = False,
 ):
     """Write a recipe to begin with.
 
-    It names the files of the text, train.en and the like, and holds every other
-    setting as a comment, with its meaning and its default.
+    It names the files of the text and their languages; all else follows from the text.
+    Without files, it names train.en and train.de, to be changed there.
 
-    Example: `keras-transformer init recipe.yaml --source en --target fr`
+    Example: `keras-transformer init train.en train.de`, or
+    `keras-transformer init pairs.csv --source en --target fr`
     """
+    paths = paths or []
+    text = [path for path in paths if path.suffix not in (".yaml", ".yml")]
+    recipe = next((path for path in paths if path not in text), Path("recipe.yaml"))
+    if recipe.exists():
+        raise ValueError(f"{recipe} exists. Name a new file, or remove this one.")
+    found = _languages_of(text) if text else {source or "en": "", target or "de": ""}
+    if len(found) == 2 and {source, target} - {None} <= found.keys():
+        others = [language for language in found if language not in (source, target)]
+        source, target = source or others.pop(0), target or others.pop(0)
+    if not (source and target):
+        raise ValueError(
+            f"{text[0]} does not tell the languages. Add --source en --target de, or "
+            "whatever they are."
+        )
+    files = [json.dumps(str(x), ensure_ascii=False) for x in text]  # which is YAML, too
+    written = {"data.source": source, "data.target": target}
+    if len(files) == 1:
+        written["data.train"] = files[0]
+    else:
+        sides = files or ['"train.{source}"', '"train.{target}"']
+        written["data.train.source"], written["data.train.target"] = sides
+    columns = [found[x] for x in (source, target) if found.get(x)]
+    if len(columns) == 2:
+        written["data.columns"] = json.dumps(columns, ensure_ascii=False)
     from keras_transformer.runs.reference import as_recipe
 
-    if path.exists():
-        raise ValueError(f"{path} exists. Name a new file, or remove this one.")
-    write_text(path, as_recipe(source, target))
+    write_text(recipe, as_recipe(written, everything))
+    folder = "" if text else " --data FOLDER"
     typer.echo(
-        f"{path} names the files of your text: change them there, then run\n"
-        f"  keras-transformer train {path} --data FOLDER --run runs/{source}-{target}"
+        f"{recipe} names the files of your text. Train on them:\n"
+        f"  keras-transformer train {recipe}{folder} --run runs/{source}-{target}"
     )
+
+
+def _languages_of(text: list[Path]) -> dict[str | None, str]:
+    """Returns the languages that two files, or the columns of a table, are named by.
+
+    Each comes with its column, which is empty for a file.
+    """
+    is_table = [table_format(path) is not None for path in text]
+    if is_table not in ([True], [False, False]):
+        raise ValueError(
+            "A text is two files, or one .csv, .tsv, .jsonl or .parquet table. "
+            f"Received: {', '.join(map(str, text))}."
+        )
+    if all(is_table):
+        columns = {language_of(x): x for x in first_row(text[0], read_lines(text[0]))}
+    else:
+        for path in text:
+            next(read_lines(path), None)  # raises an error if it cannot be read
+        parts = zip(*(re.split("[/._-]", str(path)) for path in text), strict=False)
+        names = next((both for both in parts if both[0] != both[1]), ())
+        columns = {language_of(name): "" for name in names}
+    columns.pop(None, None)
+    return columns
 
 
 def train(
@@ -86,14 +149,8 @@ def train(
         ),
     ] = None,
     data: Data = None,
-    source: Annotated[
-        str | None,
-        typer.Option(help="Source language, such as en.", metavar="LANGUAGE"),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Target language, such as de.", metavar="LANGUAGE"),
-    ] = None,
+    source: Source = None,
+    target: Target = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training text.")
     ] = None,
@@ -132,15 +189,9 @@ def train(
     Example, in a clone of https://github.com/multi30k/dataset:
     `keras-transformer train multi30k --data data/task1 --run runs/en-de`
 
-    Your own recipe needs only the lines below, as `keras-transformer init` writes them.
-    Other settings follow from the size of the text: `train` prints them before it
-    begins, and the settings.yaml of the run keeps them.
-
-        data:
-          source: en
-          target: de
-          train: {source: "train.{source}", target: "train.{target}"}
-          validation: {source: "validation.{source}", target: "validation.{target}"}
+    `keras-transformer init train.en train.de` writes a recipe for your own text. Other
+    settings follow from the size of the text: `train` prints them before it begins, and
+    the settings.yaml of the run keeps them.
     """
     from keras_transformer.runs.recipe import Recipe
 

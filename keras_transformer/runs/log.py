@@ -4,18 +4,13 @@ import csv
 import io
 import math
 import os
-import time
 import warnings
 from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.storage import write_text
-from keras_transformer.training.distribution import is_trained_by_workers
-from keras_transformer.training.gradient_norm import MeasuredOptimizer
-from keras_transformer.training.metrics import Padding
 
 MEASURED = (
     *("loss", "token_accuracy", "perplexity"),
@@ -84,11 +79,9 @@ class Log:
 class WriteLog(keras.callbacks.Callback):
     """Appends every epoch to a `Log`, and stops a training that no longer improves.
 
-    Epochs are counted in the log, so those before an interruption count as well. The
-    tokens of a second are real target tokens, after the first step of the epoch and
-    before its validation; several workers log none. Of an epoch that was interrupted,
-    they and the seconds are those of its rest. The gradient norm is the mean over the
-    updates of the epoch, if the optimizer is a `MeasuredOptimizer`.
+    Epochs are counted in the log, so those before an interruption count as well. Of an
+    epoch that was interrupted, times are those of its rest. `training.ShowProgress`
+    comes before this callback, and measures.
 
     Args:
         log: The `Log`.
@@ -101,40 +94,10 @@ class WriteLog(keras.callbacks.Callback):
         self.log = log
         self.patience = patience
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self._start, self._first = time.monotonic(), None
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self._first is None:  # which is slow if the step is compiled in it
-            self._first = self._progress()
-
-    def on_test_begin(self, logs=None):
-        self._last = self._progress()
-
-    def _progress(self):
-        # One worker alone writes. The last metric of a model holds those of `compile`.
-        is_alone = not is_trained_by_workers(self.model)
-        metrics = self.model.metrics[-1].metrics if is_alone else ()
-        tokens = sum(x.num_tokens() for x in metrics if isinstance(x, Padding))
-        return np.array([tokens, time.monotonic()])
-
     def on_epoch_end(self, epoch, logs=None):
-        tokens, seconds = self._last - self._first
-        if tokens:
-            logs["tokens_per_second"] = tokens / seconds
-        optimizer = self.model.optimizer
-        # In the logs, Keras prints it in the epoch's line.
-        logs["learning_rate"] = float(optimizer.learning_rate)
-        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-            optimizer = optimizer.inner_optimizer
-        if isinstance(optimizer, MeasuredOptimizer):
-            norm = optimizer.pop_gradient_norm()
-            if norm is not None:
-                logs["gradient_norm"] = norm
         numbers = {name: logs[name] for name in COLUMNS if name in logs}
         row = {name: f"{float(number):.6g}" for name, number in numbers.items()}
         row["epoch"] = epoch + 1  # Keras counts from 0
-        row["seconds"] = f"{time.monotonic() - self._start:.1f}"
         try:
             self.log.add(row)
         except OSError as error:
@@ -143,8 +106,14 @@ class WriteLog(keras.callbacks.Callback):
                 "space on the disk.",
                 stacklevel=2,
             )
-        if self.patience and self.log.epochs_without_improvement() >= self.patience:
-            print(f"Stopped: no lower validation loss in {self.patience} epochs.")
+        waited = self.log.epochs_without_improvement()
+        if self.patience and waited >= self.patience:
+            best = epoch + 1 - waited
+            print(
+                f"Stopped early, after epoch {epoch + 1} of {self.params['epochs']}: "
+                f"the validation loss was lowest after epoch {best}. The translator is "
+                "the mean of the last checkpoints up to that epoch."
+            )
             self.model.stop_training = True
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.runs.recipe import Recipe, settings_of
-from keras_transformer.runs.run import Run, checksum_of
+from keras_transformer.runs.run import Run
 from keras_transformer.runs.settings import SIDES, TextSize
 from keras_transformer.runs.start import begin
 from keras_transformer.runs.survey import survey
@@ -44,7 +44,7 @@ def prepare_recipe(
         FileNotFoundError: If a file is missing.
         ValueError: If a file is faulty, or the folder holds something else.
     """
-    files = recipe.data.check_files("train")
+    files = recipe.data.check_files("train")  # before anything is written
     recipe = recipe.replace({"data.prepared": None, "tokenizer.sampling": 0.0})
     Run(folder).check_kind("prepared")
     with locked(folder):
@@ -60,7 +60,7 @@ def prepare_recipe(
             begin(run, settings, text, is_free, "prepared")
             run.update(text_size=text.size)
         return prepared.prepare(
-            *files,
+            *settings.data.check_files("train", run.record.min_hash),
             *run.tokenizers(),
             run.ids_path,
             settings.training.max_length,
@@ -88,7 +88,7 @@ def open_prepared(recipe: Recipe) -> tuple[Recipe, TextSize]:
     _check_same(settings, run)
     files = [file.path for side in SIDES for file in text.data.paths("train", side)]
     if all(path.exists() for path in files):
-        before, now = run.record.training_text, checksum_of(settings, "training")
+        before, now = run.record.training_text, run.checksum(settings, "training")
         if now != before:
             raise ValueError(
                 f"{run.folder} was prepared from text {before}, which is {now} now. "

@@ -244,7 +244,7 @@ def settings_of(
     return Settings.of(_with(recipe, {"training.steps": None}))
 
 
-def following() -> list[str]:
+def names_from_text() -> list[str]:
     """Returns the names of the settings that follow from the text."""
     return [name for name, follows in _rules() if not follows.of_preset]
 

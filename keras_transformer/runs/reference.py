@@ -1,19 +1,13 @@
 """What a recipe may hold: the name, meaning and default of every setting."""
 
+import json
 import textwrap
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Literal, NamedTuple, get_args, get_origin
 
-from keras_transformer.runs.recipe import Recipe, following
+from keras_transformer.runs.recipe import Recipe, names_from_text
 from keras_transformer.runs.settings import Section, fields
 
-# What `init` writes down; all else is a comment.
-_WRITTEN = {
-    "data.train.source": '"train.{source}"',
-    "data.train.target": '"train.{target}"',
-    "data.validation.source": '"validation.{source}"',
-    "data.validation.target": '"validation.{target}"',
-}
 _WIDTH = 88
 
 
@@ -25,11 +19,6 @@ class Setting(NamedTuple):
     meaning: str
     is_section: bool
 
-    @property
-    def shown_default(self) -> str:
-        """The default in words."""
-        return "from the text" if self.name in following() else self.default
-
 
 def settings() -> Iterator[Setting]:
     """Yields all settings in their order, each section before what it holds."""
@@ -40,8 +29,8 @@ def settings() -> Iterator[Setting]:
         choices = [get_args(x) for x in kinds if get_origin(x) is Literal]
         if choices:
             meaning += f" One of {', '.join(f'`{x}`' for x in choices[0])}."
-        has_default = not field.is_required() and not is_section
-        default = _yaml(field.default) if has_default else ""
+        has_default = not (field.is_required() or is_section or field.default is None)
+        default = json.dumps(field.default) if has_default else ""  # which is YAML
         yield Setting(name, default, meaning, is_section)
 
 
@@ -49,7 +38,9 @@ def as_text() -> str:
     """Returns all settings as text for a terminal."""
     lines = []
     for setting in settings():
-        default = setting.shown_default
+        default = setting.default
+        if setting.name in names_from_text():
+            default = "from the text"
         shown = f" (default: {default})" if default else ""
         lines += [""] * setting.is_section + [f"{setting.name}{shown}"]
         meaning = textwrap.fill(setting.meaning, _WIDTH - 4)
@@ -57,55 +48,21 @@ def as_text() -> str:
     return "\n".join(lines).strip()
 
 
-def as_markdown() -> str:
-    """Returns all settings as a page of the documentation."""
-    lines = [
-        "# Settings of a recipe\n",
-        "Every setting that `keras-transformer train` takes, in a YAML file or by "
-        "`--set NAME=VALUE`. `keras-transformer init recipe.yaml` writes a recipe with "
-        "all of them as comments, `keras-transformer train --help-settings` prints "
-        "this list. Defaults *from the text* follow from the number of its pairs and "
-        "words; `train` prints them before it begins, and the settings.yaml of the run "
-        "keeps them.",
-    ]
-    for setting in settings():
-        section, _, name = setting.name.partition(".")
-        if not name:
-            lines += ["", f"## {section}", "", setting.meaning, ""]
-            lines += ["| setting | default | meaning |", "| --- | --- | --- |"]
-        else:
-            is_code = setting.default and setting.name not in following()
-            shown = f"`{setting.default}`" if is_code else setting.shown_default
-            lines.append(f"| `{name}` | {shown} | {setting.meaning} |")
-    return "\n".join(lines) + "\n"
-
-
-def as_recipe(source: str, target: str) -> str:
-    """Returns a recipe that names its files, with all else in comments."""
-    written = {**_WRITTEN, "data.source": source, "data.target": target}
-    sections = {name.rpartition(".")[0] for name in written}
-    sections |= {setting.name for setting in settings() if "." not in setting.name}
-    lines = [
-        "# A recipe: keras-transformer train FILE --data FOLDER --run FOLDER",
-        "# What is commented out has the default, which may follow from the text.",
-    ]
+def as_recipe(written: dict[str, str], is_long: bool = False) -> str:
+    """Returns a recipe of settings in YAML; a long one has all others as comments."""
+    lines = ["# What is left out follows from the text, or has its default."]
     for setting in settings():
         depth = setting.name.count(".")
         indent = "  " * depth
-        width = _WIDTH - len(indent) - 2
-        lines += [""] * (depth == 0)
-        lines += [f"{indent}# {x}" for x in textwrap.wrap(setting.meaning, width)]
+        holds = any(name.startswith(f"{setting.name}.") for name in written)
+        is_active = setting.name in written or holds
         key = setting.name.rpartition(".")[2]
-        is_active = setting.name in written or setting.name in sections
         value = written.get(setting.name, setting.default)
-        lines.append(f"{indent}{'' if is_active else '# '}{key}: {value}".rstrip())
+        if is_long:
+            width = _WIDTH - len(indent) - 2
+            lines += [""] * (depth == 0)
+            lines += [f"{indent}# {x}" for x in textwrap.wrap(setting.meaning, width)]
+            is_active |= depth == 0
+        if is_long or is_active:
+            lines.append(f"{indent}{'' if is_active else '# '}{key}: {value}".rstrip())
     return "\n".join(lines) + "\n"
-
-
-def _yaml(value: Any) -> str:
-    """Returns a default as it is written in YAML."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "[]" if value == () else f'"{value}"' if value == "" else str(value)

@@ -1,6 +1,5 @@
 """The folder of a run: what has happened there, and what it holds."""
 
-import contextlib
 import dataclasses
 import functools
 import importlib.metadata
@@ -8,7 +7,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,18 +19,17 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import Log
 from keras_transformer.runs.recipe import Recipe, Settings, settings_of
 from keras_transformer.runs.recipe_files import read_yaml
-from keras_transformer.runs.settings import SIDES
+from keras_transformer.runs.settings import SIDES, DataSettings, held_out_files
 from keras_transformer.storage import (
     LOCK,
     is_unfinished,
-    locked,
     remove_unfinished,
     replace_file,
     write_text,
 )
 from keras_transformer.text import Tokenizer
 from keras_transformer.text.vocabulary_tokenizer import load_tokenizer
-from keras_transformer.text_files import checksum
+from keras_transformer.text_files import TextFile, checksum
 from keras_transformer.training import Checkpoints
 from keras_transformer.version import __version__
 
@@ -53,6 +51,7 @@ class Record:
         text_size: Numbers of a `TextSize`.
         pairs: Number of sentence pairs in each pair of files; None for ids.
         batches_per_epoch: Number of batches; None for ids.
+        min_hash: As in `TextFile`; 0 if no pairs are held out of the training text.
         epoch: Complete epochs before the last checkpoint.
         batch: Batches after these before the last checkpoint.
         versions: Version of each library that was used.
@@ -65,6 +64,7 @@ class Record:
     text_size: tuple[int, int, int] | None = None
     pairs: tuple[int, ...] | None = None
     batches_per_epoch: int | None = None
+    min_hash: int = 0
     epoch: int = 0
     batch: int = 0
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -80,13 +80,7 @@ class State(NamedTuple):
 
 
 class New(State):
-    """The state of a run without checkpoints.
-
-    Attributes:
-        run: The run.
-        epoch: Number of complete epochs, 0.
-        checkpoint: None.
-    """
+    """The state of a run without checkpoints. All arguments are as in `Resumable`."""
 
 
 class Resumable(State):
@@ -100,13 +94,7 @@ class Resumable(State):
 
 
 class Finished(State):
-    """The state of a run that has nothing left to train.
-
-    Attributes:
-        run: The run.
-        epoch: Number of complete epochs.
-        checkpoint: None.
-    """
+    """The state of a run that is trained. All arguments are as in `Resumable`."""
 
 
 class Run:
@@ -116,6 +104,7 @@ class Run:
     - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
+    - `validation.source` and `validation.target`, if the recipe names no such text;
     - `pretrained/`: the translator that training continued from, if there was one;
     - `ids/`: the training text, where `keras-transformer prepare` wrote it.
 
@@ -135,29 +124,13 @@ class Run:
         self.ids_path = self.folder / "ids"
         self.log = Log(self.folder / "log.csv")
 
-    @classmethod
-    @contextlib.contextmanager
-    def open(cls, folder: str | os.PathLike, settings: Settings) -> Iterator[State]:
-        """Locks a folder for training, and yields the state of its run.
-
-        Nothing but the lock is written. No other process can open the folder until the
-        block ends.
-
-        Args:
-            folder: A new folder, or one to resume.
-            settings: What the training is to be.
+    def state(self, settings: Settings) -> State:
+        """Returns the state of a run that is to have these settings.
 
         Raises:
-            BlockingIOError: If another process trains there.
             ValueError: If the folder holds something else: no run, prepared text, or a
                 run of other settings or other text.
         """
-        cls(folder).state(settings)  # raises errors before the lock is written
-        with locked(folder):
-            yield cls(folder).state(settings)
-
-    def state(self, settings: Settings) -> State:
-        """Returns the state of a run that is to have these settings; see `open`."""
         self.check_kind("training")
         if not self.has_trained():
             return New(self)
@@ -182,7 +155,7 @@ class Run:
         differences = before.differences(settings)
         texts = {"training": record.training_text, "validation": record.validation_text}
         for split, known in texts.items() if not differences else ():
-            if known not in (None, now := checksum_of(settings, split)):
+            if known not in (None, now := self.checksum(settings, split)):
                 differences.append(f"its {split} text was {known} and is {now}")
         if differences:
             raise ValueError(
@@ -190,6 +163,23 @@ class Run:
                 "another run folder, or train with the settings that this run began "
                 "with."
             )
+
+    def checksum(self, settings: Settings, split: str) -> str:
+        """Returns a checksum of the `"training"` or `"validation"` text."""
+        data = settings.data
+        if split == "validation":
+            return checksum([x for side in self.validation_files(data) for x in side])
+        if data.prepared:
+            from keras_transformer.text.prepared import MANIFEST
+
+            return f"ids of {checksum(Run(data.prepared).ids_path / MANIFEST)}"
+        return checksum([x for side in SIDES for x in data.paths("train", side)])
+
+    def validation_files(self, data: DataSettings) -> Sequence[list[TextFile]]:
+        """Returns the files to validate on, source and target: named, or held out."""
+        if data.validation is not None:
+            return data.check_files("validation")
+        return [[file] for file in held_out_files(self.folder)]
 
     def has_trained(self) -> bool:
         """Returns whether the folder holds a checkpoint or a translator, or has."""
@@ -377,16 +367,6 @@ class Run:
         """Removes what killed processes were writing."""
         for folder in (self.folder, self.translator_path, self.pretrained_path):
             remove_unfinished(folder)
-
-
-def checksum_of(settings: Settings, split: str) -> str:
-    """Returns a checksum of the `"training"` or `"validation"` text, of any name."""
-    if split == "training" and settings.data.prepared:
-        from keras_transformer.text.prepared import MANIFEST
-
-        return f"ids of {checksum(Run(settings.data.prepared).ids_path / MANIFEST)}"
-    name = "train" if split == "training" else split
-    return checksum([x for side in SIDES for x in settings.data.paths(name, side)])
 
 
 def with_beam(search: Search, beam_width: int, exponent: float | None = None) -> Search:

@@ -1,6 +1,8 @@
 """Every setting of a run: its type, default and meaning, and what it follows from."""
 
+import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args
@@ -18,7 +20,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from keras_transformer.storage import names_in
-from keras_transformer.tables import first_row, table_format
+from keras_transformer.tables import first_row, is_header, table_format
 from keras_transformer.text_files import TextFile, expanded, read_lines
 
 if TYPE_CHECKING:
@@ -166,8 +168,9 @@ class DataSettings(Section):
     prepared: Changeable[str | None] = None
     """Folder of the ids that `keras-transformer prepare` wrote of this recipe. Training
     then reads them, and no longer the text. A path is relative to the recipe."""
-    validation: TextFiles
-    """Text for the validation loss, and to choose settings by."""
+    validation: TextFiles | None = None
+    """Text for the validation loss, and to choose settings by. Default: 5% of the pairs
+    of the training text, at most 2,000, which are then not trained on."""
     test: Changeable[TextFiles | None] = None
     """Text to evaluate a finished model on."""
     columns: Names = ()
@@ -212,31 +215,43 @@ class DataSettings(Section):
         languages = self.source, self.target
         tried = [self.columns] if self.columns else [languages, ("source", "target")]
         found = [both[side] for both in tried if set(both) <= set(row)]
-        if not found and (self.columns or table_format(path) in (".jsonl", ".parquet")):
+        has_names = table_format(path) in (".jsonl", ".parquet") or is_header(row)
+        if not found and (self.columns or has_names):
             raise ValueError(
                 f"`data.columns` must name columns of {path}, whose first line has "
-                f"{row}. Received: columns={list(self.columns)}."
+                f"{row}. Received: columns={list(self.columns)}. Name them, such as "
+                f"--set 'data.columns=[{', '.join(row[:2])}]'; if that line is text, "
+                "put a line with the names source and target above it."
             )
         # Without names, the first two columns are text from the first line on.
         return TextFile(path, found[0] if found else side, tag)
 
-    def check_files(self, split: str) -> tuple[list[TextFile], list[TextFile]]:
-        """Returns the source and the target files of a split, once they are there."""
+    def check_files(
+        self, split: str, min_hash: int = 0
+    ) -> tuple[list[TextFile], list[TextFile]]:
+        """Returns the source and the target files of a split, once they are there.
+
+        `min_hash` is that of `TextFile`.
+        """
         sides = self.paths(split, "source"), self.paths(split, "target")
         for side, files in zip(SIDES, sides, strict=True):
             for path in (file.path for file in files if not file.path.exists()):
                 there = path.parent if path.parent.is_dir() else Path(self.folder)
                 folder = there.absolute()
-                held = f"There is no folder {folder}"
-                if folder.is_dir():
-                    held = f"{folder} holds {names_in(folder)}"
+                found = f"holds {names_in(folder)}" if folder.is_dir() else "is missing"
                 message = (
                     f"{path} does not exist, which `data.{split}.{side}` names. "
-                    f"{held}. Name the folder of the text with `data.folder`, which "
-                    f"is --data in the shell. {self.origin}"
+                    f"{folder} {found}. Name the folder of the text with "
+                    f"`data.folder`, which is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
-        return sides
+        sources = [dataclasses.replace(file, min_hash=min_hash) for file in sides[0]]
+        return sources, sides[1]
+
+
+def held_out_files(folder: str | os.PathLike) -> list[TextFile]:
+    """Returns the files of the pairs that a run holds out, source and target."""
+    return [TextFile(Path(folder, f"validation.{side}")) for side in SIDES]
 
 
 def _vocabulary_size(recipe, text):
@@ -500,7 +515,8 @@ class TrainingSettings(Section):
     log.csv; `val_bleu` and `val_chrf` need `bleu_every`."""
     early_stopping: Changeable[Count | None] = None
     """Epochs without a lower validation loss after which training stops, without its
-    `cooldown_epochs`; null for never."""
+    `cooldown_epochs`; null for never. The translator is then the mean of checkpoints up
+    to the epoch with the lowest."""
     bleu_every: Changeable[Count | None] = None
     """Epochs from one validation BLEU and chrF to the next; null for never."""
     bleu_sentences: Changeable[Count] = 500

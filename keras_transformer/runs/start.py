@@ -1,17 +1,19 @@
 """What a new run needs before it trains: settings, tokenizers, a pretrained model."""
 
-import itertools
+import heapq
 import shutil
 
 import keras
 
 from keras_transformer.models.presets import PRESETS
 from keras_transformer.runs.recipe import Recipe, Settings
-from keras_transformer.runs.run import Record, Run, checksum_of
+from keras_transformer.runs.run import Record, Run
+from keras_transformer.runs.settings import held_out_files
 from keras_transformer.runs.survey import Survey
-from keras_transformer.storage import replace_file
+from keras_transformer.storage import replace_file, write_text
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.tokenizer_training import VocabularySizeError
+from keras_transformer.text_files import pair_hash
 
 # Settings that may differ from those of the pretrained model.
 FREE_SETTINGS = {"dropout", "attention_dropout", "activation_dropout", "seed"}
@@ -29,16 +31,21 @@ def begin(
     With `adjusts_vocabulary`, a vocabulary that the text cannot fill becomes smaller,
     and the settings say so. It is an error otherwise.
     """
-    training, validation = (
-        checksum_of(settings, x) for x in ("training", "validation")
-    )
-    run.write(Record(kind, training, validation), settings)
+    run.write(Record(kind, run.checksum(settings, "training")), settings)
     run.remove_unfinished()
     # An interrupted start may have left those of other settings.
     shutil.rmtree(run.tokenizers_path, ignore_errors=True)
     shutil.rmtree(run.pretrained_path, ignore_errors=True)
     run.log.path.unlink(missing_ok=True)
     pretrained, prepared = settings.model.pretrained, settings.data.prepared
+    min_hash = 0
+    if settings.data.validation is None and prepared:
+        for file in held_out_files(prepared):
+            shutil.copyfile(file.path, run.folder / file.path.name)
+    elif settings.data.validation is None:
+        min_hash, text = hold_out(text, run)
+    validation = run.checksum(settings, "validation")
+    run.update(min_hash=min_hash, validation_text=validation)
     if pretrained:
         copy_pretrained(pretrained, settings, run)
     if prepared:
@@ -50,25 +57,47 @@ def begin(
         sides = {"shared": [*text.source_lines, *text.target_lines]}
     how = settings.tokenizer.model_dump(exclude={"shared", "sampling"})
     how["symbols"] = settings.symbols()
-    sizes = []
     for name, lines in sides.items():
-
-        def train(lines=lines, **more):
-            # A first line that names a file would be taken for that file.
-            text = itertools.chain([""], lines)
-            return SubwordTokenizer.train(text, **how | more)
-
+        lines = ["", *lines]  # a first line that names a file would be taken for it
         try:
-            tokenizer = train()
+            tokenizer = SubwordTokenizer.train(lines, **how)
         except VocabularySizeError as error:
             if not adjusts_vocabulary:
                 raise
-            tokenizer = train(vocabulary_size=error.nearest)
+            smaller = how | {"vocabulary_size": error.nearest}
+            tokenizer = SubwordTokenizer.train(lines, **smaller)
         tokenizer.save(run.tokenizers_path / f"{name}.model")
-        sizes.append(tokenizer.vocabulary_size)
-    if max(sizes) != settings.tokenizer.vocabulary_size:
-        size = {"tokenizer.vocabulary_size": max(sizes)}
-        run.write(run.record, settings.replace(size))
+    size = max(tokenizer.vocabulary_size for tokenizer in run.tokenizers())
+    if size != settings.tokenizer.vocabulary_size:
+        changed = settings.replace({"tokenizer.vocabulary_size": size})
+        run.write(run.record, changed)
+
+
+def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
+    """Writes pairs of a training text to the run, to validate on.
+
+    Which pairs depends on nothing but the text. Returns `min_hash` of `TextFile`, and
+    the survey of the pairs that are left.
+    """
+    pairs = list(zip(text.source_lines, text.target_lines, strict=True))
+    by_hash = {pair_hash(*pair): pair for pair in pairs}
+    count = min(max(len(by_hash) // 20, 10), len(by_hash) // 2, 2000)
+    if not count:
+        raise ValueError(
+            "`data.validation` must name a text where the training text has too few "
+            f"pairs to hold some out. Received: {len(pairs)} pairs."
+        )
+    lowest = heapq.nsmallest(count, by_hash)
+    files = held_out_files(run.folder)
+    for side, file in enumerate(files):
+        write_text(file.path, "".join(f"{by_hash[x][side]}\n" for x in lowest))
+    print(
+        f"Held out {count:,} of {text.size.pairs:,} pairs for validation, in "
+        f"{files[0]} and .target: the recipe names no `data.validation`."
+    )
+    min_hash = lowest[-1] + 1
+    kept = zip(*(pair for pair in pairs if pair_hash(*pair) >= min_hash), strict=True)
+    return min_hash, Survey(text.size, *map(list, kept))
 
 
 def copy_pretrained(where: str, settings: Recipe, run: Run) -> None:
@@ -131,13 +160,8 @@ def _check_agreement(settings, translator):
         **{f"model.{name}": value for name, value in config.items()},
     }
     for name, value in named.items():
-        if name not in found:
-            raise ValueError(
-                f"`{name}` must be left out with `model.pretrained`, which brings its "
-                f"tokenizers. Received: {name}={value!r}."
-            )
-        if value != found[name]:
-            raise ValueError(
-                f"`{name}` must be {found[name]!r}, as in the pretrained translator, "
-                f"or be left out. Received: {name}={value!r}."
-            )
+        remedy = "left out, since the pretrained translator brings its tokenizers"
+        if name in found:
+            remedy = f"{found[name]!r}, as in the pretrained translator, or be left out"
+        if value != found.get(name):
+            raise ValueError(f"`{name}` must be {remedy}. Received: {name}={value!r}.")

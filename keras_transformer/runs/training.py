@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import math
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,11 +19,19 @@ from keras_transformer.kernels.attention import no_blocks
 from keras_transformer.models import Transformer
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
-from keras_transformer.runs.recipe import Recipe, Settings, following, settings_of
-from keras_transformer.runs.run import Finished, New, Run, State, checksum_of, with_beam
+from keras_transformer.runs.recipe import Recipe, Settings, names_from_text, settings_of
+from keras_transformer.runs.run import (
+    Finished,
+    New,
+    Resumable,
+    Run,
+    State,
+    with_beam,
+)
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.start import FREE_SETTINGS, begin
 from keras_transformer.runs.survey import Survey, survey
+from keras_transformer.storage import locked
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
 from keras_transformer.text.pipeline import Counted, count_batches
 
@@ -62,8 +69,10 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
         Traceback (most recent call last):
         FileNotFoundError: runs/demo-data/train.en does not exist, ...
     """
-    for split in ["validation"] if recipe.data.prepared else ["train", "validation"]:
-        recipe.data.check_files(split)
+    if not recipe.data.prepared:
+        recipe.data.check_files("train")
+    if recipe.data.validation:
+        recipe.data.check_files("validation")
     Run(folder).check_kind("training")
     # Workers must connect before TensorFlow does anything else.
     workers = training.Workers(training.pick_strategy(recipe.training.strategy))
@@ -86,7 +95,7 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
                 f"checkpoints of {found} epochs."
             )
         if not isinstance(state, Finished):
-            _fit(state, workers)
+            _fit(recipe, state, workers)
         if workers.is_chief:
             save_average(state.run, state.run.settings.decoding.average)
         workers.wait()
@@ -108,19 +117,30 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
     else:
         text = text or survey(*recipe.data.check_files("train"))
         settings = settings_of(recipe, text.size)
-    with Run.open(folder, settings) as state:
+    Run(folder).state(settings)  # raises errors before anything is written
+    with locked(folder):
+        state = Run(folder).state(settings)
         run = state.run
         if isinstance(state, New):
             text = text or survey(*recipe.data.check_files("train"))
             begin(run, settings, text, recipe.tokenizer.vocabulary_size is None)
             print(table_of(asked, run.settings, text.size))
+            if (pairs := text.size.pairs) < 300 and not settings.model.pretrained:
+                print(
+                    f"Only {pairs} pairs, from which a model learns little. Begin with "
+                    "a pretrained translator (--from), or find more text."
+                )
         else:
             run.remove_unfinished()
-            validation = checksum_of(settings, "validation")
+            validation = run.checksum(settings, "validation")
             record = dataclasses.replace(run.record, validation_text=validation)
             run.write(record, settings)
             run.log.truncate(state.epoch)
             run.checkpoints().keep_best()
+            if isinstance(state, Resumable):
+                steps = f" and {run.record.batch:,} steps" * bool(run.record.batch)
+                epochs = settings.training.epochs
+                print(f"Resuming after epoch {state.epoch} of {epochs}{steps}.")
         if not settings.data.prepared:
             training_text = _training_text(run)
             sides = training_text["source_files"], training_text["target_files"]
@@ -146,7 +166,7 @@ def join(recipe: Recipe, folder: str | os.PathLike) -> State:
 def _training_text(run) -> dict[str, Any]:
     """Returns the arguments of `parallel_dataset` that determine its batches."""
     settings, (source, target) = run.settings, run.tokenizers()
-    sides = settings.data.check_files("train")
+    sides = settings.data.check_files("train", run.record.min_hash)
     sources, targets = (side * settings.training.passes_per_epoch for side in sides)
     return {
         "source_files": sources,
@@ -162,7 +182,7 @@ def _training_text(run) -> dict[str, Any]:
 def table_of(recipe: Recipe, settings: Settings, text: TextSize) -> str:
     """Returns a table of the settings that the text decides if a recipe does not."""
     rows = [("setting", "value", "from")]
-    for name in following():
+    for name in names_from_text():
         is_named, value = recipe.get(name) is not None, settings.get(name)
         if value is not None:
             shown = f"{value:,}" if isinstance(value, int) else f"{value}"
@@ -192,9 +212,16 @@ def save_average(run: Run, last: int) -> list[Path]:
     """Saves the run's translator with the mean weights of its last checkpoints.
 
     It averages `last` checkpoints, or all if there are fewer, and returns their paths.
+    After early stopping, the last one is of the epoch with the lowest validation loss,
+    or the best checkpoint alone if that epoch's is not kept.
     """
-    checkpoints = run.checkpoints()
-    paths = checkpoints.newest(last)
+    checkpoints, best_epoch = run.checkpoints(), None
+    waited = run.log.epochs_without_improvement()
+    if waited >= (run.settings.training.early_stopping or math.inf):
+        best_epoch = len(run.log.rows()) - waited
+    paths = checkpoints.newest(last, best_epoch)
+    if not paths and best_epoch:
+        paths = [path for path in [checkpoints.best()] if path]
     if not paths:
         raise FileNotFoundError(
             f"{checkpoints.folder} holds no complete checkpoint. Train first."
@@ -216,8 +243,8 @@ def check_precision(precision: str, num_replicas: int) -> None:
         )
 
 
-def _fit(state, workers):
-    """Trains a run from its state to its last epoch."""
+def _fit(asked, state, workers):
+    """Trains a run from its state to its last epoch; `asked` is what was set."""
     run, recipe = state.run, state.run.settings
     settings, record, tokenizers = recipe.training, run.record, run.tokenizers()
     if recipe.data.prepared:
@@ -235,17 +262,18 @@ def _fit(state, workers):
         data = parallel_dataset(**text, seed=settings.seed, counted=counted)
     sizes = settings.tokens_per_batch, settings.max_length
     num_steps = settings.validate_every
-    validation_files = recipe.data.check_files("validation")
-    validation = parallel_dataset(*validation_files, *tokenizers, *sizes, shuffle=False)
+    sides = run.validation_files(recipe.data)
+    validation = parallel_dataset(*sides, *tokenizers, *sizes, shuffle=False)
     position = training.KeepPosition(data, num_steps)
-    schedule = learning_rate(settings, num_steps or int(data.cardinality()))
+    steps_per_epoch = num_steps or int(data.cardinality())
+    schedule = learning_rate(settings, steps_per_epoch)
     keras.utils.set_random_seed(settings.seed)
     recomputed = keras.RematScope("full" if settings.recompute else None)
     with workers.strategy.scope(), recomputed:
         model = compiled_model(state, schedule, workers.num_replicas)
     if state.checkpoint:
         position.load(model, state.checkpoint)
-    writers = _writers(run, model, validation_files) if workers.is_chief else []
+    writers = _writers(run, model, steps_per_epoch) if workers.is_chief else []
     callbacks = [position, training.StopAtNaN(), *writers]
     how = workers.num_replicas, model.pad_id
     batches = data.repeat() if num_steps else data
@@ -261,19 +289,21 @@ def _fit(state, workers):
             steps_per_epoch=num_steps,
             initial_epoch=state.epoch,
             shuffle=False,  # the dataset does it
-            verbose=(1 if sys.stdout.isatty() else 2) if workers.is_chief else 0,
+            verbose=0,
             callbacks=[*callbacks, training.StopTogether(workers)],
         )
     if workers.is_chief:
         guessing = unigram_perplexity((y for _, y in validation), model.pad_id)
         found = history.history["val_perplexity"][-1]
         if not found < guessing:
+            names = [f"`{x}`" for x in names_from_text() if asked.get(x) is not None]
+            names = [name for name in names if name.startswith("`training.")]
+            remedy = f" Leave out {', '.join(names)}." if names else ""
             print(
-                f"This training has not learned: its validation perplexity is "
+                f"This training has learned nothing: its validation perplexity is "
                 f"{found:.4g}, and guessing subwords by their frequency has "
-                f"{guessing:.4g}. Leave out `training.warmup_steps`, `learning_rate` "
-                "and `tokens_per_batch`, so that they follow from the text, or raise "
-                "`training.epochs`."
+                f"{guessing:.4g}.{remedy} "
+                'See "It learns nothing" in docs/when_it_goes_wrong.md.'
             )
 
 
@@ -384,11 +414,12 @@ def learning_rate(settings, steps_per_epoch: int):
     return training.Cooldown(schedule, start, cooldown_epochs * steps_per_epoch)
 
 
-def _writers(run, model, validation_files):
+def _writers(run, model, steps_per_epoch):
     """Returns the callbacks that measure the model and write to the folder."""
     settings = run.settings.training
     board = run.folder / "tensorboard"
     writers = [
+        training.ShowProgress(steps_per_epoch),
         WriteLog(run.log, settings.early_stopping),
         training.SaveCheckpoints(
             run.checkpoints(),
@@ -404,7 +435,7 @@ def _writers(run, model, validation_files):
         search = with_beam(translator.search, beam_width=1)
         sides = (
             itertools.chain.from_iterable(map(read_lines, files))
-            for files in validation_files
+            for files in run.validation_files(run.settings.data)
         )
         bleu = training.BleuCallback(
             lambda texts: translator.translate(texts, search),

@@ -146,7 +146,13 @@ def parallel_dataset(
 
 def _read_lines(files):
     """Returns the pairs of lines of all files, one file after the other."""
-    return tf.data.Dataset.zip(*map(text_lines, zip(*files, strict=True)))
+    if not any(source.min_hash for source, _ in files):
+        return tf.data.Dataset.zip(*map(text_lines, zip(*files, strict=True)))
+    blocks = tf.data.Dataset.from_generator(
+        lambda: chunks_of(([x.source, x.target] for x in read_pairs(files)), 1024),
+        output_signature=tf.TensorSpec((None, 2), "string"),
+    )
+    return blocks.unbatch().map(lambda pair: (pair[0], pair[1]))
 
 
 def _read_mixed_lines(files, pairs_per_file, seed):
@@ -156,7 +162,8 @@ def _read_mixed_lines(files, pairs_per_file, seed):
     of more text than the shuffle buffer holds would end with the last one.
     """
     groups = [files[i::_OPEN_FILES] for i in range(min(len(files), _OPEN_FILES))]
-    sizes = [float(sum(map(pairs_per_file.get, group))) for group in groups]
+    # A weight of 0, where all pairs of a file are held out, would never end.
+    sizes = [float(sum(map(pairs_per_file.get, group)) or 1) for group in groups]
     return tf.data.Dataset.sample_from_datasets(
         list(map(_read_lines, groups)), sizes, seed, stop_on_empty_dataset=False
     )

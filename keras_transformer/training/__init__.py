@@ -18,6 +18,7 @@ from keras_transformer.training.losses import TokenCrossentropy
 from keras_transformer.training.metrics import Padding, Perplexity, TokenAccuracy
 from keras_transformer.training.muon import Muon
 from keras_transformer.training.position import KeepPosition
+from keras_transformer.training.progress import ShowProgress
 from keras_transformer.training.schedules import Cooldown, InverseSquareRootSchedule
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Padding",
     "Perplexity",
     "SaveCheckpoints",
+    "ShowProgress",
     "StopAtNaN",
     "StopTogether",
     "TokenAccuracy",

@@ -99,5 +99,6 @@ class StopAtNaN(keras.callbacks.Callback):
             raise FloatingPointError(
                 f"The loss is {loss} after batch {batch + 1} of epoch {self._epoch}. "
                 "The checkpoints of earlier epochs hold the last good weights. Lower "
-                "the learning rate or raise the warm-up steps, in a new training run."
+                "the learning rate or raise the warm-up steps, in a new training run. "
+                'See "The loss is NaN" in docs/when_it_goes_wrong.md.'
             )

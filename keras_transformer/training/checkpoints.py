@@ -126,12 +126,15 @@ class Checkpoints:
                 return self.step_path
         return last
 
-    def newest(self, count: int) -> list[Path]:
+    def newest(self, count: int, last_epoch: int | None = None) -> list[Path]:
         """Returns the newest `count` complete checkpoints, oldest epoch first.
 
-        Truncated and corrupt ones are skipped with a warning.
+        None is of a later epoch than `last_epoch`, if one is given. Truncated and
+        corrupt ones are skipped with a warning.
         """
-        complete = filter(_is_whole, reversed(self.paths()))
+        last = math.inf if last_epoch is None else last_epoch
+        paths = [path for path in self.paths() if self.epoch_of(path) <= last]
+        complete = filter(_is_whole, reversed(paths))
         return list(itertools.islice(complete, count))[::-1]
 
     def best(self) -> Path | None:

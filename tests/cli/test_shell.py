@@ -567,7 +567,7 @@ def test_the_demo_trains_translates_and_exports(tmp_path, monkeypatch):
     assert "val_loss" in result.stdout
     assert "of 11 held-out phrases" in result.stdout
     assert f"keras-transformer translate {tmp_path / 'run'}" in result.stdout
-    assert result.stdout.endswith('"Your own text" in README.md\n')
+    assert result.stdout.endswith("keras-transformer init train.en train.de\n")
     assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
 
 
@@ -650,14 +650,82 @@ def test_a_first_recipe_names_the_languages_and_replaces_nothing(tmp_path):
     assert result.exit_code == 0, result.stderr
     assert f"keras-transformer train {path}" in result.stdout
     written = path.read_text()
+    assert len(written.splitlines()) == 7
     data = Recipe.load(path).data
-    assert [x.path.name for x in data.paths("validation", "target")] == [
-        "validation.ru"
-    ]
+    assert [x.path.name for x in data.paths("train", "target")] == ["train.ru"]
     again = shell("init", path)
     assert again.exit_code == 1
     assert f"{path} exists. Name a new file" in in_one_line(again)
     assert path.read_text() == written
+    result = shell("init", tmp_path / "long.yml", "--all", "--source", "es")
+    assert result.exit_code == 0, result.stderr
+    assert "# early_stopping:" in (tmp_path / "long.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "languages"),
+    [
+        (["train.en", "train.de"], ("en", "de")),
+        (["en/a.txt.gz", "fr/a.txt.gz"], ("en", "fr")),
+        (["english-1.txt", "Greek-1.txt"], ("en", "el")),
+    ],
+)
+def test_a_first_recipe_names_the_files(tmp_path, monkeypatch, names, languages):
+    monkeypatch.chdir(tmp_path)
+    for name in names:
+        Path(name).parent.mkdir(exist_ok=True)
+        write_lines(Path(name), ["ba"])
+    result = shell("init", *names)
+    assert result.exit_code == 0, result.stderr
+    assert "train recipe.yaml --run runs/" in result.stdout
+    data = Recipe.load("recipe.yaml").data
+    assert (data.source, data.target) == languages
+    sides = data.check_files("train")
+    assert [str(file) for side in sides for file in side] == names
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "expected"),
+    [
+        ("english,french", "", ["en", "fr", "english", "french"]),
+        ("de,id,en", "", ["de", "en", "de", "en"]),
+        ("de,id,en", "--source en", ["en", "de", "en", "de"]),
+        ("A dog.,Un chien.", "--source en --target fr", ["en", "fr", 0, 1]),
+    ],
+)
+def test_a_first_recipe_names_the_columns_of_a_table(
+    tmp_path, monkeypatch, row, options, expected
+):
+    monkeypatch.chdir(tmp_path)
+    write_lines(Path("pairs.csv"), [row, "ba,ko,li"])
+    result = shell("init", "pairs.csv", *options.split())
+    assert result.exit_code == 0, result.stderr
+    data = Recipe.load("recipe.yaml").data
+    sides = data.check_files("train")
+    columns = [file.column for side in sides for file in side]
+    assert [data.source, data.target, *columns] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("one", "A text is two files, or one .csv"),
+        ("one none", "none does not exist"),
+        ("one two", "one does not tell the languages. Add --source en --target de"),
+        ("pairs.csv", "pairs.csv does not tell the languages"),
+        ("pairs.csv --source xx", "pairs.csv does not tell the languages"),
+    ],
+)
+def test_what_a_first_recipe_cannot_tell_is_asked(
+    tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two", "pairs.csv"):
+        write_lines(Path(name), ["Hi,Hallo"])
+    result = shell("init", *arguments.split())
+    assert result.exit_code == 1
+    assert message in in_one_line(result)
+    assert not Path("recipe.yaml").exists()
 
 
 def test_a_folder_that_cannot_be_written_to_is_reported(recipe, text):

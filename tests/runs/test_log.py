@@ -8,7 +8,7 @@ import pytest
 from keras_transformer.runs import Log
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.storage import write_text
-from keras_transformer.training import Adam
+from keras_transformer.training import Adam, ShowProgress
 
 
 @pytest.fixture
@@ -91,12 +91,28 @@ def test_a_row_has_the_gradient_norm_of_its_epoch(log, optimizer, norms):
     model.compile(optimizer(), "mse", metrics=["mse"])
     data = np.array([[1.0]]), np.array([[3.0]])  # the gradient is 2 (weight - 3)
     history = model.fit(
-        *data, validation_data=data, epochs=2, verbose=0, callbacks=[WriteLog(log)]
+        *data,
+        validation_data=data,
+        epochs=2,
+        verbose=0,
+        callbacks=[ShowProgress(1), WriteLog(log)],
     ).history
     assert "val_gradient_norm" not in history
     cells = [row["gradient_norm"] for row in log.rows()]
     assert len(cells) == 2
     assert [float(cell) for cell in cells if cell] == pytest.approx(norms, rel=1e-3)
+
+
+def test_a_training_that_stops_early_names_the_best_epoch(log, capsys):
+    layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+    model = keras.Sequential([keras.Input((1,)), layer])
+    model.compile("sgd", "mse", metrics=["mse"])
+    text, other = [(np.ones((1, 1)), np.full((1, 1), y)) for y in (3.0, -3.0)]
+    how = {"validation_data": other, "verbose": 0, "callbacks": [WriteLog(log, 2)]}
+    assert len(model.fit(*text, epochs=7, **how).epoch) == 3
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("Stopped early, after epoch 3 of 7: the validation loss")
+    assert "lowest after epoch 1" in line
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):

@@ -408,7 +408,7 @@ def test_missing_text_is_reported_with_what_is_there(tmp_path):
     (tmp_path / "raw" / "train.fr.gz").unlink()
     (tmp_path / "raw").rmdir()
     tmp_path.rmdir()
-    with pytest.raises(FileNotFoundError, match=f"There is no folder {tmp_path}"):
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path} is missing. Name"):
         data.check_files("train")
 
 

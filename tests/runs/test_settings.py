@@ -9,7 +9,7 @@ from small_corpus import SETTINGS, write_lines, write_recipe
 
 from keras_transformer.datasets import locale_phrases
 from keras_transformer.runs import Recipe, Run, train
-from keras_transformer.runs.recipe import following, settings_of
+from keras_transformer.runs.recipe import names_from_text, settings_of
 from keras_transformer.runs.run import Finished, Resumable
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.survey import survey
@@ -45,7 +45,7 @@ def bare(tmp_path_factory):
 
 def found_in(settings):
     """The settings that follow from the text, by their names."""
-    return {name: settings.get(name) for name in following()}
+    return {name: settings.get(name) for name in names_from_text()}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -95,7 +95,7 @@ def test_the_length_of_an_epoch_may_be_a_number_of_steps(bare):
 def test_what_a_recipe_names_stays(bare, name):
     text = TextSize(2000, 13_046, 61)
     recipe = bare(**{name: NAMED[name]})
-    assert set(following()) == NAMED.keys()
+    assert set(names_from_text()) == NAMED.keys()
     assert None not in found_in(settings_of(bare(), text)).values()
     assert settings_of(recipe, text).get(name) == NAMED[name]
 
@@ -192,6 +192,17 @@ def phrases(tmp_path):
     return write
 
 
+@pytest.mark.parametrize(("pairs", "is_few"), [(299, True), (300, False)])
+def test_too_little_text_is_told_before_the_training(
+    phrases, tmp_path, capsys, pairs, is_few
+):
+    small = {"model.preset": "tiny", "tokenizer.vocabulary_size": 307}
+    with begun(phrases(pairs)(**small), tmp_path / "run"):
+        pass
+    found = re.findall("^Only 299 pairs.*", capsys.readouterr().out, re.M)
+    assert len(found) == is_few
+
+
 @pytest.mark.slow
 def test_a_run_prints_its_numbers_and_keeps_them(bare, text, tmp_path, capsys):
     def load(**settings):
@@ -249,8 +260,16 @@ def test_a_training_says_whether_it_has_learned(phrases, tmp_path, capsys, learn
         "training.passes_per_epoch": 30 if learns else 1,
     }
     train(phrases(300)(**settings), tmp_path / "run")
-    said = "This training has not learned" in capsys.readouterr().out
-    assert said != learns
+    found = re.findall(
+        "^This training has learned nothing.*", capsys.readouterr().out, re.M
+    )
+    assert len(found) == (0 if learns else 1)
+    for line in found:
+        assert '"It learns nothing" in docs/when_it_goes_wrong.md' in line
+        # Only what the recipe named is to be left out of it.
+        named = re.findall("`(training.[a-z_]+)`", line)
+        names = "passes_per_epoch", "epochs", "learning_rate"
+        assert sorted(named) == sorted(f"training.{x}" for x in names)
 
 
 @pytest.mark.slow

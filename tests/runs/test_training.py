@@ -64,6 +64,14 @@ def test_a_run_goes_on_from_its_last_checkpoint(trained, load):
     assert state.epoch == 3
 
 
+@pytest.mark.parametrize(("batch", "steps"), [(0, ""), (5, " and 5 steps")])
+def test_a_run_that_goes_on_says_from_where(copy, load, capsys, batch, steps):
+    copy.update(batch=batch)
+    with begun(load(**{"training.epochs": 4}), copy.folder):
+        pass
+    assert f"Resuming after epoch 3 of 4{steps}.\n" == capsys.readouterr().out
+
+
 @pytest.mark.parametrize("epochs", [2, 3])
 def test_a_finished_run_is_not_trained_again(trained, load, epochs):
     state = state_of(trained, load(**{"training.epochs": epochs}))
@@ -466,6 +474,30 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(copy, damaged):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.warns(UserWarning, match=f"{path.name}: skipped"):
         assert save_average(copy, 2) == whole
+
+
+@pytest.mark.parametrize(
+    ("losses", "used"), [([3, 1, 2], [1, 2]), ([1, 2, 3], [1]), ([3, 2, 1], [2, 3])]
+)
+def test_after_early_stopping_later_checkpoints_are_not_averaged(copy, losses, used):
+    stopping = copy.settings.replace({"training.early_stopping": 1})
+    copy.write(copy.record, stopping)
+    copy.log.truncate(0)
+    for epoch, loss in enumerate(losses, start=1):
+        copy.log.add({"epoch": epoch, "val_loss": loss})
+    checkpoints = copy.checkpoints()
+    assert [checkpoints.epoch_of(path) for path in save_average(copy, 2)] == used
+
+
+def test_a_best_checkpoint_that_alone_was_kept_is_the_translator(copy):
+    """The last ones are of later epochs, which made it worse."""
+    copy.write(copy.record, copy.settings.replace({"training.early_stopping": 2}))
+    copy.log.truncate(0)
+    for epoch, loss in enumerate([1, 2, 3], start=1):
+        copy.log.add({"epoch": epoch, "val_loss": loss})
+    checkpoints = copy.checkpoints()
+    checkpoints.paths()[0].unlink()
+    assert save_average(copy, 2) == [checkpoints.best_path]
 
 
 def test_without_a_checkpoint_there_is_nothing_to_average(copy):
