@@ -149,7 +149,7 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
     if split == "validation" and text.validation is None:
         from keras_transformer.runs.settings import held_out_files
 
-        source, reference = held_out_files(run_folder(model))
+        source, reference = held_out_files(settings.parent)
         return [source], [[reference]], [], "", text.target
     text.check_files(split)
     sources, references = (text.paths(split, side) for side in ("source", "target"))

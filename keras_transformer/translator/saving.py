@@ -10,7 +10,7 @@ from keras_transformer.storage import names_in, replace_files, write_text
 from keras_transformer.text import Tokenizer
 
 SETTINGS = "translator.json"  # Last in sorted order, so it is moved into place last.
-# Files that mark what `from_preset` reads: Hugging Face's layout, and Marian's, which it refuses.
+# Files that mark what `from_preset` reads, or refuses: Marian's own.
 MARKS_OF_PRESETS = ("config.json", "decoder.yml")
 
 
