@@ -1,5 +1,6 @@
 """The folder of a run: what has happened there, and what it holds."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.metadata
@@ -7,7 +8,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from keras_transformer.runs.settings import SIDES, DataSettings, held_out_files
 from keras_transformer.storage import (
     LOCK,
     is_unfinished,
+    locked,
     remove_unfinished,
     replace_file,
     write_text,
@@ -124,13 +126,22 @@ class Run:
         self.ids_path = self.folder / "ids"
         self.log = Log(self.folder / "log.csv")
 
-    def state(self, settings: Settings) -> State:
-        """Returns the state of a run that is to have these settings.
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, folder: str | os.PathLike, settings: Settings) -> Iterator[State]:
+        """Locks a folder until the block ends, and yields the state of its run.
 
         Raises:
+            BlockingIOError: If another process trains there.
             ValueError: If the folder holds something else: no run, prepared text, or a
                 run of other settings or other text.
         """
+        cls(folder).state(settings)  # raises errors before the lock is written
+        with locked(folder):
+            yield cls(folder).state(settings)
+
+    def state(self, settings: Settings) -> State:
+        """Returns the state of a run with these settings; see `open`."""
         self.check_kind("training")
         if not self.has_trained():
             return New(self)

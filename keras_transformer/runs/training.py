@@ -31,7 +31,6 @@ from keras_transformer.runs.run import (
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.start import FREE_SETTINGS, begin
 from keras_transformer.runs.survey import Survey, survey
-from keras_transformer.storage import locked
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
 from keras_transformer.text.pipeline import Counted, count_batches
 
@@ -117,9 +116,7 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
     else:
         text = text or survey(*recipe.data.check_files("train"))
         settings = settings_of(recipe, text.size)
-    Run(folder).state(settings)  # raises errors before anything is written
-    with locked(folder):
-        state = Run(folder).state(settings)
+    with Run.open(folder, settings) as state:
         run = state.run
         if isinstance(state, New):
             text = text or survey(*recipe.data.check_files("train"))
