@@ -144,8 +144,10 @@ def test_integers_take_less_space_and_translate_alike(tmp_path):
     num_weights = translator.model.count_params()
     assert sizes[None] - sizes["int8"] > 2.5 * num_weights
     ids = translator.encode(SOURCES)[0].numpy()
-    found = runner(folder / "model.tflite")(input_ids=ids)["ids"]
-    translations = translator.decode(found[:, 0], GREEDY).numpy()
+    # One by one: in batches, LiteRT 2.3 reads memory that it has not written.
+    search = runner(folder / "model.tflite")
+    found = [search(input_ids=row[None])["ids"][0, 0] for row in ids]
+    translations = translator.decode(np.array(found), GREEDY).numpy()
     expected = translator.translate(SOURCES, GREEDY)
     same = [x.decode() == y for x, y in zip(translations, expected, strict=True)]
     assert np.mean(same) > 0.9
