@@ -81,7 +81,7 @@ def train_ours(folder, path, steps):
     num_batches = int(data.cardinality())
     keras.utils.set_random_seed(settings.seed)
     model = kt.models.Transformer.from_preset(
-        recipe.model.preset, VOCABULARY, **recipe.model.overrides()
+        recipe.model.preset, VOCABULARY, **recipe.model.arguments()
     )
     block = model.encoder.blocks[0]
     sizes = model.encoder.num_layers, block.num_heads, block.intermediate_dim
