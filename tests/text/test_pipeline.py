@@ -404,7 +404,7 @@ def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
         files[-1].write_bytes(line * count)
     source_tokenizer.save(tmp_path / "model")
     small, large = map(int, run(MEMORY, *files, tmp_path / "model").split())
-    assert large - small < 15 * 1024
+    assert large - small < 25 * 1024  # a side is 27 MB larger
 
 
 @settings(max_examples=3)
