@@ -55,16 +55,16 @@ Settings = Annotated[
 Engine = Annotated[
     Literal["auto", "tensorflow", "ctranslate2"],
     typer.Option(
-        help="What computes. CTranslate2 starts sooner and is several times as fast on "
-        "CPUs; the model is exported for it once, into its folder. `auto` takes it "
-        "where it is installed and can do what is asked for, else TensorFlow."
+        help="Inference engine. CTranslate2 starts sooner and is several times as fast "
+        "on CPUs; the model is exported for it once, to its folder. `auto` uses it if "
+        "it is installed and supports the request, otherwise TensorFlow."
     ),
 ]
 BatchSize = Annotated[
     int | None,
     typer.Option(
-        help="Sentences to translate at a time, which memory limits. [default: what is "
-        "fastest]",
+        help="Sentences to translate at a time; more take more memory. [default: the "
+        "fastest number]",
         min=1,
     ),
 ]
@@ -164,7 +164,7 @@ Glossary = Annotated[
 Keep = Annotated[
     list[str] | None,
     typer.Option(
-        help="What comes through unchanged: url, email, number, placeholder, emoji or "
+        help="What to copy unchanged: url, email, number, placeholder, emoji or "
         "a regular expression (RE2). May be given several times.",
         metavar="PATTERN",
     ),

@@ -34,7 +34,7 @@ def prepare(
     max_length_ratio: Annotated[
         float | None,
         typer.Option(
-            help="Leave out pairs of which one side has more than so many times the "
+            help="Leave out pairs where one side has more than this many times the "
             "subwords of the other, such as 3.",
             min=1,
         ),

@@ -27,42 +27,42 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen at; 0.0.0.0 lets other machines in. See --api-key."
+            help="Address to listen on; 0.0.0.0 lets other machines in. See --api-key."
         ),
     ] = "127.0.0.1",
     port: Annotated[
         int,
-        typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535),
+        typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535),
     ] = 8501,
     engine: options.Engine = "auto",
     max_texts: Annotated[
-        int, typer.Option(help="Most texts of a request.", min=1)
+        int, typer.Option(help="Maximum number of texts per request.", min=1)
     ] = 256,
     max_characters: Annotated[
-        int, typer.Option(help="Most characters of a text.", min=1)
+        int, typer.Option(help="Maximum number of characters per text.", min=1)
     ] = 5000,
     max_waiting: Annotated[
         int,
         typer.Option(
-            help="Most sentences that wait for a model; further requests are refused.",
+            help="Maximum number of sentences waiting for a model; then requests fail.",
             min=1,
         ),
     ] = 1024,
     max_seconds: Annotated[
-        float, typer.Option(help="Seconds after which a request is given up.", min=1)
+        float, typer.Option(help="Seconds after which a request times out.", min=1)
     ] = 60,
     drain_seconds: Annotated[
         float,
         typer.Option(
-            help="Seconds for which it goes on answering after SIGTERM, until clients "
-            "have found another service.",
+            help="Seconds to keep answering after SIGTERM, while clients switch to "
+            "another service.",
             min=0,
         ),
     ] = 0,
     api_key: Annotated[
         list[str] | None,
         typer.Option(
-            help="Key that each request needs, or another one if this is repeated.",
+            help="Key that requests must have; repeat it for several keys.",
             envvar="KERAS_TRANSFORMER_API_KEY",
             metavar="KEY",
         ),
@@ -70,7 +70,7 @@ def serve(
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            help="Site whose pages may ask, such as https://example.com, or *.",
+            help="Site whose pages may call it, such as https://example.com, or *.",
             metavar="ORIGIN",
         ),
     ] = None,
@@ -154,7 +154,7 @@ def _bound_socket(host, port):
     except (OSError, ValueError) as error:
         bound.close()
         raise ValueError(
-            f"--host {host} --port {port} cannot be listened at: {error}. Name another."
+            f"Cannot listen on --host {host} --port {port}: {error}. Choose another."
         ) from None
     return bound
 

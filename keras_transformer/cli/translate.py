@@ -72,7 +72,7 @@ def translate(
     source_language: Annotated[
         str | None,
         typer.Option(
-            help="Language of documents, by which they are split into sentences. "
+            help="Language of documents, whose rules split them into sentences. "
             "[default: the recipe's, or en]",
             metavar="CODE",
         ),
@@ -80,7 +80,7 @@ def translate(
     target_language: Annotated[
         str | None,
         typer.Option(
-            help="Language that TMX and XLIFF name the translations by. [default: the "
+            help="Language code of the translations in TMX and XLIFF. [default: the "
             "recipe's]",
             metavar="CODE",
         ),
@@ -88,7 +88,7 @@ def translate(
     n_best: Annotated[
         int | None,
         typer.Option(
-            help="Write that many translations of each line, each after its number.",
+            help="Number of translations per line, each after the line number.",
             min=1,
         ),
     ] = None,
@@ -135,7 +135,7 @@ def translate(
         bool,
         typer.Option(
             "--mark-fuzzy",
-            help="Mark translations in PO files as fuzzy, for a person to look at.",
+            help="Mark translations in PO files as fuzzy, for a person to review.",
         ),
     ] = False,
     engine: options.Engine = "auto",
@@ -144,8 +144,8 @@ def translate(
         bool,
         typer.Option(
             "--jit-compile",
-            help="Let XLA compile every search. By default it compiles long searches, "
-            "where the seconds that compiling takes are saved.",
+            help="Compile every search with XLA. By default only long searches are "
+            "compiled, where this saves time.",
         ),
     ] = False,
     search_options: options.SearchOptions = options.UNCHANGED,

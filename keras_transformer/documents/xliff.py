@@ -168,10 +168,7 @@ def read_tmx(
 ) -> Document:
     """Reads a translation memory, with its inline tags."""
     if target_language is None:
-        raise ValueError(
-            "the language that it is to be translated to is not known. Name it "
-            "(--target-language)"
-        )
+        raise ValueError("its target language is not known. Add --target-language")
     source, root = read_xml(data, "tmx")
     known = [x.attributes.get("srclang", "*all*") for x in root.elements("header")]
     units = []

@@ -53,7 +53,7 @@ def make_app(
     It speaks the REST dialect of TensorFlow Serving and KServe (V1) under `/v1/models`,
     where the model from `en` to `de` is `en-de`, and that of LibreTranslate
     (`/translate`, `/translate_file`, `/detect`, `/languages`). `/` is a page to
-    translate on, `/healthz` says that the service is up, `/readyz` that it is to be
+    translate on, `/healthz` says that the service is up, `/readyz` that it may be
     sent requests, and `/metrics` has counts for Prometheus.
 
     A server that is about to end sets `app.state.is_draining`. Requests are still
@@ -102,7 +102,7 @@ def make_app(
     )
     waiting = prometheus_client.Gauge("waiting_texts", "Texts that wait", **how)
     characters = prometheus_client.Counter(
-        "characters", "Characters that were to be translated", **how
+        "characters", "Characters received for translation", **how
     )
     how["labelnames"] = ["route", "model", "status"]
     seconds = prometheus_client.Histogram(

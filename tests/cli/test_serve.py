@@ -66,7 +66,7 @@ def test_an_address_that_is_taken_is_refused(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = one_line(run, "--port", port)
-    assert re.search(f"--host 127.0.0.1 --port {port} cannot be .*in use", line)
+    assert re.search(f"Cannot listen on --host 127.0.0.1 --port {port}: .*in use", line)
     assert "--host no/such" in one_line(run, "--host", "no/such", "--port", 0)
 
 

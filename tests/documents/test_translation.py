@@ -327,7 +327,7 @@ def test_translations_of_another_question_are_not_taken(tmp_path):
         ("a.po", 'msgid "a', {}, "a.po cannot be read as po: line 1 is no field"),
         ("a.xlf", "<xliff", {}, "xliff: unclosed token: line 1, column 0"),
         ("a.xlf", "<a/>", {}, "xliff: its outermost element is <a>, not <xliff>"),
-        ("a.tmx", TMX, {}, "the language that it is to be translated to"),
+        ("a.tmx", TMX, {}, "its target language is not known"),
         ("a.json", "{", {}, "a.json cannot be read as json: Expecting property name"),
         ("a.csv", "a,b\n1,2\n", {}, "must name the columns source and target. It has"),
         (
