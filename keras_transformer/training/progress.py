@@ -38,6 +38,7 @@ class ShowProgress(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self._start = self._latest = time.monotonic()
         self._done = self._shown = 0
+        self._speed: float | None = None
         self._epochs_left = self.params["epochs"] - epoch - 1
         self._name = f"Epoch {epoch + 1}/{self.params['epochs']}"
 
@@ -71,8 +72,10 @@ class ShowProgress(keras.callbacks.Callback):
         self._speed = self._tokens_per_second()
 
     def on_epoch_end(self, epoch, logs=None):
-        if self._speed:
-            logs["tokens_per_second"] = self._speed
+        # A validation has reset the metrics.
+        speed = self._tokens_per_second() if self._speed is None else self._speed
+        if speed:
+            logs["tokens_per_second"] = speed
         optimizer = self.model.optimizer
         logs["learning_rate"] = float(optimizer.learning_rate)
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

@@ -404,7 +404,8 @@ def test_memory_does_not_grow_with_the_corpus(source_tokenizer, tmp_path):
         files[-1].write_bytes(line * count)
     source_tokenizer.save(tmp_path / "model")
     small, large = map(int, run(MEMORY, *files, tmp_path / "model").split())
-    assert large - small < 25 * 1024  # a side is 27 MB larger
+    # A side is 27 MB larger. The peak grows by 17 to 21 MB, which are freed at the end.
+    assert large - small < 25 * 1024
 
 
 @settings(max_examples=3)

@@ -11,14 +11,15 @@ from keras_transformer.training import Padding, ShowProgress
 from keras_transformer.training.progress import _in_words
 
 
-def fit(steps, epochs):
+def fit(steps, epochs, validates=True):
     """Trains on texts of two tokens and a row of padding, one a step."""
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse", metrics=[Padding()])
     data = np.ones((steps, 3)), np.tile([1.0, 1.0, 0.0], (steps, 1))
     how = {"batch_size": 1, "verbose": 0, "shuffle": False}
     how["callbacks"] = [ShowProgress(steps)]
-    return model.fit(*data, epochs=epochs, validation_data=data, **how).history
+    how["validation_data"] = data if validates else None
+    return model.fit(*data, epochs=epochs, **how).history
 
 
 def test_without_a_terminal_every_epoch_has_one_line(capsys):
@@ -31,6 +32,11 @@ def test_without_a_terminal_every_epoch_has_one_line(capsys):
     for name in ("loss", "val_loss", "padding", "learning_rate", "tokens_per_second"):
         assert all(re.search(rf" {name}: \d", line) for line in lines), name
     assert all(seconds > 0 for seconds in history["seconds"])
+
+
+def test_a_training_without_validation_has_a_speed(capsys):
+    history = fit(steps=7, epochs=2, validates=False)
+    assert all(speed > 0 for speed in history["tokens_per_second"])
 
 
 def test_a_long_training_is_estimated_once_and_early(capsys):
