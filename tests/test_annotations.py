@@ -32,7 +32,8 @@ KERAS_METHODS = {name for base in KERAS for name in dir(base)} - {"__init__"}
 TENSORS = {
     *("cache", "frequencies", "hypotheses", "ids", "index", "inputs", "keys", "kept"),
     *("key_positions", "largest_logit", "length", "lengths", "logits", "logits_of"),
-    *("mask", "memory", "memory_mask", "next_tokens", "outputs", "positions"),
+    *("context", "mask", "memory", "memory_mask", "next_tokens", "outputs"),
+    "positions",
     *("query_positions", "random_numbers", "segment_ids", "shape", "source_ids"),
     *("start_index", "states", "table", "target", "text", "texts", "token_ids"),
     *("tokens", "training", "values", "visible", "y_pred", "y_true"),

@@ -72,7 +72,7 @@ class ToyModel(CachedModel):
         shape = (ops.shape(inputs)[0], max_length, num_hypotheses, sources.shape[-1])
         return {"sentence": ops.sum(sources, axis=1)}, {"entries": ops.zeros(shape)}
 
-    def step(self, token_ids, memory, cache, index, visible):
+    def step(self, token_ids, context, cache, index, visible):
         self.num_steps += 1
         size, dim = self.entries.shape[1:]
         table = ops.reshape(self.entries.astype("float32"), (-1, dim))
@@ -81,7 +81,7 @@ class ToyModel(CachedModel):
         is_here = is_here[..., None, None]
         entries = ops.where(is_here, written[:, None], cache["entries"])
         state = ops.einsum("bitj,btjd->bid", ops.cast(visible, "float32"), entries)
-        state = ops.tanh(state + memory["sentence"][:, None])
+        state = ops.tanh(state + context["sentence"][:, None])
         logits = ops.matmul(state, self.outputs.astype("float32"))
         return ops.add(logits, self.bias.astype("float32")), {"entries": entries}
 
@@ -106,7 +106,7 @@ class TableModel(CachedModel):
     def start(self, inputs, num_hypotheses, max_length):
         return (), ops.zeros((ops.shape(inputs)[0],))
 
-    def step(self, token_ids, memory, cache, index, visible):
+    def step(self, token_ids, context, cache, index, visible):
         self.num_steps += 1
         logits = ops.take(self.logits, index, axis=0)[:, None]
         shape = (*ops.shape(token_ids), self.logits.shape[-1])

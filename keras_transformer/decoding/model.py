@@ -35,19 +35,19 @@ class CachedModel:
             max_length: Positions that the cache must hold at first.
 
         Returns:
-            `(memory, cache)`, nested structures of tensors with the batch
-            first. Steps read the memory; they read and write the cache, whose
-            shapes stay the same.
+            `(context, cache)`, nested structures of tensors with the batch first.
+            Steps read the context, such as the encoder's outputs or a prompt; they
+            read and write the cache, whose shapes stay the same.
         """
         raise NotImplementedError
 
-    def step(self, token_ids, memory, cache, index, visible):
+    def step(self, token_ids, context, cache, index, visible):
         """Reads one token of each hypothesis and scores its possible next tokens.
 
         Args:
             token_ids: Int32 tensor of shape `(batch, hypotheses)`: the last token of
                 each hypothesis, initially `start_id`.
-            memory: As `start` returned it.
+            context: As `start` returned it.
             cache: As `start` or the last `step` returned it.
             index: Positions of `token_ids`, int32 of shape `(batch,)`: sentences may
                 have started at different times.

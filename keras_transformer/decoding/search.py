@@ -74,7 +74,7 @@ class SearchState(NamedTuple):
         index: Positions of the next tokens, int32 of shape `(batch,)`. A negative index
             is the number of steps before the first token.
         inputs: The model's inputs.
-        memory: What its `start` returned.
+        context: What its `start` returned.
         hypotheses: A pair of those that grow, `LiveHypotheses`, and what each search
             keeps of those that have finished.
         cache: As `start` or the last `step` returned it.
@@ -82,7 +82,7 @@ class SearchState(NamedTuple):
 
     index: Any
     inputs: Any
-    memory: Any
+    context: Any
     hypotheses: Any
     cache: Any
 
@@ -201,7 +201,7 @@ class Search(ConfigObject):
 
         Takes the arguments of a call, and the initial number of positions of the cache.
         """
-        memory, cache = model.start(inputs, self.num_slots, cache_length)
+        context, cache = model.start(inputs, self.num_slots, cache_length)
         live, finished = self.first_hypotheses(model, inputs, max_length)
         if limits is not None:
             limits = ops.broadcast_to(limits, ops.shape(live.limits))
@@ -209,7 +209,7 @@ class Search(ConfigObject):
         return SearchState(
             index=ops.zeros_like(live.limits),
             inputs=inputs,
-            memory=memory,
+            context=context,
             hypotheses=(live, finished),
             cache=cache,
         )
@@ -251,7 +251,7 @@ class Search(ConfigObject):
             at = ops.where(is_active & (index > 0), index, 0)
             live, _ = hypotheses
             visible = visible_entries(live.lineage[..., :cache_length], at)
-            logits, cache = step(live.token_ids, state.memory, cache, at, visible)
+            logits, cache = step(live.token_ids, state.context, cache, at, visible)
             settings = processes, self.num_candidates, model.pad_id
             tokens = next_tokens(logits, live.ids, at, *settings)
             grown = self.grow(model, tokens, at, hypotheses)

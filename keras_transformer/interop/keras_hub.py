@@ -121,13 +121,13 @@ class _Sampled(CachedModel):
         self._is_kept = keras.tree.map_structure(
             lambda one, other: one is other, self._cache, after
         )
-        memory = tuple(map(repeat, (self._prompt, self._mask)))
+        context = tuple(map(repeat, (self._prompt, self._mask)))
         cache = keras.tree.map_structure(repeat, self._cache)
         # The position of the next step, the same for all sentences.
-        return memory, (cache, self._first)
+        return context, (cache, self._first)
 
-    def step(self, token_ids, memory, cache, index, visible):
-        prompt, mask = memory
+    def step(self, token_ids, context, cache, index, visible):
+        prompt, mask = context
         cache, place = cache
         batch, hypotheses = ops.shape(token_ids)[0], token_ids.shape[1]
         if hypotheses > 1:

@@ -147,7 +147,7 @@ class TransformerBlock(BlockSettings):
     def _compute(
         self,
         inputs,
-        memory=None,
+        context=None,
         cache=None,
         index=None,
         mask=None,
@@ -160,8 +160,9 @@ class TransformerBlock(BlockSettings):
         """Computes the block, for whole sequences or for a step of cached decoding.
 
         Self-attention reads the inputs; in a step, the cache with the inputs written at
-        `index`. Cross-attention reads the memory; without a cross-attention, the memory
-        is a prompt, which self-attention reads before the cache.
+        `index`. Cross-attention reads the context, the memory; without a
+        cross-attention, the context is a prompt, which self-attention reads before the
+        cache.
 
         Returns:
             The outputs; the `KeyValues` of the inputs, in a step the new cache; and
@@ -184,8 +185,8 @@ class TransformerBlock(BlockSettings):
         if cache is not None:
             own = cache.write(index, own)
             read = own.entries(inputs.shape[1])
-        if memory is not None and self._cross_attention is None:
-            read = memory.join(read)
+        if context is not None and self._cross_attention is None:
+            read = context.join(read)
         outputs, *weights = self._self_attention.attend(
             queries,
             read,
@@ -198,7 +199,7 @@ class TransformerBlock(BlockSettings):
         states = self._self_attention_residual.add(inputs, outputs, training)
         if self._cross_attention is not None:
             queries = self._cross_attention_residual.prepare(states)
-            attended = self._cross_attention.attend(queries, memory, mask, **settings)
+            attended = self._cross_attention.attend(queries, context, mask, **settings)
             outputs, cross_weights = attended
             weights.append(cross_weights)
             states = self._cross_attention_residual.add(states, outputs, training)
@@ -217,7 +218,7 @@ class CachedBlock(TransformerBlock):
         `mask`, `(batch, length)`, is False at padding.
 
         Returns what the next block reads, the encoder's outputs or the states of the
-        prompts; its `KeyValues`, the memory of `step`; and an empty cache.
+        prompts; its `KeyValues`, the context of `step`; and an empty cache.
         """
         positions = None
         if self.positions is not None:
@@ -225,23 +226,23 @@ class CachedBlock(TransformerBlock):
             positions = ops.arange(length, dtype="int32")
             positions = ops.broadcast_to(positions, (batch, length))
         if self._cross_attention is None:
-            inputs, memory, _ = self._compute(
+            inputs, context, _ = self._compute(
                 inputs, mask=mask, use_causal_mask=True, positions=positions
             )
         else:
-            memory = self._cross_attention.project(inputs, mask=mask)
+            context = self._cross_attention.project(inputs, mask=mask)
         has_positions = positions is not None
-        cache = empty_cache(memory, num_hypotheses, max_length, has_positions)
-        return inputs, memory, cache
+        cache = empty_cache(context, num_hypotheses, max_length, has_positions)
+        return inputs, context, cache
 
-    def step(self, inputs, memory, cache, index, visible, positions):
+    def step(self, inputs, context, cache, index, visible, positions):
         """Decodes one position of every hypothesis, as `call` would.
 
         The hypotheses of a sentence are the queries of one attention over the whole
-        cache: they share the memory, and no hypothesis is ever copied. Inputs and
+        cache: they share the context, and no hypothesis is ever copied. Inputs and
         outputs have the shape `(batch, num_hypotheses, hidden_dim)`.
 
-        `memory` and `cache` are from `start`, the cache later from the last `step`.
+        `context` and `cache` are from `start`, the cache later from the last `step`.
         `index` is where each sentence is in the cache, and `positions` are those of the
         inputs, both int32 of shape `(batch,)`. `visible[b, i, t, j]`, boolean of shape
         `(batch, num_hypotheses, max_length, num_hypotheses)`, says whether hypothesis
@@ -253,14 +254,14 @@ class CachedBlock(TransformerBlock):
         mask = ops.reshape(visible, (batch, 1, num_hypotheses, entries))
         batch = shape_of(inputs)[0]
         if self._cross_attention is None:
-            in_prompt = (batch, 1, num_hypotheses, shape_of(memory.keys)[2])
+            in_prompt = (batch, 1, num_hypotheses, shape_of(context.keys)[2])
             mask = ops.concatenate([ops.ones(in_prompt, "bool"), mask], axis=-1)
         here = None
         if self.positions is not None:
             here = ops.expand_dims(positions, 1)
             here = ops.broadcast_to(here, (batch, num_hypotheses))
         states, cache, _ = self._compute(
-            inputs, memory, cache, index, attention_mask=mask, positions=here
+            inputs, context, cache, index, attention_mask=mask, positions=here
         )
         return states, cache
 

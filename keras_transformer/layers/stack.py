@@ -115,21 +115,21 @@ class CachedStack(TransformerStack):
     """Base class of stacks that decode step by step, over a cache."""
 
     def start(self, inputs, num_hypotheses: int, max_length: int, mask=None):
-        """Prepares cached decoding: a list of memories and one of caches.
+        """Prepares cached decoding: a list of contexts and one of caches.
 
         Takes the arguments of a block's `start`; each element is the result for one
         block.
         """
         check_position_range(self.max_positions, max_length)
-        memories, caches = [], []
+        contexts, caches = [], []
         for block in self.blocks:
             started = block.start(inputs, num_hypotheses, max_length, mask)
-            inputs, memory, cache = started
-            memories.append(memory)
+            inputs, context, cache = started
+            contexts.append(context)
             caches.append(cache)
-        return memories, caches
+        return contexts, caches
 
-    def step(self, inputs, memory, cache, index, visible, positions=None):
+    def step(self, inputs, context, cache, index, visible, positions=None):
         """Decodes one position through all blocks; see `DecoderBlock.step`.
 
         Default of `positions`: the `index`; after prompts, counted from their end,
@@ -144,7 +144,7 @@ class CachedStack(TransformerStack):
             shape = (batch, num_hypotheses, states.shape[-1])
             inputs = ops.reshape(states, shape)
         states, new_cache = inputs, []
-        for block, *one in zip(self.blocks, memory, cache, strict=True):
+        for block, *one in zip(self.blocks, context, cache, strict=True):
             states, written = block.step(states, *one, index, visible, positions)
             new_cache.append(written)
         return states if self._norm is None else self._norm(states), new_cache
@@ -280,7 +280,7 @@ class CausalDecoder(CachedStack, Encoder):
         states = self.positions(inputs) if self._merges_positions else inputs
         return super().start(states, num_hypotheses, max_length, mask)
 
-    def step(self, inputs, memory, cache, index, visible, positions=None):
+    def step(self, inputs, context, cache, index, visible, positions=None):
         if positions is None:
-            positions = shape_of(memory[0].keys)[2] + index
-        return super().step(inputs, memory, cache, index, visible, positions)
+            positions = shape_of(context[0].keys)[2] + index
+        return super().step(inputs, context, cache, index, visible, positions)

@@ -73,13 +73,13 @@ class Ensemble(GenerationMixin, keras.Model):
     def start(self, inputs, num_hypotheses: int, max_length: int):
         """Encodes the source ids once; see `decoding.CachedModel`."""
         started = [x.start(inputs, num_hypotheses, max_length) for x in self.models]
-        memory, cache = zip(*started, strict=True)
-        return memory, cache
+        context, cache = zip(*started, strict=True)
+        return context, cache
 
-    def step(self, token_ids, memory, cache, index, visible):
+    def step(self, token_ids, context, cache, index, visible):
         """Computes the next log-probabilities; see `decoding.CachedModel`."""
         steps = [model.step for model in self.models]
-        return _take_steps(steps, token_ids, memory, cache, index, visible)
+        return _take_steps(steps, token_ids, context, cache, index, visible)
 
     def prepared_step(self):
         steps = [model.prepared_step() for model in self.models]
@@ -121,11 +121,11 @@ class Ensemble(GenerationMixin, keras.Model):
         return cls(**{**config, "models": list(models)})
 
 
-def _take_steps(steps, token_ids, memory, cache, index, visible):
+def _take_steps(steps, token_ids, context, cache, index, visible):
     """Takes the step of each model, and returns the mean and all caches."""
     stepped = [
         step(token_ids, *states, index, visible)
-        for step, *states in zip(steps, memory, cache, strict=True)
+        for step, *states in zip(steps, context, cache, strict=True)
     ]
     logits, cache = zip(*stepped, strict=True)
     return _log_mean(logits), cache

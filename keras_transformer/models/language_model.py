@@ -158,7 +158,7 @@ class LanguageModel(DecodedModel, TokenModel):
         """Reads the prompts once; see `decoding.CachedModel`.
 
         Every search starts with `start_id`. Instead of it, `step` takes the last token
-        of the prompt; the memory holds the tokens before it.
+        of the prompt; the context holds the tokens before it.
         """
         inputs = ops.cast(inputs, "int32")
         is_real = padding_mask(inputs, self.pad_id)
@@ -171,17 +171,17 @@ class LanguageModel(DecodedModel, TokenModel):
             max_length,
             is_real & (positions < last[:, None]),
         )
-        memory = {
+        context = {
             "prompt": prompt,
             "last": last,
             "last_ids": ops.where(last_ids == self.pad_id, self.start_id, last_ids),
         }
-        return memory, cache
+        return context, cache
 
     def step(
         self,
         token_ids,
-        memory,
+        context,
         cache,
         index,
         visible,
@@ -192,14 +192,14 @@ class LanguageModel(DecodedModel, TokenModel):
         `index` counts from the last token of the prompt. `tied_logits` is the function
         from states to logits, see `prepared_step`.
         """
-        token_ids = ops.where(index[:, None] == 0, memory["last_ids"], token_ids)
+        token_ids = ops.where(index[:, None] == 0, context["last_ids"], token_ids)
         states, cache = self.decoder.step(
             self.embedding(token_ids),
-            memory["prompt"],
+            context["prompt"],
             cache,
             index,
             visible,
-            positions=memory["last"] + index,
+            positions=context["last"] + index,
         )
         return self.logits_of(states, tied_logits), cache
 

@@ -310,7 +310,7 @@ class Transformer(DecodedModel, TokenModel):
     def step(
         self,
         token_ids,
-        memory,
+        context,
         cache,
         index,
         visible,
@@ -321,7 +321,7 @@ class Transformer(DecodedModel, TokenModel):
         `tied_logits` is the function from states to logits, see `prepared_step`.
         """
         states = self.target_embedding(token_ids)
-        states, cache = self.decoder.step(states, memory, cache, index, visible)
+        states, cache = self.decoder.step(states, context, cache, index, visible)
         return self.logits_of(states, tied_logits), cache
 
     def tied_embedding(self):

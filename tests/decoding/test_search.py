@@ -77,10 +77,10 @@ def test_a_cache_that_is_lengthened_holds_what_a_whole_one_does(search):
 class Watched(ToyModel):
     """Notes how many positions each step can see."""
 
-    def step(self, token_ids, memory, cache, index, visible):
+    def step(self, token_ids, context, cache, index, visible):
         assert visible.shape[2] == cache["entries"].shape[1]
         self.seen = [*getattr(self, "seen", ()), visible.shape[2]]
-        return super().step(token_ids, memory, cache, index, visible)
+        return super().step(token_ids, context, cache, index, visible)
 
 
 @pytest.mark.parametrize(

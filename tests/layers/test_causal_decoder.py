@@ -72,7 +72,7 @@ def test_steps_after_a_prompt_give_what_the_call_gives(
     new = np.random.default_rng(1).normal(size=(2, 2, 3, 10)).astype("float32")
     decoder.build((None, None, 10))
     memory_mask = ops.convert_to_tensor(mask)
-    memory, cache = decoder.start(ops.convert_to_tensor(prompts), 2, 3, memory_mask)
+    context, cache = decoder.start(ops.convert_to_tensor(prompts), 2, 3, memory_mask)
     lengths = ops.convert_to_tensor(mask.sum(axis=1), "int32")
     slots = np.eye(2, dtype=bool)[None, :, None, :]
     for index in range(3):
@@ -81,7 +81,7 @@ def test_steps_after_a_prompt_give_what_the_call_gives(
         states = ops.convert_to_tensor(new[:, :, index])
         at = ops.full((2,), index, "int32")
         outputs, cache = decoder.step(
-            states, memory, cache, at, visible, positions=lengths + at
+            states, context, cache, at, visible, positions=lengths + at
         )
         for i in range(2):
             for j in range(2):
@@ -98,10 +98,10 @@ def test_prompts_may_be_padded_on_any_side(positions, mask):
     decoder.build((None, None, 10))
     prompts, mask = STATES[:1, :5], np.array([mask], bool)
     new = np.random.default_rng(1).normal(size=(1, 1, 10)).astype("float32")
-    memory, cache = decoder.start(ops.convert_to_tensor(prompts), 1, 1, mask)
+    context, cache = decoder.start(ops.convert_to_tensor(prompts), 1, 1, mask)
     visible = np.ones((1, 1, 1, 1), bool)
     index = ops.zeros((1,), "int32")
-    outputs, _ = decoder.step(new, memory, cache, index, visible)
+    outputs, _ = decoder.step(new, context, cache, index, visible)
     states = np.concatenate([prompts, new], axis=1)
     whole = np.concatenate([mask, [[True]]], axis=1)
     expected = decoder(states, mask=whole)[:, -1]
@@ -113,10 +113,10 @@ def test_prompts_without_a_mask_are_read_whole(make):
     block = make(5, 11, positions="rotary")
     block.build((None, None, 10))
     prompts = ops.convert_to_tensor(STATES[:1, :5])
-    *_, memory, cache = block.start(prompts, 1, 1)
+    *_, context, cache = block.start(prompts, 1, 1)
     new, visible = STATES[1:2, :1], np.ones((1, 1, 1, 1), bool)
     index = ops.zeros((1,), "int32")
-    outputs, _ = block.step(new, memory, cache, index, visible, index + 5)
+    outputs, _ = block.step(new, context, cache, index, visible, index + 5)
     expected = block(np.concatenate([STATES[:1, :5], new], axis=1))[:, -1]
     np.testing.assert_allclose(outputs[:, 0], expected, 1e-4, 1e-5)
 
@@ -130,8 +130,8 @@ def test_a_cached_step_reads_no_padding_of_the_prompt(value):
     outputs = []
     for padding in (0.0, value):
         prompts = np.where(mask[..., None], STATES[:1, :4], np.float32(padding))
-        memory, cache = decoder.start(ops.convert_to_tensor(prompts), 1, 1, mask)
-        outputs.append(decoder.step(new, memory, cache, index, visible)[0])
+        context, cache = decoder.start(ops.convert_to_tensor(prompts), 1, 1, mask)
+        outputs.append(decoder.step(new, context, cache, index, visible)[0])
     assert np.isfinite(ops.convert_to_numpy(outputs[1])).all()
     np.testing.assert_array_equal(outputs[1], outputs[0])
 
@@ -142,17 +142,17 @@ def test_a_hypothesis_reads_nothing_of_those_that_it_does_not_see():
     prompts = ops.convert_to_tensor(STATES[:1, :3])
     found = []
     for hidden in (0.0, 1e9):
-        memory, cache = decoder.start(prompts, 3, 2)
+        context, cache = decoder.start(prompts, 3, 2)
         visible = np.zeros((1, 3, 2, 3), bool)
         visible[:, :, 0] = np.eye(3)
         states = STATES[1:2, :3].copy()
         states[:, 1] += hidden
         index = ops.zeros((1,), "int32")
-        _, cache = decoder.step(states, memory, cache, index, visible)
+        _, cache = decoder.step(states, context, cache, index, visible)
         # The first two go on from the first one, the third from the one that differs.
         visible[:, :, 0] = np.eye(3)[[0, 0, 1]]
         visible[:, :, 1] = np.eye(3)
-        step = STATES[2:3, :3], memory, cache, index + 1, visible
+        step = STATES[2:3, :3], context, cache, index + 1, visible
         found.append(ops.convert_to_numpy(decoder.step(*step)[0]))
     expected, outputs = found
     np.testing.assert_array_equal(outputs[:, :2], expected[:, :2])

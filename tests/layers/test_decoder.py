@@ -240,17 +240,17 @@ def test_a_hypothesis_reads_nothing_of_those_that_it_does_not_see(normalize_firs
     decoder.build(INPUTS.shape, MEMORY.shape)
     found = []
     for hidden in (0.0, 1e9):
-        memory, cache = decoder.start(MEMORY, 3, 2)
+        context, cache = decoder.start(MEMORY, 3, 2)
         visible = np.zeros((BATCH, 3, 2, 3), bool)
         visible[:, :, 0] = np.eye(3)
         states = INPUTS[:, :3].copy()
         states[:, 1] += hidden
         index = ops.zeros((BATCH,), "int32")
-        _, cache = decoder.step(states, memory, cache, index, visible)
+        _, cache = decoder.step(states, context, cache, index, visible)
         # The first two go on from the first one, the third from the one that differs.
         visible[:, :, 0] = np.eye(3)[[0, 0, 1]]
         visible[:, :, 1] = np.eye(3)
-        step = INPUTS[:, 2:5], memory, cache, index + 1, visible
+        step = INPUTS[:, 2:5], context, cache, index + 1, visible
         found.append(ops.convert_to_numpy(decoder.step(*step)[0]))
     expected, outputs = found
     np.testing.assert_array_equal(outputs[:, :2], expected[:, :2])
@@ -294,7 +294,7 @@ def test_cached_steps_equal_the_whole_call_in_every_scheme_of_positions(
 def test_the_cache_keeps_its_shape_and_dtype():
     decoder = Decoder(2, HEADS, INNER, dtype="mixed_float16")
     decoder.build(INPUTS.shape, MEMORY.shape)
-    memory, cache = decoder.start(ops.cast(MEMORY, "float16"), 3, 11)
+    context, cache = decoder.start(ops.cast(MEMORY, "float16"), 3, 11)
 
     def specifications(structure):
         return keras.tree.map_structure(
@@ -309,7 +309,7 @@ def test_the_cache_keeps_its_shape_and_dtype():
     states = ops.zeros((BATCH, 3, WIDTH), "float16")
     visible = np.zeros((BATCH, 3, 11, 3), bool)
     index = ops.zeros((BATCH,), "int32")
-    _, cache = decoder.step(states, memory, cache, index, visible)
+    _, cache = decoder.step(states, context, cache, index, visible)
     assert specifications(cache) == before
 
 

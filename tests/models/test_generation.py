@@ -255,10 +255,10 @@ def test_a_cached_step_reads_nothing_of_a_source_that_is_all_masked(dtype):
     token_ids = np.full((4, 2), model.start_id, "int32")
     steps = []
     for source in (SOURCE, SOURCE[::-1].copy()):
-        memory, cache = model.start(source, 2, MAX_LENGTH)
-        memory = [x._replace(mask=nothing > 0) for x in memory]
+        context, cache = model.start(source, 2, MAX_LENGTH)
+        context = [x._replace(mask=nothing > 0) for x in context]
         index = np.zeros(4, "int32")
-        logits, _ = model.step(token_ids, memory, cache, index, visible)
+        logits, _ = model.step(token_ids, context, cache, index, visible)
         steps.append(ops.convert_to_numpy(logits))
     np.testing.assert_array_equal(*steps)
     whole = model({"source_ids": nothing, "target_ids": token_ids[:, :1]})
