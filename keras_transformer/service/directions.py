@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class ServableTranslator(Protocol):
     """What the service needs of a translator, whatever computes its translations.
 
-    Where there are `align` and `score` too, as `Translator` has them, the service
-    offers them.
+    Where there are `align`, `score` and `translate_ids` too, as `Translator` has them,
+    the service offers them.
     """
 
     def translate_n_best(self, texts: Sequence[str]) -> list[list[Translation]]:
@@ -106,6 +106,14 @@ class Direction:
         self.limits.check_texts(translations, "target")
         pairs = list(zip(texts, translations, strict=True))
         return await self._compute(getattr(self, f"_{method}"), pairs)
+
+    async def translate_ids(self, source_ids: Sequence[list[int]]) -> list:
+        """Returns the ids of the best translation of each row of ids, and its score."""
+        self.limits.check_texts(source_ids, "source_ids")
+        return await self._compute(self._translate_ids, source_ids)
+
+    def _translate_ids(self, source_ids):
+        return self.translator.translate_ids(source_ids)
 
     def _align(self, pairs):
         return self.translator.align(*map(list, zip(*pairs, strict=True)))

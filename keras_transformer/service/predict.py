@@ -59,13 +59,14 @@ def predict_routes(
         body = read_json(await read_body(request, limits))
         signature = body.get("signature_name", "serving_default")
         served = ["serving_default", "translate_n_best"]
-        served += filter(direction.can, ["score", "align"])
+        served += filter(direction.can, ["score", "align", "translate_ids"])
         if signature not in served:
             raise refusal(f"`signature_name` must be {_one_of(served)}", signature)
         if ("instances" in body) == ("inputs" in body):
             wanted = "`instances`, a list of rows, or `inputs`, an object of columns"
             raise HTTPException(400, f"The request must have either {wanted}.")
         names = ["text", "target"] if signature in ("score", "align") else ["text"]
+        names = ["source_ids"] if signature == "translate_ids" else names
         if "instances" in body:
             columns = _columns_of_rows(body["instances"], names)
             rows = await _predictions(direction, signature, columns)
@@ -94,36 +95,53 @@ def predict_routes(
 
 
 def _columns(inputs, names):
-    """Returns the texts of each input; a list is that of the only input."""
+    """Returns the values of each input; a list is that of the only input."""
     if isinstance(inputs, list) and len(names) == 1:
         inputs = {names[0]: inputs}
-    wanted = f"`inputs` must be an object of {_one_of(names, 'and')}, lists of texts"
+    one, several = _kind_of(names)
+    wanted = (
+        f"`inputs` must be an object of {_one_of(names, 'and')}, lists of {several}"
+    )
     if not isinstance(inputs, dict) or set(inputs) != set(names):
         raise refusal(wanted, inputs)
     columns = [inputs[name] for name in names]
-    for name, texts in zip(names, columns, strict=True):
-        if not isinstance(texts, list) or not texts:
-            raise refusal(f"`{name}` must be a list of one or more texts", texts)
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise refusal(f"`{name}[{index}]` must be a text", text)
+    for name, values in zip(names, columns, strict=True):
+        if not isinstance(values, list) or not values:
+            raise refusal(f"`{name}` must be a list of one or more {several}", values)
+        for index, value in enumerate(values):
+            if not _is_of_kind(one, value):
+                raise refusal(f"`{name}[{index}]` must be {one}", value)
     if len(set(map(len, columns))) > 1:
         raise HTTPException(400, f"{wanted} of one length.")
     return columns
 
 
 def _columns_of_rows(instances, names):
-    """Returns the texts of each input; a row of the only input may be a text alone."""
+    """Returns the values of each input; a row may be the value of the only input."""
+    one, _ = _kind_of(names)
     if not isinstance(instances, list) or not instances:
         raise refusal("`instances` must be a list of one or more rows", instances)
     if len(names) == 1:
-        instances = [{names[0]: x} if isinstance(x, str) else x for x in instances]
+        name = names[0]
+        instances = [{name: x} if _is_of_kind(one, x) else x for x in instances]
     for index, row in enumerate(instances):
         is_row = isinstance(row, dict) and set(row) == set(names)
-        if not is_row or not all(isinstance(text, str) for text in row.values()):
-            wanted = f"an object of {_one_of(names, 'and')}, each a text"
+        if not is_row or not all(_is_of_kind(one, x) for x in row.values()):
+            wanted = f"an object of {_one_of(names, 'and')}, each {one}"
             raise refusal(f"`instances[{index}]` must be {wanted}", row)
     return [[row[name] for row in instances] for name in names]
+
+
+def _kind_of(names):
+    is_ids = names == ["source_ids"]
+    return ("a list of ids", "lists of ids") if is_ids else ("a text", "texts")
+
+
+def _is_of_kind(kind, value):
+    if kind == "a text":
+        return isinstance(value, str)
+    is_list = isinstance(value, list)
+    return is_list and all(type(x) is int and abs(x) < 1 << 31 for x in value)
 
 
 async def _predictions(direction, signature, columns):
@@ -140,6 +158,14 @@ async def _predictions(direction, signature, columns):
         return [
             {"log_probability": _finite(found.log_probability), "tokens": found.tokens}
             for found in await direction.of_pairs("score", *columns)
+        ]
+    if signature == "translate_ids":
+        found = await direction.translate_ids(*columns)
+        longest = max(len(ids) for ids, _ in found)
+        pad_id = direction.translator.target_tokenizer.pad_id
+        return [
+            {"ids": ids + [pad_id] * (longest - len(ids)), "score": _finite(score)}
+            for ids, score in found
         ]
     (texts,) = columns
     direction.limits.check_texts(texts, "text")

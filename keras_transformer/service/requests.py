@@ -53,7 +53,9 @@ class Limits:
                 f"wait. Received: waiting={self.waiting}, texts={self.texts}."
             )
 
-    def check_texts(self, texts: Sequence[str], name: str, status: int = 413) -> None:
+    def check_texts(
+        self, texts: Sequence[str | list[int]], name: str, status: int = 413
+    ) -> None:
         """Refuses too many texts, and those that are too long, by their `name`."""
         if len(texts) > self.texts:
             wanted = f"`{name}` must hold at most {self.texts} texts"
@@ -61,7 +63,8 @@ class Limits:
         for index, text in enumerate(texts):
             if len(text) > self.characters:
                 wanted = f"`{name}[{index}]` must have at most {self.characters}"
-                raise refusal(f"{wanted} characters", len(text), status)
+                unit = "characters" if isinstance(text, str) else "ids"
+                raise refusal(f"{wanted} {unit}", len(text), status)
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

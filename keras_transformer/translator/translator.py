@@ -231,6 +231,29 @@ class Translator:
                     found[row].append(Translation(text, float(score), reasons))
         return found
 
+    def translate_ids(
+        self, source_ids: Sequence[Sequence[int]]
+    ) -> list[tuple[list[int], float]]:
+        """Translates texts that are subwords and end tokens, as an export does.
+
+        Long rows are cut, and ids outside the vocabulary count as unknown.
+
+        Returns:
+            For each row the ids of its best translation, with the end token, and its
+            score. A row without subwords has no ids and scores 0.
+        """
+        pad_id, limit = self.target_tokenizer.pad_id, self.max_source_length
+        rows_of_ids = tf.ragged.constant([row[: limit + 1] for row in source_ids])
+        padded = rows_of_ids.to_tensor(self.source_tokenizer.pad_id)
+        found: list[tuple[list[int], float]] = [([], 0.0)] * len(source_ids)
+        encoded = self.as_encoded(tf.cast(padded, tf.int32))
+        for rows, sources, length in self.batching_policy().groups(encoded):
+            ids, scores = self.model.generate(sources, self.search, length)
+            best = ops.convert_to_numpy(ids)[:, 0]
+            for row, ids, score in zip(rows, best, scores[:, 0], strict=True):
+                found[row] = ids[ids != pad_id].tolist(), float(score)
+        return found
+
     def translate_iterable(
         self,
         texts: Iterable[str],

@@ -97,6 +97,56 @@ def test_given_translations_are_scored():
     assert found == pytest.approx(expected, abs=1e-5)
 
 
+def test_ids_are_translated_without_a_tokenizer():
+    translator = make_translator()
+    texts = ["five tree rides", "", "a"]
+    rows = [[x for x in row if x] for row in translator.encode(texts)[0].numpy()]
+    rows = [list(map(int, row)) for row in rows]
+    with client_of(translator) as client:
+
+        def ask(**body):
+            return predict(client, signature_name="translate_ids", **body)
+
+        found = ask(inputs={"source_ids": rows})["outputs"]
+        assert ask(instances=rows) == ask(instances=[{"source_ids": x} for x in rows])
+        in_rows = ask(instances=rows)["predictions"]
+        long = ask(instances=[rows[0] * 99, [5, 99999]])["predictions"]
+    assert [row["ids"] for row in in_rows] == found["ids"]
+    assert len(set(map(len, found["ids"]))) == 1
+    assert found["ids"][1] == [0] * len(found["ids"][0])
+    decoded = translator.target_tokenizer.detokenize(found["ids"]).numpy()
+    best = [row[0] for row in translator.translate_n_best(texts)]
+    assert [x.decode() for x in decoded] == [x.text for x in best]
+    assert found["score"] == pytest.approx([x.score for x in best], abs=1e-5)
+    limit, unknown = (
+        translator.max_source_length,
+        translator.source_tokenizer.unknown_id,
+    )
+    cut = (rows[0] * 99)[: limit - 1] + [translator.source_tokenizer.end_id]
+    expected = translator.translate_ids([cut, [5, unknown]])
+    for row, (ids, score) in zip(long, expected, strict=True):
+        assert [x for x in row["ids"] if x] == ids
+        assert row["score"] == pytest.approx(score, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"instances": ["a"]}, r"`instances\[0\]` must be .*, each a list of ids"),
+        ({"instances": [[5], [True]]}, r"`instances\[1\]` must be .*: a list"),
+        ({"inputs": [5]}, r"`source_ids\[0\]` must be a list of ids. Received: 5"),
+        ({"inputs": []}, "`source_ids` must be a list of one or more lists of ids"),
+        ({"inputs": [[1 << 31]]}, r"`source_ids\[0\]` must be a list of ids"),
+        ({"inputs": [[5] * 5001]}, "must have at most 5000 ids. Received: 5001"),
+    ],
+)
+def test_what_are_no_ids_is_refused_in_a_line(body, message):
+    body = {**body, "signature_name": "translate_ids"}
+    response = client_of(make_translator()).post("/v1/models/en-de:predict", json=body)
+    assert response.status_code in (400, 413)
+    assert_error(response, message)
+
+
 def test_models_say_that_they_are_ready_in_both_protocols(client):
     assert client.get("/v1/models").json() == {"models": ["en-de", "de-en"]}
     found = client.get("/v1/models/de-en").json()
