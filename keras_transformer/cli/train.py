@@ -32,14 +32,6 @@ RecipeName = Annotated[
 ]
 
 
-def _print_schema(is_asked: bool):
-    if is_asked:
-        from keras_transformer.runs.recipe import Recipe
-
-        typer.echo(json.dumps(Recipe.model_json_schema(), indent=2))
-        raise typer.Exit
-
-
 def _print_settings(is_asked: bool):
     if is_asked:
         from keras_transformer.runs.reference import as_text
@@ -155,16 +147,6 @@ def train(
         int | None, typer.Option(help="Passes over the training text.")
     ] = None,
     settings: Settings = None,
-    schema: Annotated[
-        bool,
-        typer.Option(
-            "--schema",
-            help="Print the JSON schema of recipes, with which editors check and "
-            "complete them, and exit.",
-            callback=_print_schema,
-            is_eager=True,
-        ),
-    ] = False,
     help_settings: Annotated[
         bool,
         typer.Option(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from keras_transformer.runs.recipe_files import find, read_extended, resolve_paths
 from keras_transformer.runs.settings import (
@@ -27,15 +27,6 @@ from keras_transformer.runs.settings import (
 _Recipe = TypeVar("_Recipe", bound="Recipe")
 
 
-def _add_extends(schema: dict[str, Any]) -> None:
-    del schema["required"]
-    schema["properties"]["extends"] = {
-        "type": "string",
-        "description": "Another recipe, a file beside this one or one that comes with "
-        "the package, whose settings hold where this one has none.",
-    }
-
-
 class Recipe(Section):
     """All settings of a training run.
 
@@ -50,11 +41,8 @@ class Recipe(Section):
         >>> recipe = Recipe.load("multi30k", {"data.target": "fr"})
         >>> recipe.data.paths("train", "target")[0].path.name
         'train.fr.gz'
-        >>> sorted(Recipe.model_json_schema()["properties"])  # for editors
-        ['data', 'decoding', 'extends', 'model', 'tokenizer', 'training']
     """
 
-    model_config = ConfigDict(json_schema_extra=_add_extends)
     data: DataSettings
     """The files, and the languages that their names stand for."""
     tokenizer: TokenizerSettings = TokenizerSettings()

@@ -71,10 +71,7 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # the seeds of NumPy's generat
 
 
 class Section(BaseModel):
-    """Base of the sections of a recipe: what is unknown or of another type is refused.
-
-    The JSON schema requires nothing, since a recipe may extend another.
-    """
+    """Base of the sections of a recipe, which refuse unknown keys and other types."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -82,13 +79,7 @@ class Section(BaseModel):
         strict=True,
         allow_inf_nan=False,
         use_attribute_docstrings=True,
-        json_schema_extra=lambda schema: schema.pop("required", None),
     )
-
-
-def _may_be_one_name(schema: dict[str, Any]) -> None:
-    for key in ("required", "type"):
-        schema.pop(key, None)
 
 
 class TextFiles(Section):
@@ -99,7 +90,6 @@ class TextFiles(Section):
     or Parquet.
     """
 
-    model_config = ConfigDict(json_schema_extra=_may_be_one_name)
     source: Names
     """Files to translate from, plain or packed by gzip or zstd: a sentence a line, or a
     column of a table. The files of a pattern, such as `train-*.{source}.gz`, are
@@ -141,16 +131,11 @@ class Corpus(TextFiles):
     """How often an epoch holds each pair of this text."""
 
 
-def _may_be_one(schema: dict[str, Any]) -> None:
-    several = {key: schema.pop(key) for key in ("type", "items")}
-    schema["anyOf"] = [several["items"], several]
-
-
 Corpora = Annotated[
     tuple[Corpus, ...],
     Strict(False),
     BeforeValidator(lambda x: x if isinstance(x, (list, tuple)) else [x]),
-    Field(min_length=1, json_schema_extra=_may_be_one),
+    Field(min_length=1),
 ]
 """One text or several."""
 

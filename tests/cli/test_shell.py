@@ -632,12 +632,6 @@ def test_invalid_settings_are_reported(recipe, text, tmp_path, options, message)
     assert message in in_one_line(result)
 
 
-def test_editors_get_the_schema_of_recipes():
-    result = shell("train", "--schema")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout) == Recipe.model_json_schema()
-
-
 def test_every_setting_of_a_recipe_is_printed():
     result = shell("train", "--help-settings")
     assert result.exit_code == 0, result.stderr

@@ -315,17 +315,12 @@ def test_settings_that_contradict_each_other_are_named(path, settings, message):
         Recipe.load(path, settings)
 
 
-def test_editors_get_a_schema_of_every_setting():
+def test_every_setting_is_described():
     schema = Recipe.model_json_schema()
-    training = schema["$defs"]["TrainingSettings"]["properties"]
-    assert training.keys() == TrainingSettings.model_fields.keys()
     for name, section in schema["$defs"].items():
         for setting in section["properties"].values():
             assert setting["description"], name
         assert not section["additionalProperties"]
-        assert "required" not in section  # of a recipe that extends another
-    assert training["max_length"]["minimum"] == 2
-    assert "extends" in schema["properties"]
 
 
 def test_settings_may_be_put_into_a_section_that_is_null(tmp_path):

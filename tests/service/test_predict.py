@@ -122,7 +122,7 @@ def test_ids_are_translated_without_a_tokenizer():
         translator.max_source_length,
         translator.source_tokenizer.unknown_id,
     )
-    cut = (rows[0] * 99)[: limit - 1] + [translator.source_tokenizer.end_id]
+    cut = [*(rows[0] * 99)[: limit - 1], translator.source_tokenizer.end_id]
     expected = translator.translate_ids([cut, [5, unknown]])
     for row, (ids, score) in zip(long, expected, strict=True):
         assert [x for x in row["ids"] if x] == ids
