@@ -63,6 +63,7 @@ class TextFile:
         return str(self.path)
 
 
+# Paths are read as they are; files may be patterns, columns of tables, and have tags.
 Paths = str | os.PathLike | Iterable[str | os.PathLike]
 Files = str | os.PathLike | TextFile | Iterable[str | os.PathLike | TextFile]
 

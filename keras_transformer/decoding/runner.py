@@ -131,15 +131,15 @@ class SearchRunner:
         # How many calls of a compiled program run side by side, and their sentences.
         most = num_rows * search.num_slots // MIN_HYPOTHESES_PER_CORE
         num_calls = max(1, min(target.num_cores() if is_on_cpu else 1, most))
-        share = -(-num_rows // num_calls)
+        rows_each = -(-num_rows // num_calls)
         if is_on_cpu and not jit_compile:
             batch_size = min(batch_size, MAX_BATCH_SIZE_WITHOUT_XLA)
             if is_exact:
                 sizes = (size for size in (1, 4) if size >= num_rows)
                 batch_size = min([batch_size, *sizes])
             rows_per_call = batch_size
-        elif share <= batch_size:
-            rows_per_call = batch_size = min(power_of_two(share), batch_size)
+        elif rows_each <= batch_size:
+            rows_per_call = batch_size = min(power_of_two(rows_each), batch_size)
         else:
             held = keras.tree.flatten((inputs, tables))
             row_bytes = sum(x[:1].nbytes for x in held)
@@ -158,23 +158,23 @@ class SearchRunner:
         num_calls = max(num_calls, -(-num_rows // rows_per_call))
         # Sentences that are sorted by length stay together in a batch. Continuous
         # batches get equal shares of long and short ones.
-        shares = np.array_split(rows, num_calls)
+        rows_of_calls = np.array_split(rows, num_calls)
         if rows_per_call > batch_size:
-            shares = [rows[first::num_calls] for first in range(num_calls)]
+            rows_of_calls = [rows[first::num_calls] for first in range(num_calls)]
 
-        def arguments(share):
-            filled = np.resize(share, rows_per_call)  # with copies of the same rows
+        def arguments(rows):
+            filled = np.resize(rows, rows_per_call)  # with copies of the same rows
             take = functools.partial(np.take, indices=filled, axis=0)
             rows_of = keras.tree.map_structure(take, (inputs, tables))
-            return *rows_of, np.int32(len(share)), limit
+            return *rows_of, np.int32(len(rows)), limit
 
         program = self._program(*settings, jit_compile)
-        outputs = program.run_all(map(arguments, shares))
+        outputs = program.run_all(map(arguments, rows_of_calls))
         found = [
-            [x[: len(share)] for x in one]
-            for share, one in zip(shares, outputs, strict=True)
+            [x[: len(rows)] for x in one]
+            for rows, one in zip(rows_of_calls, outputs, strict=True)
         ]
-        order = np.argsort(np.concatenate(shares))
+        order = np.argsort(np.concatenate(rows_of_calls))
         return [np.concatenate(x)[order] for x in zip(*found, strict=True)]
 
     def _make_program(

@@ -71,24 +71,24 @@ def all_devices(model_devices: int = 1) -> Iterator[int]:
     """Distributes models that are built and trained inside over all devices of JAX.
 
     Args:
-        model_devices: Number of devices over which each copy of the model is split;
-            batches are split over the copies.
+        model_devices: Number of devices over which each replica of the model is split;
+            batches are split over the replicas.
 
     Yields:
-        The number of copies; 1 on other backends.
+        The number of replicas; 1 on other backends.
 
     Raises:
         ValueError: If the devices cannot be divided this way.
 
     Example:
-        >>> with all_devices() as copies:
+        >>> with all_devices() as replicas:
         ...     model = keras.Sequential([keras.layers.Dense(1)])
-        >>> copies
+        >>> replicas
         1
     """
     is_jax = target.BACKEND == "jax"
     devices = keras.distribution.list_devices() if is_jax else [target.BACKEND]
-    copies, rest = divmod(len(devices), model_devices)
+    replicas, rest = divmod(len(devices), model_devices)
     if rest:
         raise ValueError(
             "`model_devices` must divide the number of devices on JAX, and be 1 on "
@@ -97,7 +97,7 @@ def all_devices(model_devices: int = 1) -> Iterator[int]:
     if len(devices) == 1:
         yield 1
         return
-    shape, axes = (copies, model_devices), ["batch", "model"]
+    shape, axes = (replicas, model_devices), ["batch", "model"]
     mesh = keras.distribution.DeviceMesh(shape, axes, devices)
     before = keras.distribution.distribution()
     keras.distribution.set_distribution(
@@ -108,6 +108,6 @@ def all_devices(model_devices: int = 1) -> Iterator[int]:
         )
     )
     try:
-        yield copies
+        yield replicas
     finally:
         keras.distribution.set_distribution(before)
