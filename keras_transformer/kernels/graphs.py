@@ -1,6 +1,7 @@
 """Graphs that TensorFlow traces: their shapes, and gradients that end with them."""
 
 import contextlib
+import contextvars
 import weakref
 
 from keras import ops
@@ -9,6 +10,7 @@ from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import is_rematerialized
 
 _IS_TENSORFLOW = target.BACKEND == "tensorflow"
+_is_inference = contextvars.ContextVar("is_inference", default=False)
 
 
 def shape_of(tensor, for_reshape: bool = False) -> tuple:
@@ -59,8 +61,8 @@ def with_gradient(function, *tensors):
     There is no public way to remove a gradient from the registry; `test_graphs.py`
     fails if TensorFlow changes it.
     """
-    if target.BACKEND == "jax" and is_rematerialized():
-        # JAX could not compute again what refers to other values, such as masks.
+    # JAX could not compute again what refers to other values, such as masks.
+    if _is_inference.get() or (target.BACKEND == "jax" and is_rematerialized()):
         outputs, _ = function(*tensors)
         return outputs
 
@@ -95,6 +97,16 @@ def with_gradient(function, *tensors):
     graph = outputs.graph
     graph.kept_gradients = [*getattr(graph, "kept_gradients", ()), gradient]
     return outputs
+
+
+@contextlib.contextmanager
+def inference():
+    """Traces graphs that are never differentiated, without the gradients of kernels."""
+    token = _is_inference.set(True)
+    try:
+        yield
+    finally:
+        _is_inference.reset(token)
 
 
 def dense_gradient(gradient):

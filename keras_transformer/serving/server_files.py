@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import Search
 from keras_transformer.decoding.search import check_repeatable, check_search
+from keras_transformer.kernels.graphs import inference
 from keras_transformer.storage import create_folder, write_text
 from keras_transformer.translator import Translator
 
@@ -69,9 +70,9 @@ def write_export(
     """
     # A server ignores the unfinished folder, since its name is not a number.
     with create_folder(path) as unfinished:
-        # The gradients of kernels would be a quarter of all operations.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(served, unfinished, signatures, options)
+        with inference():  # gradients would be a quarter of all operations
+            tf.saved_model.save(served, unfinished, signatures, options)
         extra = unfinished / "assets.extra"
         text = json.dumps(settings, indent=2) + "\n"
         write_text(extra / f"{served.name}.json", text)

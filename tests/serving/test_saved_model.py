@@ -327,6 +327,8 @@ def test_only_ops_of_the_stock_server_are_exported(meta_graph):
     attributes = {name for one in functions for name in one.attr}
     attributes |= {name for node in nodes for name in node.attr}
     assert "_XlaMustCompile" not in attributes
+    # Loading would warn that their gradients are not there.
+    assert "_gradient_op_type" not in attributes
 
 
 def test_gradients_are_left_behind(meta_graph):
