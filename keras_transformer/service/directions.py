@@ -64,11 +64,11 @@ class Direction:
 
     async def translate(
         self, documents: Sequence[Document], status: int = 413, size: int | None = None
-    ) -> list[list[tuple[list[Fragment], float]]]:
+    ) -> list[list[tuple[list[Fragment], float, list[str]]]]:
         """Returns the translations of the texts of each document, best first.
 
-        The score of each is the sum of those of its sentences. `size` of them are
-        translated before the next ones, all by default.
+        Each comes with the sum of the scores of its sentences, and with their flags.
+        `size` of them are translated before the next ones, all by default.
         """
         parts, sentences = await asyncio.to_thread(self._split, documents)
         step = size or max(1, len(sentences))
@@ -141,7 +141,7 @@ def plain_document(text: str) -> Document:
     return Document([merged([text])], lambda texts: plain_text(texts[0]).encode())
 
 
-def _ranked(parts, rows) -> list[tuple[list[Fragment], float]]:
+def _ranked(parts, rows) -> list[tuple[list[Fragment], float, list[str]]]:
     """Returns the translations of a document, of whose sentences there are several."""
     # Minus infinity: the search found fewer.
     found = [
@@ -153,7 +153,8 @@ def _ranked(parts, rows) -> list[tuple[list[Fragment], float]]:
         chosen = [row[min(rank, len(row) - 1)] for row in found]
         remaining = (fragment for fragment, _ in chosen)
         texts = [joined(text, remaining) for text in parts]
-        ranked.append((texts, sum(one.score for _, one in chosen)))
+        flags = dict.fromkeys(flag for _, one in chosen for flag in one.flags)
+        ranked.append((texts, sum(one.score for _, one in chosen), list(flags)))
     return ranked
 
 

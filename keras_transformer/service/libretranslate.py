@@ -77,7 +77,7 @@ def libretranslate_routes(
             documents = list(map(plain_document, texts))
         found = await direction.translate(documents, 400)
         results = [
-            list(dict.fromkeys(document.assemble(x).decode() for x, _ in ranked))
+            list(dict.fromkeys(document.assemble(x).decode() for x, *_ in ranked))
             for document, ranked in zip(documents, found, strict=True)
         ]
         answer = {"translatedText": [result[0] for result in results]}

@@ -170,11 +170,15 @@ async def _predictions(direction, signature, columns):
     (texts,) = columns
     direction.limits.check_texts(texts, "text")
     found = await direction.translate(list(map(plain_document, texts)))
-    rows = [[(plain_text(x), _finite(score)) for (x,), score in row] for row in found]
+    rows = [
+        [(plain_text(x), _finite(score), flags) for (x,), score, flags in row]
+        for row in found
+    ]
     if signature == "serving_default":
-        return [{"translation": text, "score": score} for (text, score), *_ in rows]
-    columns = [tuple(zip(*row, strict=True)) for row in rows]
-    return [{"translations": text, "scores": score} for text, score in columns]
+        return [{"translation": text, "score": score} for (text, score, _), *_ in rows]
+    # `flags` is not an output of an export.
+    names = "translations", "scores", "flags"
+    return [dict(zip(names, zip(*row, strict=True), strict=True)) for row in rows]
 
 
 def _finite(score):

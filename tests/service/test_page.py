@@ -100,7 +100,8 @@ def test_what_is_typed_is_translated_with_every_hypothesis(browse, engine):
     rows = [engine.translate_n_best([text])[0] for text in ("two dog", "a <b> & bike")]
     best = f"{rows[0][0].text}\n\n{rows[1][0].text}"
     assert shown(dom, "<output.*?</output>") == [best]
-    listed = [f"{x.text} {x.score:.2f}" for row in rows for x in row]
+    listed = [f"{x.text} {x.score:.2f}{''.join(x.flags)}" for row in rows for x in row]
+    assert any(x.flags for row in rows for x in row)
     assert shown(dom, "<li>.*?</li>") == listed
     assert shown(dom, '<p lang="en".*?</p>') == ["two dog", "a <b> & bike"]
 

@@ -61,6 +61,7 @@ def test_every_hypothesis_comes_with_its_score(client, engine):
         {
             "translations": [x.text for x in row],
             "scores": pytest.approx(scores, abs=1e-5),
+            "flags": [[*x.flags] for x in row],
         }
     ]
 
