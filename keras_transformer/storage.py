@@ -87,7 +87,7 @@ def locked(folder: str | os.PathLike, waits: bool = False) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         raise BlockingIOError(
-            f"Another process writes to {folder}. Wait until it ends, or name another "
+            f"Another process is writing to {folder}. Wait for it, or choose another "
             "folder."
         ) from None
     except NotImplementedError:

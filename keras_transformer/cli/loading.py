@@ -64,7 +64,7 @@ def check_models(*models: str) -> None:
     for model in models:
         if "://" not in model and not Path(model).exists():
             raise FileNotFoundError(
-                f"{model} does not exist. Name a run, a saved translator, or "
+                f"{model} does not exist. Pass a run, a saved translator, or "
                 "hf://user/model."
             )
 
@@ -150,7 +150,7 @@ def _export_path(model, options, hypotheses) -> Path:
     """Returns where a model and its search are exported to for CTranslate2."""
     if "://" in model:
         raise ValueError(
-            f"--engine ctranslate2 needs a folder. Received: {model}. Write one by: "
+            f"--engine ctranslate2 needs a folder. Received: {model}. Write one with: "
             f"keras-transformer convert {model} FOLDER"
         )
     folder = run_folder(model)
@@ -170,7 +170,7 @@ def _export(translator, search, max_length, path, model) -> None:
     with locked(path.parent, waits=True):
         if not path.is_dir():  # another command may have written it meanwhile
             translator.export(path, search, max_length, format="ctranslate2")
-            note = f"{model} is exported for CTranslate2, once, to {path}."
+            note = f"{model} was exported once for CTranslate2, to {path}."
             typer.echo(note, err=True)
         weights, _, _ = path.name.rpartition("-")
         for other in path.parent.iterdir():

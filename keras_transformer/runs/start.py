@@ -84,8 +84,8 @@ def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
     count = min(max(len(by_hash) // 20, 10), len(by_hash) // 2, 2000)
     if not count:
         raise ValueError(
-            "`data.validation` must name a text where the training text has too few "
-            f"pairs to hold some out. Received: {len(pairs)} pairs."
+            "`data.validation` must name a text if the training text has too few pairs "
+            f"to hold some out. Received: {len(pairs)} pairs."
         )
     lowest = heapq.nsmallest(count, by_hash)
     files = held_out_files(run.folder)
@@ -133,9 +133,8 @@ def copy_tokenizers(prepared: str, run: Run) -> None:
         copy = run.tokenizers_path / path.name
         if copy.exists() and copy.read_bytes() != path.read_bytes():
             raise ValueError(
-                f"{prepared} was prepared with other tokenizers than those of the "
-                "pretrained translator. Prepare the text with the same "
-                "`model.pretrained`."
+                f"{prepared} was not prepared with the tokenizers of the pretrained "
+                "translator. Prepare the text with the same `model.pretrained`."
             )
         with replace_file(copy) as unfinished:
             shutil.copyfile(path, unfinished)
@@ -160,7 +159,7 @@ def _check_agreement(settings, translator):
         **{f"model.{name}": value for name, value in config.items()},
     }
     for name, value in named.items():
-        remedy = "left out, since the pretrained translator brings its tokenizers"
+        remedy = "left out, since the pretrained translator has its own tokenizers"
         if name in found:
             remedy = f"{found[name]!r}, as in the pretrained translator, or be left out"
         if value != found.get(name):
