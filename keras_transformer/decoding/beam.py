@@ -62,8 +62,8 @@ class WuLengthPenalty(LengthPenalty):
 class PowerLengthPenalty(LengthPenalty):
     """Divides by `length ** exponent`; by default, by the length itself.
 
-    As in Marian, fairseq, CTranslate2 and Hugging Face's transformers, where the
-    exponent is called the length penalty.
+    This is the penalty of Marian, fairseq, CTranslate2 and Hugging Face's transformers,
+    which call the exponent the length penalty.
 
     Args:
         exponent: The larger, the longer the sequences; 0 leaves scores as they are.

@@ -70,9 +70,8 @@ class SearchRunner:
     ) -> Hypotheses:
         """Finds the best sequences for each sentence, compiled as the model was.
 
-        Arguments and result are those of `Transformer.generate`. The model produces
-        `vocabulary_size` tokens, and has positions for `longest` at most, for any if
-        None.
+        Arguments and result are as in `Transformer.generate`. The model produces
+        `vocabulary_size` tokens, and has `longest` positions; None for any number.
         """
         search = GreedySearch() if search is None else search
         check_search(search, vocabulary_size)

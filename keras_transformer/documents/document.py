@@ -57,7 +57,7 @@ def decoded(data: bytes, encoding: str = "utf-8") -> Source:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} is not {encoding.upper()}") from None
     except LookupError:
-        raise ValueError(f"its encoding {encoding} is not known") from None
+        raise ValueError(f"its encoding {encoding} is unknown") from None
     found = Source(text, encoding, mark)
     if found.changed() != data:
         raise ValueError(f"it would not stay as it is in {encoding}; convert it")

@@ -57,8 +57,8 @@ def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
     """Reads the messages without a translation, plurals among them.
 
     A translation is replaced only if msgmerge has guessed it, from a similar message.
-    With `mark_fuzzy`, all that is written is marked for a person to look at. What lacks
-    a placeholder always is: programs do not use it then.
+    With `mark_fuzzy`, all new translations are marked for human review. Those without a
+    placeholder of the source always are, so that programs do not use them.
     """
     source = decoded(data)
     every = _messages(source.text)
@@ -104,7 +104,7 @@ def _messages(text) -> list[_Message]:
         line = _LINE.match(text, position)
         if line is None or (line["text"] and not line["field"] and not name):
             number = text.count("\n", 0, position) + 1
-            raise ValueError(f"line {number} is no field, no text and no comment")
+            raise ValueError(f"line {number} is neither a field nor text nor a comment")
         message = messages[-1]
         if message.targets() and (
             line["comment"] or line["field"] in ("msgctxt", "msgid")

@@ -1,8 +1,8 @@
-"""Texts as sentences to translate.
+"""Splits texts into sentences to translate.
 
-A text is a list of parts, each a fragment. Those with odd indices are sentences; those
-with even indices are kept as they are: white space, codes around sentences, and what
-has no letters. Joined, they are the text.
+A text is a list of parts, each a fragment. Parts with odd indices are sentences; parts
+with even indices stay as they are: white space, codes around sentences, and anything
+without letters. Joined, they are the text.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""What other systems can express of a translator; errors name the rest.
+"""Which parts of a translator other systems can express; errors name the rest.
 
 `system` is the name of the other system in these errors.
 """
@@ -82,7 +82,7 @@ class Limits(NamedTuple):
     Attributes:
         banned_ids: Ids that are never produced.
         forced_ids: Ids that begin every translation.
-        min_length: Least length, the end token included.
+        min_length: Minimum length, including the end token.
         ngram_size: Size of n-grams that are not repeated, or 0.
     """
 
@@ -129,8 +129,8 @@ def _forced_ids(processor, pad_id, system):
 def power_of_length(search: BeamSearch, system: str) -> float:
     """Returns the exponent of a beam search's length penalty.
 
-    The other systems divide by `length ** exponent`. Wu et al.'s penalty becomes that
-    of the same exponent.
+    The other systems divide by `length ** exponent`. Wu et al.'s penalty becomes the
+    one with the same exponent.
     """
     penalty = search.length_penalty
     if not isinstance(penalty, PowerLengthPenalty | WuLengthPenalty):
@@ -169,6 +169,6 @@ def check_same_tokens(source, target, names: Iterable[str], system: str) -> None
         if (ids[0], pieces[0]) != (ids[1], pieces[1]):
             refuse(
                 system,
-                f"tokenizers whose {name} differ: {pieces[0]}={ids[0]} and "
+                f"tokenizers with different {name}: {pieces[0]}={ids[0]} and "
                 f"{pieces[1]}={ids[1]}",
             )

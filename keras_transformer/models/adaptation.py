@@ -80,8 +80,8 @@ def enable_lora(model, rank: int, alpha: float | None, projections) -> None:
     check_positive_integers(rank=rank)
     if changed_layers(model):
         raise ValueError(
-            "Low-rank adaptation needs a model that is not quantised and has none yet: "
-            "`model.merge_lora()` ends an adaptation, and quantising comes last."
+            "Low-rank adaptation needs a model without earlier adaptation or "
+            "quantization: call `model.merge_lora()` first, and quantize last."
         )
     found = [x for x in all_layers(model) if isinstance(x, Projection)]
     names = sorted({layer.name for layer in found})

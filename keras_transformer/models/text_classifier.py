@@ -86,8 +86,8 @@ class TextClassifier(TokenModel):
         """Creates a classifier from a trained encoder, to fine-tune it.
 
         Args:
-            encoder: A `TextEncoder`, such as that of a `MaskedLanguageModel`. It
-                becomes part of the classifier, which trains it unless
+            encoder: A `TextEncoder`, such as the `encoder` of a `MaskedLanguageModel`.
+                It becomes part of the classifier, which trains it unless
                 `encoder.trainable` is False.
             num_classes: Number of classes.
             name: Name of the model.

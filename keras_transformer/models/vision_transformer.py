@@ -31,7 +31,7 @@ class VisionTransformer(SettingsModel):
 
     Args:
         image_shape: Height, width and channels of the images.
-        patch_size: Height and width of a patch; divides those of the images.
+        patch_size: Height and width of a patch; divides both sizes of the images.
         num_classes: Number of classes.
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class QueueFull(Exception):
-    """As much waits already as may wait."""
+    """The maximum number of items are waiting already."""
 
 
 class BatchingThread:

@@ -1,4 +1,4 @@
-"""LibreTranslate's API, which Weblate and editors of subtitles call.
+"""LibreTranslate's API, which Weblate and subtitle editors call.
 
 Reference:
     https://docs.libretranslate.com

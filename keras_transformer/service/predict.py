@@ -1,7 +1,7 @@
 """The REST dialect of TensorFlow Serving, which is KServe's V1 protocol, too.
 
-Requests and answers are those of a model that `Translator.export` wrote, which
-TensorFlow Serving serves.
+Requests and answers are the same as when TensorFlow Serving serves a model that
+`Translator.export` wrote.
 
 Reference:
     https://github.com/tensorflow/serving/blob/master/tensorflow_serving/g3doc/api_rest.md,

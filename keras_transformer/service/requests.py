@@ -49,7 +49,7 @@ class Limits:
             )
         if self.waiting < self.texts:
             raise ValueError(
-                "`waiting` must be at least `texts`, so that all that is allowed can "
+                "`waiting` must be at least `texts`, so that every allowed request can "
                 f"wait. Received: waiting={self.waiting}, texts={self.texts}."
             )
 

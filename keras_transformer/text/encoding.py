@@ -37,7 +37,7 @@ def encode(texts, tokenizer: Tokenizer, max_length: int):
 
 
 def beginning(texts, max_length: int):
-    """Returns what can be the first `max_length` subwords of texts.
+    """Returns the part of texts that their first `max_length` subwords can cover.
 
     SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
     a megabyte. White space takes no subwords. Returns also which texts went on, boolean

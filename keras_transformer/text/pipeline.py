@@ -181,8 +181,8 @@ def count_batches(
 ) -> Counted:
     """Reads a parallel text once, and counts the batches of an epoch.
 
-    What is named several times is read once. Arguments, errors and the warning of long
-    sentences are those of `parallel_dataset`.
+    Files listed several times are read once. Arguments, errors and the warning about
+    long sentences are as in `parallel_dataset`.
     """
     files = paired_files(source_files, target_files)
     tokenizers = source_tokenizer, target_tokenizer

@@ -88,8 +88,8 @@ class Tokenizer(tf.Module):
     def split(self, texts):
         """Returns the subwords of texts as text; a call returns their ids.
 
-        Unknown subwords are as they are in the texts, and tokens that the tokenizer
-        adds are empty. "\u2581" is the mark of a space.
+        Unknown subwords appear as in the texts, and tokens that the tokenizer adds are
+        empty. "\u2581" is the mark of a space.
         """
         raise ValueError(
             "Alignments, markup and terms are not possible with "
