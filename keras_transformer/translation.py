@@ -9,7 +9,7 @@ from typing import NamedTuple
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.55, 1.7
 LENGTH_MARGIN = 2  # subwords that count on both sides, since short texts vary more
 MAX_REPEATED = 1  # sequences of three words that have stood before, and
-WORDS_PER_REPEATED = 20  # one more for so many words
+WORDS_PER_REPEATED = 20  # one more for this many words
 MAX_DROPPED_RATIO = 0.9  # of the lengths, if the translation has fewer sentences
 
 # What a program fills in, in the syntax of Python's expressions and of RE2.

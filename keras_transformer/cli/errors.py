@@ -30,7 +30,7 @@ class OneLineErrors(typer.core.TyperGroup):
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
-                raise  # the reader of the output has closed it, which is no error
+                raise  # whoever reads the output has closed it, which is not an error
             except Exception as error:
                 message = None if ctx.params.get("debug") else _in_one_line(error)
                 if message is None:

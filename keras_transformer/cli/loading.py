@@ -49,7 +49,7 @@ def load_tensorflow(devices: bool = True, may_be_jax: bool = False) -> None:
         tf.get_logger().setLevel("ERROR")
         if backend == "jax":
             tf.config.set_visible_devices([], "GPU")  # whose memory it would take
-        # Tracebacks keep all frames, by which `errors` tells whose error it is.
+        # Tracebacks keep all frames: `errors` uses them to find whose error it is.
         keras.config.disable_traceback_filtering()
         tf.debugging.disable_traceback_filtering()
         if devices:
@@ -98,9 +98,9 @@ def load_engine(
 ):
     """Returns a translator on an engine, its search, and the maximum length.
 
-    A `reason` says what TensorFlow is needed for; with `engine="auto"`, a line on
-    standard error tells the choice. For CTranslate2 the translator is exported once,
-    with the search and the length, which are None then.
+    A `reason` says why TensorFlow is needed; with `engine="auto"`, a line on standard
+    error shows the choice. For CTranslate2 the translator is exported once, with the
+    search and the length, which are then None.
     """
     check_models(model)
     translator, is_auto = None, engine == "auto"
@@ -135,7 +135,7 @@ def load_engine(
 
 
 def _why_not_ctranslate2(model) -> str:
-    """Returns why CTranslate2 is not chosen for a model, whatever it is, or `""`."""
+    """Returns why CTranslate2 is not chosen, regardless of the model, or `""`."""
     if find_spec("ctranslate2") is None:
         return "CTranslate2 is not installed"
     if "://" in model:
@@ -157,7 +157,7 @@ def _export_path(model, options, hypotheses) -> Path:
     files = [Path(model)] if folder != Path(model) else []
     for name in (".", "tokenizers") if files else (".", "translator"):
         files += sorted(x for x in (folder / name).glob("*") if x.is_file())
-    # What a run logs does not change its translations.
+    # The logs of a run do not affect its translations.
     files = [x for x in files if x.suffix not in (".csv", ".md")]
     weights = checksum(files).removeprefix("crc32:")
     known = json.dumps([__version__, options, hypotheses])
@@ -196,7 +196,7 @@ def run_folder(model: str) -> Path:
 
 
 def languages_of_run(model: str) -> tuple[str, str] | None:
-    """Returns the languages of `MODEL`'s recipe; None if it is no run."""
+    """Returns the languages of `MODEL`'s recipe; None if it is not a run."""
     settings = run_folder(model) / "settings.yaml"
     if not settings.is_file():
         return None
@@ -207,7 +207,7 @@ def languages_of_run(model: str) -> tuple[str, str] | None:
 
 @contextlib.contextmanager
 def _not_importable(*packages):
-    """Hides packages that Keras imports wherever they are installed.
+    """Hides packages that Keras imports whenever they are installed.
 
     Only parts of Keras that no command uses need them, and importing them takes longer
     than loading a model. After the block they can be imported.
@@ -223,7 +223,7 @@ def _not_importable(*packages):
 
 @contextlib.contextmanager
 def _silent():
-    """Hides standard error, also what C++ writes, unless the block raises."""
+    """Hides standard error, including output of C++, unless the block raises."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as hidden:

@@ -122,7 +122,7 @@ def serve(
             translator.search = search
             _warm_up(translator)
         translators[languages] = translator
-    # A page of another site could name an address of this machine.
+    # Another site's domain could resolve to an address of this machine.
     hosts = _LOCAL if host in _LOCAL else ("*",)
     app = make_app(translators, limits, terms, api_key or (), allow_origin or (), hosts)
     if access_log:

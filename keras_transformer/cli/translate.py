@@ -207,7 +207,7 @@ def translate(
         check_one_transformer(translator, "--attention")
     if jit_compile:
         translator.model.compile(jit_compile=True)
-    # What was cut is reported by its line, a picture by no number.
+    # Truncated lines are reported by their numbers, which a plot does not know.
     warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
     how = {"search": search, "batch_size": batch_size, "max_length": max_length}
     how["terms"] = terms
@@ -225,7 +225,7 @@ def translate(
 
 
 def _check_options(model, files, output, format, given) -> bool:
-    """Checks what goes together, before anything is loaded.
+    """Checks combinations of options before anything is loaded.
 
     Returns whether lines are translated as they are read, rather than documents.
     """
@@ -258,17 +258,17 @@ def _check_options(model, files, output, format, given) -> bool:
         raise typer.BadParameter(f"needs {one}.", param_hint=f"--{option}")
     if len(files) > 1 and output is None:
         raise typer.BadParameter("is needed for several files.", param_hint="--output")
-    # A text that goes to a file can be continued as documents can.
+    # A text written to a file can be continued, like documents.
     return is_one_text and bool(needs_lines or not (files and output))
 
 
 def _translate_documents(translator, jobs, bar, how):
-    """Translates what was planned; reports what looks wrong."""
+    """Translates planned documents; reports translations that look wrong."""
     task = bar.add_task("Translating", total=sum(job.num_sentences for job in jobs))
     starts = [0, *itertools.accumulate(job.num_sentences for job in jobs)]
     for job, first, pairs in run(translator, jobs, **how):
         for number, (sentence, one) in enumerate(pairs, start=first):
-            # A sentence of a document is found by its text.
+            # In a document, a sentence is identified by its text.
             where = number if job.document is None else f" {sentence!r}"
             report_flags(f"{job.path}:{where}", one, translator)
         done = min(first + len(pairs) - 1, job.num_sentences)
@@ -290,7 +290,7 @@ def _translate_lines(translator, path, output, bar, total, given, how):
     links = opened_output(alignments) if alignments else contextlib.nullcontext()
     with opened_output(output) as file, links as links_file:
         task = bar.add_task("Translating", total=total)
-        # The lines end before.
+        # `read` ends first.
         both: Iterator[tuple[str, list]] = zip(read, found, strict=False)
         if links_file is not None:
             both = _aligned(translator, both, size, links_file)
@@ -323,7 +323,7 @@ def _as_rows(number, line, translations, given):
 
 
 def report_flags(where: str, translation, translator) -> None:
-    """Says on standard error for which reasons a translation looks wrong."""
+    """Prints on standard error why a translation looks wrong."""
     problem = f"has a doubtful translation: {', '.join(translation.flags)}."
     if "cut source" in translation.flags:
         problem = (
@@ -357,7 +357,7 @@ def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:
 
 
 def progress_bar(shown: bool = True) -> progress.Progress:
-    """Returns a bar on standard error; it shows nothing where that is no terminal."""
+    """Returns a progress bar on standard error, hidden unless that is a terminal."""
     return progress.Progress(
         "{task.description}",
         progress.BarColumn(),

@@ -118,7 +118,7 @@ def search_continuously(
     state = zeros_like(state, batch_size)._replace(
         index=ops.full((batch_size,), max_length, dtype="int32")
     )
-    rows = ops.full((batch_size,), num_rows, dtype="int32")  # that of no sentence
+    rows = ops.full((batch_size,), num_rows, dtype="int32")  # no sentence's row
     none = ops.convert_to_tensor(0, dtype="int32")
     *_, (found, is_final) = while_loop(
         is_unfinished, advance_and_refill, (none, none, rows, state, found)

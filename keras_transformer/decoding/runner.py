@@ -29,9 +29,9 @@ MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL = 4096, 2**26
 # Without XLA, larger batches are no faster on a CPU, and smaller ones lose less time to
 # waiting for their longest sentence.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
-# In one call, so many hypotheses save about as much time as XLA takes to compile.
+# With this many hypotheses in a call, XLA saves about its time to compile.
 MIN_HYPOTHESES_FOR_XLA = 256
-# A core with fewer reads the weights too often for what it computes.
+# A core with fewer reads the weights too often for the work that it does.
 MIN_HYPOTHESES_PER_CORE = 64
 
 

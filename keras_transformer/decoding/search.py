@@ -335,7 +335,7 @@ class Search(ConfigObject):
 
     @classmethod
     def from_config(cls, config):
-        # None is a default, and what older files have for settings that are gone.
+        # None is a default, and stands for removed settings in older files.
         config = {name: value for name, value in config.items() if value is not None}
         return super().from_config(config)
 

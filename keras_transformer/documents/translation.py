@@ -57,7 +57,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # Formats whose texts are plain, unless they are said to have tags.
 PLAIN_FORMATS = {"text", "json", "csv", "tsv", "po"}
-# Endings of files with a syntax that is not read.
+# Endings of files whose syntax is not supported.
 _UNREAD = re.compile(
     r"\.(adoc|arb|ass|css|docx?|epub|ini|ipynb|js|jsonl|md|mo|ndjson|od[pst]|parquet|pdf|"
     r"php|pptx?|properties|py|resx|rst|rtf|sbv|sql|ssa|strings|sub|svg|tex|toml|ts|ttml|"

@@ -32,7 +32,7 @@ _MIN_POSITIONS = 1024
 def model_spec(translator, banned_ids, max_length: int):
     """Describes a translator's model to CTranslate2, all weights included.
 
-    `banned_ids` are never produced, as the padding is not. `max_length` is that of the
+    `banned_ids` are never produced, like the padding. `max_length` is the length of the
     longest source and translation.
     """
     purpose = "The format 'ctranslate2'"

@@ -20,7 +20,7 @@ from keras_transformer.layers.cache import read_position
 with optional("keras_hub", extra="keras-hub", purpose="Searching a KerasHub model"):
     import keras_hub
 
-NO_TOKEN = -1  # KerasHub's models may produce every id, that of padding too
+NO_TOKEN = -1  # KerasHub's models may produce every id, even the padding's
 MAX_PROGRAMS = 64  # that a model keeps
 
 
@@ -116,7 +116,7 @@ class _Sampled(CachedModel):
             return ops.repeat(x, num_hypotheses, axis=0)
 
         # A step whose result is dropped tells which tensors `next` returns unchanged,
-        # such as those of an encoder: equal for all hypotheses, they stay in place.
+        # such as an encoder's: equal for all hypotheses, they stay in place.
         _, _, after = self._next(self._prompt, self._cache, self._first)
         self._is_kept = keras.tree.map_structure(
             lambda one, other: one is other, self._cache, after
@@ -253,7 +253,7 @@ class SearchedTask:
         )
 
     def find(self, ids, tables=None) -> Hypotheses:
-        """Searches eagerly or in a trace; `tables` are those of `Search.tables`."""
+        """Searches eagerly or in a trace; `tables` are as in `Search.tables`."""
         found = []
         search = self.search.with_tables(tables or {})
 
@@ -273,7 +273,7 @@ class SearchedTask:
         ids = keras.tree.map_structure(ops.convert_to_numpy, ids)
         prompts = ids[f"{self.part}token_ids"]
         tables = self.search.tables(_Sampled, prompts, prompts.shape[1])
-        # Beside Keras's attributes, of which it would save and count a model.
+        # Not a tracked attribute: Keras would save and count a model in it.
         programs = vars(self.lm).setdefault("_searches", {})
         variables = tuple(map(id, self.lm.variables))
         # Other variables: the model was quantised or adapted.

@@ -58,7 +58,7 @@ class HubTokenizer(Tokenizer):
             )
         unknown = unknown or getattr(tokenizer, "oov_token", None)
         self.unknown_id = tokenizer.token_to_id(unknown) if unknown else -1
-        # In a trace, KerasHub uses TensorFlow's operations whatever the texts are.
+        # In a trace, KerasHub always uses TensorFlow's operations.
         spec = tf.RaggedTensorSpec([None, None], tf.int32)
         texts = [tf.TensorSpec([None], tf.string)]
         self._to_ids = tf.function(tokenizer.tokenize, texts, autograph=False)

@@ -100,7 +100,7 @@ def enable_lora(model, rank: int, alpha: float | None, projections) -> None:
 
 
 def merge_lora(model):
-    """Returns a model whose kernels hold the adaptations; itself if it has none."""
+    """Returns a model with the adaptations merged into its kernels, or the model."""
     if not has_lora(model):
         return model
     changes = changed_layers(model)

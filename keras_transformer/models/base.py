@@ -184,7 +184,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
         """
         x, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         with after_the_batch(data):
-            # A loss of Keras has none: it is a mean over rows.
+            # Keras's own losses have no such weight: they are means over rows.
             weigh = getattr(self.loss, "batch_weight", None)
             token = _batch_weight.set(weigh and weigh(labels, weights))
             if weights is not None and self._predicts_tokens:

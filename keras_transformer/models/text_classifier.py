@@ -64,7 +64,7 @@ class TextClassifier(TokenModel):
             name="dropout",
             dtype=policy,
         )
-        # Logits are float32 whatever the policy.
+        # Logits are float32 under every policy.
         classify = encoder.parts.dense("logits", num_classes, dtype="float32")
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(

@@ -99,7 +99,7 @@ class VisionTransformer(SettingsModel):
         encoder = parts.stack(Encoder, "encoder")
         sizes = {"patch_size": patch_size, "hidden_dim": parts.embedding_dim}
         embedding = parts.make(PatchEmbedding, "patches", **sizes)
-        # Logits are float32 whatever the policy.
+        # Logits are float32 under every policy.
         classify = parts.dense("logits", num_classes, dtype="float32")
         pool = copy_layer(pooling, "pooling", parts.dtype_policy)
         class_token = None

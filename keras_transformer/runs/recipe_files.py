@@ -52,7 +52,7 @@ def find(name, folder=Path()):
 
 
 def read_extended(path, extending=()):
-    """Returns the values of a file, and of what it extends where it has none."""
+    """Returns the values of a file, completed by the recipe that it extends."""
     # A section whose settings are all comments is null in YAML.
     read = read_yaml(path)
     values = {name: value for name, value in read.items() if value is not None}

@@ -193,7 +193,7 @@ class Run:
         return [[file] for file in held_out_files(self.folder)]
 
     def has_trained(self) -> bool:
-        """Returns whether the folder holds a checkpoint or a translator, or has."""
+        """Returns whether the folder holds, or held, a checkpoint or a translator."""
         if self._record is None or self._record.kind != "training":
             return False
         checkpoints = Checkpoints(self.folder / "checkpoints")
@@ -249,11 +249,11 @@ class Run:
         self._write_record(dataclasses.replace(self.record, **changes))
 
     def write(self, record: Record, settings: Settings) -> None:
-        """Writes a record, with the versions of now, and the settings that hold."""
+        """Writes a record with the current versions, and the settings in force."""
         versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
         versions["keras-transformer"] = __version__
         versions["python"] = platform.python_version()
-        # First, so that a killed process leaves no settings of an unknown kind.
+        # Written first: a killed process must not leave settings without a record.
         self._write_record(dataclasses.replace(record, versions=versions))
         values = settings.model_dump(mode="json")
         values["data"]["folder"] = str(Path(settings.data.folder).resolve())

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SIDES = ("source", "target")
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 # The rules were chosen on texts of 300 to 29,000 pairs; `benchmarks/QUALITY.md`
-# compares them with settings that were chosen by hand. Beyond so many words, counted on
-# both sides, a text is worth the preset `base`.
+# compares them with settings that were chosen by hand. Texts with more words than this,
+# on both sides together, get the preset `base`.
 _WORDS_OF_BASE = 5_000_000
 _EPOCHS = 15  # enough for a curve, for a cooldown, and to average checkpoints
 _Type = TypeVar("_Type")
@@ -205,7 +205,7 @@ class DataSettings(Section):
     def _text_file(self, path: Path, side: int, tag: str) -> TextFile:
         """Returns the column of a table that holds a side, or another file as it is.
 
-        `side` is 0 for the source, 1 for the target. What is missing is found later.
+        `side` is 0 for the source, 1 for the target. Missing files are found later.
         """
         if table_format(path) is None:
             return TextFile(path, tag=tag)
@@ -231,7 +231,7 @@ class DataSettings(Section):
     ) -> tuple[list[TextFile], list[TextFile]]:
         """Returns the source and the target files of a split, once they are there.
 
-        `min_hash` is that of `TextFile`.
+        `min_hash` is as in `TextFile`.
         """
         sides = self.paths(split, "source"), self.paths(split, "target")
         for side, files in zip(SIDES, sides, strict=True):
@@ -380,7 +380,7 @@ def _steps(recipe, text):
 
 
 def _steps_of_pass(recipe, text):
-    # About so many tokens has a side: subwords, end tokens and padding.
+    # Estimated tokens on each side: subwords, end tokens and padding.
     tokens = max(0.75 * text.words + text.pairs, 12 * text.pairs)
     return tokens / recipe.training.tokens_per_batch
 

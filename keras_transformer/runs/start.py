@@ -15,7 +15,7 @@ from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.tokenizer_training import VocabularySizeError
 from keras_transformer.text_files import pair_hash
 
-# Settings that may differ from those of the pretrained model.
+# Settings that may differ from the pretrained model's.
 FREE_SETTINGS = {"dropout", "attention_dropout", "activation_dropout", "seed"}
 
 
@@ -33,7 +33,7 @@ def begin(
     """
     run.write(Record(kind, run.checksum(settings, "training")), settings)
     run.remove_unfinished()
-    # An interrupted start may have left those of other settings.
+    # An interrupted start may have left files of other settings.
     shutil.rmtree(run.tokenizers_path, ignore_errors=True)
     shutil.rmtree(run.pretrained_path, ignore_errors=True)
     run.log.path.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def begin(
 def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
     """Writes pairs of a training text to the run, to validate on.
 
-    Which pairs depends on nothing but the text. Returns `min_hash` of `TextFile`, and
+    Which pairs depends only on the text. Returns `min_hash` of `TextFile`, and
     the survey of the pairs that are left.
     """
     pairs = list(zip(text.source_lines, text.target_lines, strict=True))

@@ -393,7 +393,7 @@ def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
     if settings.optimizer == "adam":
         steps = settings.batches_per_update
         return training.Adam(schedule, gradient_accumulation_steps=steps, **both)
-    # What is no matrix is trained as by `training.Adam`.
+    # Weights that are not matrices are trained as with `training.Adam`.
     adam = {"adam_beta_2": 0.98, "adam_lr_ratio": 0.5, "adam_weight_decay": None}
     return training.Muon(schedule, epsilon=1e-9, **adam, **both)
 
@@ -424,7 +424,7 @@ def _writers(run, model, steps_per_epoch):
             settings.checkpoint_minutes,
             on_save=lambda epoch, batch: run.update(epoch=epoch, batch=batch),
         ),
-        # Without a graph: Keras has none to write of such a model.
+        # Keras cannot write a graph of such a model.
         WriteTensorBoard(board, write_graph=False),
     ]
     if settings.bleu_every is not None:

@@ -67,7 +67,7 @@ class Direction:
     ) -> list[list[tuple[list[Fragment], float]]]:
         """Returns the translations of the texts of each document, best first.
 
-        The score of each is the sum of those of its sentences. `size` of them are
+        The score of each is the sum of its sentences' scores. `size` of them are
         translated before the next ones, all by default.
         """
         parts, sentences = await asyncio.to_thread(self._split, documents)
@@ -137,12 +137,12 @@ class Direction:
 
 
 def plain_document(text: str) -> Document:
-    """Returns a text, each line of which is a paragraph, as a document."""
+    """Returns a text with one paragraph per line as a document."""
     return Document([merged([text])], lambda texts: plain_text(texts[0]).encode())
 
 
 def _ranked(parts, rows) -> list[tuple[list[Fragment], float]]:
-    """Returns the translations of a document, of whose sentences there are several."""
+    """Returns the translations of a document, from several for each sentence."""
     # Minus infinity: the search found fewer.
     found = [
         [x for x in row if x is row[0] or x[1].score > -math.inf]
@@ -159,7 +159,7 @@ def _ranked(parts, rows) -> list[tuple[list[Fragment], float]]:
 
 @functools.cache
 def language_name(code: str) -> str:
-    """Returns the English name of a language, or its code if it has none."""
+    """Returns the English name of a language, or else its code."""
     try:
         return babel.Locale.parse(code.replace("-", "_")).english_name or code
     except (ValueError, babel.UnknownLocaleError):

@@ -95,7 +95,7 @@ def predict_routes(
 
 
 def _columns(inputs, names):
-    """Returns the values of each input; a list is that of the only input."""
+    """Returns the values of each input; a list belongs to the only input."""
     if isinstance(inputs, list) and len(names) == 1:
         inputs = {names[0]: inputs}
     one, several = _kind_of(names)

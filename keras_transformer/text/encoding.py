@@ -69,7 +69,7 @@ def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     several subwords that one character was normalized to.
 
     Spans are the first character of each subword and the one after its last, int32 of
-    shape `(batch, length, 2)`; empty ones, and those of padding, are `(0, 0)`.
+    shape `(batch, length, 2)`; empty spans, and spans of padding, are `(0, 0)`.
     """
     texts = batch_of_texts(texts)
     read, _ = beginning(plain(texts), max_length)

@@ -410,9 +410,9 @@ def _examples(*sides):
 
 
 def _add(hashes, seen):
-    """Adds hashes `(pairs,)` to those seen so far, and returns which are new.
+    """Adds hashes `(pairs,)` to the hashes seen so far, and returns which are new.
 
-    These are a few sorted arrays of falling sizes, of which equal sizes are merged.
+    They are stored as a few sorted arrays of falling sizes; equal sizes are merged.
     """
     is_new = np.zeros(len(hashes), bool)
     is_new[np.unique(hashes, return_index=True)[1]] = True

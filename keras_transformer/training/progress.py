@@ -103,7 +103,7 @@ class ShowProgress(keras.callbacks.Callback):
         """Returns the tokens of the epoch so far; 0 if they are not known."""
         if is_trained_by_workers(self.model):
             return 0.0  # they would have to read a metric together
-        # The last metric of a model holds those of `compile`.
+        # The last metric of a model holds the metrics of `compile`.
         metrics = getattr(self.model.metrics[-1], "metrics", ())
         return sum(x.num_tokens() for x in metrics if isinstance(x, Padding))
 

@@ -34,7 +34,7 @@ PATTERNS = {
 MAX_PHRASE_LENGTH = 16
 ROWS_PER_ALIGNMENT = 64
 
-MAX_MATCHES = 1024  # that are looked at in one text; no translation has so many terms
+MAX_MATCHES = 1024  # considered in one text; no translation has more terms
 
 # Characters around what `Terms.find` keeps, and around words and single characters.
 _FROM, _TO, _MARK = "\x02", "\x03", "\x01"
@@ -112,7 +112,7 @@ class Terms(tf.Module):
                     f"match some text. Received: {pattern!r}, {problem}."
                 )
         self._kept = "|".join(f"(?:{x})" for x in patterns)
-        # A key that no text has stands in an empty table.
+        # An empty table gets a key that no text has.
         units = _units_of([*self.glossary, _FROM])
         self._longest = int(units.bounding_shape()[1])
         keys = tf.strings.reduce_join(units, axis=1, separator=" ").numpy()
@@ -152,7 +152,7 @@ class Terms(tf.Module):
             for x in (starts, units.with_values(lengths), units.with_values(targets))
         )
 
-        # From left to right, of all that begin at one place the longest.
+        # From left to right; the longest of all that begin at one place.
         def choose(state, match):
             end, _ = state
             start, length = match
@@ -220,7 +220,7 @@ def required_phrases(terms: Terms, texts, translator, limits):
     First the ids, int32 of shape `(batch, phrases, length)`, padded with -1 to a power
     of four and to `MAX_PHRASE_LENGTH`; then the texts that unknown tokens represent, in
     their order, of shape `(batch, phrases)`, padded with empty ones. `limits` are the
-    maximum numbers of subwords of each translation; what takes more is left out.
+    maximum numbers of subwords of each translation; phrases beyond them are left out.
     """
     tokenizer = translator.target_tokenizer
     for each in (translator.source_tokenizer, tokenizer):
@@ -292,7 +292,7 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
     """
     tokenizer = translator.target_tokenizer
     is_unknown = ids == tokenizer.unknown_id
-    # The search has not counted those that a subword continues.
+    # The search has not counted unknown tokens that a subword continues.
     continues = np.zeros(tokenizer.vocabulary_size, "bool")
     continues[list(continuation_ids(tokenizer))] = True
     is_continued = tf.gather(continues, ids[:, :, 1:])

@@ -362,7 +362,7 @@ class Translator:
 
     def _on_pairs(self, function, source_ids, labels, *arguments):
         """Yields rows of pairs, and what a function of the model returns for them."""
-        # It is compiled anew if the model or its variables have been replaced.
+        # It is recompiled if the model or its variables have been replaced.
         model = self.model
         current = [model, *model.variables]
         used, program = self._programs.get(function, ([], None))
