@@ -37,9 +37,9 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
 def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
     """Moves the files that the block writes into a folder, once all are on disk.
 
-    The block gets an empty folder to write to. Its files replace files of the same names,
-    in the order of their names: a reader that finds the last one finds all of them. The
-    folder is created if missing; its other files stay.
+    The block gets an empty folder to write to. Its files replace files of the same
+    name, in the order of their names: a reader that finds the last one finds all of
+    them. The folder is created if missing; its other files stay.
     """
     folder = Path(folder)
     with _temporary_folder(folder) as unfinished:

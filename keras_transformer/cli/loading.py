@@ -25,7 +25,7 @@ def load_tensorflow(devices: bool = True, may_be_jax: bool = False) -> None:
     """Imports TensorFlow and Keras without the lines that they log.
 
     That takes seconds, so commands call it only after their arguments are checked:
-    `--help` and errors of usage appear at once. With `devices` it initialises these
+    `--help` and errors of usage appear at once. With `devices` it initializes these
     too, which log when they are first used; a worker must first connect to the others.
     If the backend `may_be_jax`, TensorFlow only reads the text.
     """

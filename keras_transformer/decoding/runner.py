@@ -150,7 +150,7 @@ class SearchRunner:
 
         variables = list(self._model.variables)
         if list(map(id, variables)) != list(map(id, self._variables)):
-            self._program.cache_clear()  # the model was quantised or adapted
+            self._program.cache_clear()  # the model was quantized or adapted
             self._variables = variables
         settings = search, max_length, cache_length, rows_per_call, batch_size
         rows = np.arange(num_rows)

@@ -143,7 +143,7 @@ def _set_block(block, weights, name):
 
 
 def _set(spec, weights, *names):
-    """Sets weight and bias of a linear map or a normalisation, joined if several."""
+    """Sets weight and bias of a linear map or a normalization, joined if several."""
     kernel, bias = (
         np.concatenate([weights[f"{name}.{kind}"] for name in names])
         for kind in ("weight", "bias")

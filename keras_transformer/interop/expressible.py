@@ -58,7 +58,7 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
     """Returns what `weights_of` does, as float32, and zeros for a bias of the logits.
 
     Raises:
-        ValueError: If a layer was quantised or has weights that a plain `Transformer`
+        ValueError: If a layer was quantized or has weights that a plain `Transformer`
             does not have.
     """
     weights = weights_of(model)
@@ -68,7 +68,7 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
     if others := [name for name in weights if not re.fullmatch(known, name)]:
         refuse(
             system,
-            f"quantised layers or additional weights such as {others[0]!r}: load the "
+            f"quantized layers or additional weights such as {others[0]!r}: load the "
             "model as it was before",
         )
     weights = {name: array.astype("float32") for name, array in weights.items()}

@@ -276,7 +276,7 @@ class SearchedTask:
         # Not a tracked attribute: Keras would save and count a model in it.
         programs = vars(self.lm).setdefault("_searches", {})
         variables = tuple(map(id, self.lm.variables))
-        # Other variables: the model was quantised or adapted.
+        # Other variables: the model was quantized or adapted.
         if programs.get("variables") != variables or len(programs) > MAX_PROGRAMS:
             programs.clear()
             programs["variables"] = variables

@@ -1,4 +1,4 @@
-"""Attention without materialised weights: fused kernels, and blocks of queries.
+"""Attention without materialized weights: fused kernels, and blocks of queries.
 
 The plain form is `layers.scaled_dot_product_attention`. Its weights, one for every pair
 of a query and a key, take more memory for long inputs than all the rest of a model.

@@ -104,12 +104,12 @@ def merge_lora(model):
     if not has_lora(model):
         return model
     changes = changed_layers(model)
-    quantised = [layer_at(model, path).path for path, x in changes if "dtype" in x]
-    if quantised:
+    quantized = [layer_at(model, path).path for path, x in changes if "dtype" in x]
+    if quantized:
         raise ValueError(
-            "Adaptations must be merged before the model is quantised: train them, "
-            "then `model.merge_lora()`, and quantise what it returns. "
-            f"Received: {len(quantised)} quantised layers, such as {quantised[0]}."
+            "Adaptations must be merged before the model is quantized: train them, "
+            "then `model.merge_lora()`, and quantize what it returns. "
+            f"Received: {len(quantized)} quantized layers, such as {quantized[0]}."
         )
     config = {**model.get_config(), "frozen": [], "changed": []}
     merged = type(model).from_config(config)
