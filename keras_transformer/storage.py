@@ -99,12 +99,12 @@ def locked(folder: str | os.PathLike, waits: bool = False) -> Iterator[None]:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Returns whether this is what a killed process was writing."""
+    """Returns whether this is left over from a killed process."""
     return path.name.startswith(_UNFINISHED)
 
 
 def remove_unfinished(folder: str | os.PathLike) -> None:
-    """Removes what killed processes left in a folder; no other may be writing there."""
+    """Removes what killed processes left in a folder, while no other writes there."""
     for leftover in Path(folder).glob(f"{_UNFINISHED}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 

@@ -96,7 +96,7 @@ def as_files(files: Files) -> list[TextFile]:
 
 
 def expanded(pattern: str | os.PathLike, folder: str | os.PathLike = "") -> list[Path]:
-    """Returns the sorted files of a glob pattern, or the path if it is no pattern."""
+    """Returns the sorted files of a glob pattern; any other path as it is."""
     path, name = Path(folder, pattern), os.fspath(pattern)
     if not glob.has_magic(name) or path.exists():
         return [path]

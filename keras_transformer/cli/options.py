@@ -172,7 +172,7 @@ Keep = Annotated[
 
 
 def why_tensorflow(engine: str, options: dict[str, object]) -> str:
-    """Returns which given option only TensorFlow has; `""` if there is none."""
+    """Returns which given option only TensorFlow supports, or `""`."""
     needing = "attention", "alignments", "markup", "glossary", "keep", "jit-compile"
     given = next((name for name in needing if options.get(name)), "")
     if given and engine == "ctranslate2":

@@ -75,7 +75,7 @@ def changed_in_place(
     """Returns a document in which translations take the place of spans of its text.
 
     `write` returns what is written for a translation, and what stood in its place. With
-    `keeps_same`, texts whose translations are the same stay as they are written.
+    `keeps_same`, texts that equal their translations stay as they are written.
     """
 
     def assemble(translations):

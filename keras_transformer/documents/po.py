@@ -47,7 +47,7 @@ class _Message:
         return [name for name in self.fields if name.startswith("msgstr")]
 
     def needs_translation(self) -> bool:
-        """Returns whether there is no translation but a guess."""
+        """Returns whether there is no translation, or only a guess."""
         is_guess = self.is_guess and "fuzzy" in self.flags
         is_open = is_guess or not any(self.fields[name] for name in self.targets())
         return is_open and bool(self.fields.get("msgid") and self.targets())

@@ -228,7 +228,7 @@ def split_long(translator, texts: list[list[Fragment]]) -> list[list[Fragment]]:
 
 
 def _halves(sentence: Fragment) -> list[Fragment]:
-    """Cuts a sentence in two, with what stands between; one character stays whole."""
+    """Cuts a sentence in two, with what is between; one character stays whole."""
     text = plain_text(sentence)
     middle = len(text) / 2
     for pattern, furthest in ((_CLAUSES, middle / 2), (_WORDS, middle)):

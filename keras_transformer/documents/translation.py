@@ -407,7 +407,7 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
     """Opens the journal of an output, which is removed once the block has ended.
 
     If the block raises an error, the journal stays if it holds translations. Without an
-    output, or for one that is no file, such as a pipe, it is a temporary file.
+    output, or for one that is not a file, such as a pipe, it is a temporary file.
     """
     if output is None or (output.exists() and not output.is_file()):
         with tempfile.TemporaryFile() as file:

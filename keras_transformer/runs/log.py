@@ -120,7 +120,7 @@ class WriteLog(keras.callbacks.Callback):
 class WriteTensorBoard(keras.callbacks.TensorBoard):
     """`keras.callbacks.TensorBoard`, which ends with a warning if the disk is full.
 
-    The training goes on, and its later epochs are not shown.
+    Training continues, but its later epochs are not shown.
     """
 
     is_full = False

@@ -74,7 +74,7 @@ class Record:
 
 
 class State(NamedTuple):
-    """The state of a run: what is trained, and where training goes on."""
+    """The state of a run: what is trained, and where training continues."""
 
     run: "Run"
     epoch: int = 0
@@ -219,7 +219,7 @@ class Run:
 
     @property
     def record(self) -> Record:
-        """What has happened in the folder; raises `FileNotFoundError` if it is none."""
+        """What has happened in the folder; `FileNotFoundError` if it is not a run."""
         self._check_is_run()
         assert self._record is not None
         return self._record
@@ -271,7 +271,7 @@ class Run:
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """The settings, read once; raises `FileNotFoundError` if this is no run."""
+        """The settings, read once; raises `FileNotFoundError` if this is not a run."""
         self._check_is_run()
         try:
             return settings_of(Recipe.load(self.settings_path))

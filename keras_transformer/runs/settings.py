@@ -1,4 +1,4 @@
-"""Every setting of a run: its type, default and meaning, and what it follows from."""
+"""Every setting of a run: its type, default and meaning, and how it is chosen."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Training what a recipe describes."""
+"""Training as a recipe describes."""
 
 import contextlib
 import dataclasses

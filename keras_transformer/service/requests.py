@@ -26,7 +26,7 @@ class Limits:
         texts: Maximum number of texts per request.
         characters: Maximum number of characters per text.
         body_bytes: Maximum number of bytes per request.
-        seconds: Maximum time for a request, including the time it waits.
+        seconds: Maximum time for a request, including waiting.
         batch: Maximum number of sentences translated together.
         waiting: Maximum number of sentences waiting for each direction, at least
             `texts`. Further requests are refused.

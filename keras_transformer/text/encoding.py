@@ -39,8 +39,8 @@ def encode(texts, tokenizer: Tokenizer, max_length: int):
 def beginning(texts, max_length: int):
     """Returns the part of texts that their first `max_length` subwords can cover.
 
-    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
-    a megabyte. White space takes no subwords. Returns also which texts went on, boolean
+    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for a
+    megabyte. White space takes no subwords. Also returns which texts continue, boolean
     `(batch,)`.
     """
     limit = _MAX_BYTES_PER_SUBWORD * max_length
@@ -61,7 +61,7 @@ def beginning(texts, max_length: int):
 
 
 def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
-    """Returns where the subwords that `encode` returns stand in their texts.
+    """Returns where the subwords that `encode` returns are in their texts.
 
     Positions count the characters of a text as it is given, before it is normalized.
     White space around a subword is left out. A subword without text of its own has an

@@ -227,7 +227,7 @@ def count_batches(
 
 
 def in_order(pool: ThreadPoolExecutor, function, chunks: Iterable) -> Iterator:
-    """Yields what a function makes of each chunk, a few of them at the same time."""
+    """Yields a function's result for each chunk, a few of them at the same time."""
     pending: deque = deque()
     for chunk in chunks:
         pending.append(pool.submit(function, chunk))

@@ -93,7 +93,7 @@ class Tokenizer(tf.Module):
         """
         raise ValueError(
             "Alignments, markup and terms are not possible with "
-            f"{type(self).__name__}, which does not say where a token stands in a text."
+            f"{type(self).__name__}, which does not say where tokens are in a text."
         )
 
     def byte_offsets(self, texts):
@@ -373,7 +373,7 @@ def _batch_of_ids(ids, pad_id):
 
 
 def _kind(values, tensor):
-    """Describes what is no batch, for a message: by its tensor, if it has one."""
+    """Describes what is not a batch, for a message: by its tensor, if it has one."""
     if tensor is not None:
         return f"shape={tensor.shape}, dtype={tensor.dtype.name}"
     if not isinstance(values, (list, tuple)):

@@ -670,7 +670,7 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
 
 
 def check_serves_any_text(search: Search) -> None:
-    """Refuses what is no search, or has settings for each text of one batch."""
+    """Refuses what is not a search, or has settings for each text of one batch."""
     check_search(search)
     if isinstance(search, ConstrainedBeamSearch) and search.required is not None:
         raise ValueError(
