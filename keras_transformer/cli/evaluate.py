@@ -65,7 +65,7 @@ def evaluate(
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
-    The text is named by the run's recipe, or by `--source-file` and `--reference`. It
+    The text comes from the run's recipe, or from `--source-file` and `--reference`. It
     and its translations must fit in memory.
 
     Prints cased BLEU and chrF of detokenized text. If the recipe names tokenized

@@ -70,7 +70,7 @@ def serve(
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            help="Site whose pages may call this, such as https://example.com, or *.",
+            help="Site that may call the service, such as https://example.com, or *.",
             metavar="ORIGIN",
         ),
     ] = None,
@@ -83,9 +83,9 @@ def serve(
 ):
     """Serve translations over HTTP, with a page to try them on.
 
-    It has the REST APIs of TensorFlow Serving and KServe (V1), and of LibreTranslate,
-    which Weblate and subtitle editors use. It is meant for trials and small teams;
-    beyond that, `export` the translator for TensorFlow Serving.
+    It offers the REST APIs of TensorFlow Serving and KServe (V1), and of
+    LibreTranslate, which Weblate and subtitle editors use. It is meant for trials and
+    small teams; beyond that, `export` the translator for TensorFlow Serving.
 
     Examples: `keras-transformer serve runs/en-de runs/de-en`,
     `keras-transformer serve en:de=opus-mt-en-de --beam-width 5`
