@@ -154,9 +154,9 @@ def settings_page() -> str:
         "Every setting that `keras-transformer train` takes, in a YAML file or by "
         "`--set NAME=VALUE`. `keras-transformer init --all` writes a recipe with all "
         "of them as comments, `keras-transformer train --help-settings` prints this "
-        "list. Defaults *from the text* follow from the number of its pairs and "
-        "words; `train` prints them before it begins, and the settings.yaml of the run "
-        "keeps them.",
+        "list. Defaults *from the text* are chosen from the number of its pairs and "
+        "words; `train` prints them before it begins, and keeps them in the run's "
+        "settings.yaml.",
     ]
     for setting in settings():
         section, _, name = setting.name.partition(".")

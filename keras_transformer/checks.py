@@ -1,4 +1,4 @@
-"""Checks that every part of the package shares: arguments, and optional packages."""
+"""Checks shared by all parts of the package: arguments, and optional packages."""
 
 import contextlib
 import math
@@ -39,8 +39,8 @@ def needs_tensorflow(purpose: str) -> Iterator[None]:
             raise
         raise ImportError(
             f"{purpose} needs the package {error.name}, which is not installed. "
-            "Install it with: pip install tensorflow tensorflow-text. Without it there "
-            "are layers, models and decoding, on JAX and PyTorch."
+            "Install it with: pip install tensorflow tensorflow-text. Without it, "
+            "layers, models and decoding work on JAX and PyTorch."
         ) from None
 
 
@@ -55,7 +55,7 @@ def needs_backend() -> Iterator[None]:
             raise
         raise ImportError(
             f"Keras's backend needs the package {package}, which is not installed. "
-            "Install it, or name another backend in the environment variable "
+            "Install it, or choose another backend by the environment variable "
             "KERAS_BACKEND: tensorflow, jax or torch."
         ) from None
     except ValueError as error:

@@ -16,8 +16,8 @@ from keras.src.utils.tracking import DotNotTrackScope
 # so, which does not know the arguments of `call`.
 set_mask = set_keras_mask
 
-# Returns the Keras mask of a tensor, None if it has none. Keras passes it to `mask`, an
-# argument of `call`, only if no other argument is a tensor.
+# Returns the Keras mask of a tensor, or None. Keras passes it to `mask`, an argument of
+# `call`, only if no other argument is a tensor.
 get_mask = get_keras_mask
 
 

@@ -31,14 +31,14 @@ _WITHOUT_TAGS = {
 }
 
 _VOID = _names("area base br col embed hr img input link meta source track wbr")
-# Elements whose content is not for readers, and those of XLIFF for native code.
+# Elements whose content is not for readers, and XLIFF's elements for native code.
 _FOREIGN = _names(
     "iframe math noembed noframes script style svg template xmp bpt ept it ph"
 )
 # XLIFF's tags without text of their own that begin and end a part of a text.
 _BEGIN_OF_END = {"ept": "bpt", "ex": "bx", "ec": "sc"}
 _SHARED = ("i", "rid", "startRef", "startref", "id")  # of their attributes
-# Tags that may stand within a sentence, and of these, those that separate words.
+# Tags that may occur within a sentence, and which of them separate words.
 INLINE = _names(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark",
     "math q rp rt ruby s samp small span strong sub sup svg time tt u var wbr",
@@ -62,12 +62,12 @@ _NOT_IN_PARAGRAPHS = _names(
 
 
 class Code(NamedTuple):
-    """What stands in a text and is not translated, such as a tag.
+    """A part of a text that is not translated, such as a tag.
 
     Attributes:
         text: What it says in the file.
         kind: `"open"`, `"close"` or `"alone"`.
-        pair: A number that it shares with its partner; None if it has none.
+        pair: A number that it shares with its partner; None without a partner.
         is_apart: Whether it separates the words around it, as `<br>` does.
     """
 
@@ -113,7 +113,7 @@ def merged(items: Iterable[str | Code]) -> Fragment:
 
 
 class Tag(NamedTuple):
-    """A tag, or what is none and no text either, such as a comment."""
+    """A tag, or other syntax that is not text, such as a comment."""
 
     start: int
     end: int
@@ -178,13 +178,13 @@ def _with_foreign_elements(text) -> Iterator[Tag]:
 
 
 def translated_tags(text: str) -> Iterator[Tag]:
-    """Yields the tags of the parts of HTML that are to be translated.
+    """Yields the tags of the parts of HTML to translate.
 
-    What is not, such as a script or an element with `translate="no"`, is one tag,
+    Any other part, such as a script or an element with `translate="no"`, is one tag,
     which is alone and has the name of the element.
     """
-    elements: list[tuple[str, bool]] = []  # those open, and whether they are translated
-    blocks: list[int] = []  # places of those that are not inline
+    elements: list[tuple[str, bool]] = []  # open ones, and whether they are translated
+    blocks: list[int] = []  # places of elements that are not inline
     num_open: Counter[str] = Counter()
     begin, outer = 0, ""
 
@@ -205,7 +205,7 @@ def translated_tags(text: str) -> Iterator[Tag]:
 
     for tag in _with_foreign_elements(text):
         was_translated = not elements or elements[-1][1]
-        has_ended = False  # what this tag ends is not translated
+        has_ended = False  # whether this tag ends an untranslated part
         if tag.kind == "close":
             has_ended = num_open[tag.name] > 0 and end_last(tag.name)
         elif tag.name in _NOT_IN_PARAGRAPHS and num_open["p"]:

@@ -30,7 +30,7 @@ class _Element:
     last: int = 0
 
     def order(self):
-        """Returns what siblings are sorted by: those without words before others."""
+        """Returns the sort key of siblings: elements without words come first."""
         return self.first, not self.is_lone_end, self.first < self.last
 
 
@@ -206,7 +206,7 @@ def words_in(span: Span, ends: list[int]) -> range:
 
 
 def guessed_pairs(text: str, translation: str) -> list[Pair]:
-    """Aligns words of which nothing is known: equal ones, others by their place."""
+    """Aligns words without a model: equal ones, and others by their place."""
     words, others = _words(text), _words(translation)
     count = Counter(text[start:end] for start, end in words)
     known = {text[x[0] : x[1]]: x for x in words if count[text[x[0] : x[1]]] == 1}

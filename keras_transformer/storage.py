@@ -1,7 +1,7 @@
 """Crash-safe writing: files and folders appear complete or not at all.
 
-What is being written is in a folder named `.unfinished-...`, beside where it will
-appear. A process that is killed may leave it behind: see `remove_unfinished`.
+Unfinished files are in a folder named `.unfinished-...`, beside where they will appear.
+A process that is killed may leave it behind: see `remove_unfinished`.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
 
     The block gets the path to write to, which has the same name. The folder is created
     if missing. If the block raises an error, or the process is killed, the file stays
-    as it was. `write_text` shows its use. What is no file, such as a pipe or
-    /dev/stdout, is written to directly; of a symbolic link, what it points to.
+    as it was. `write_text` shows its use. Pipes, /dev/stdout and the like are written
+    to directly; for a symbolic link, the file it points to is replaced.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -37,8 +37,8 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
 def replace_files(folder: str | os.PathLike) -> Iterator[Path]:
     """Moves the files that the block writes into a folder, once all are on disk.
 
-    The block gets an empty folder to write to. The files replace those of the same
-    names, in the order of their names: a reader that finds the last one finds all of
+    The block gets an empty folder to write to. Its files replace files of the same
+    name, in the order of their names: a reader that finds the last one finds all of
     them. The folder is created if missing; its other files stay.
     """
     folder = Path(folder)
@@ -87,7 +87,7 @@ def locked(folder: str | os.PathLike, waits: bool = False) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         raise BlockingIOError(
-            f"Another process writes to {folder}. Wait until it ends, or name another "
+            f"Another process is writing to {folder}. Wait for it, or choose another "
             "folder."
         ) from None
     except NotImplementedError:
@@ -99,12 +99,12 @@ def locked(folder: str | os.PathLike, waits: bool = False) -> Iterator[None]:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Returns whether this is what a killed process was writing."""
+    """Returns whether this is left over from a killed process."""
     return path.name.startswith(_UNFINISHED)
 
 
 def remove_unfinished(folder: str | os.PathLike) -> None:
-    """Removes what killed processes left in a folder; no other may be writing there."""
+    """Removes what killed processes left in a folder, while no other writes there."""
     for leftover in Path(folder).glob(f"{_UNFINISHED}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 

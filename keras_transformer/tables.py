@@ -68,9 +68,9 @@ def cells(
 ) -> Iterator[tuple[int, str]]:
     """Yields the number of each line and the text in one of its columns.
 
-    In CSV files, cells with commas or quotes are quoted, as RFC 4180 has it; in TSV
-    files quotes are text. Parquet files have rows in the place of `lines`, which are
-    then not read. Errors name the line. `column` is as in `TextFile`.
+    In CSV files, cells with commas or quotes are quoted, as in RFC 4180; in TSV files
+    quotes are text. Parquet files have rows instead of `lines`, which are then not
+    read. Errors name the line. `column` is as in `TextFile`.
     """
     if table_format(path) in _DELIMITERS:
         yield from _csv_cells(path, column, lines)
@@ -137,8 +137,8 @@ def _parquet(path):
 
 def _fault(path, number, problem):
     return ValueError(
-        f"{path}:{number} cannot be read: {problem}. Write a pair in one line, in CSV "
-        "files with quotes as RFC 4180 has them."
+        f"{path}:{number} cannot be read: {problem}. Write each pair in one line; in "
+        "CSV files, quote cells as in RFC 4180."
     )
 
 

@@ -26,20 +26,20 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-    """A file of texts: one a line, or one column of a table.
+    """A text file with one text per line, or one column of a table.
 
-    Wherever a path is expected, this is one whose texts are in a column, or get a tag.
+    Pass it wherever a path is expected, to read a column or to tag every text.
 
     Args:
-        path: A file, plain or packed by gzip or zstd. Tables are named `.csv`, `.tsv`,
-            `.jsonl` or `.parquet`.
-        column: Name of the table's column, which CSV and TSV files have in their first
-            line; or in these its number, from 0, if their first line is text. None if
-            every line is a text.
-        tag: Token that is put before each text, such as `<bt>` for back-translations;
-            see `symbols` of `SubwordTokenizer.train`.
-        min_hash: Where this is a source file, pairs of a lower `pair_hash` are left
-            out: they are held out for validation.
+        path: A file, plain or compressed with gzip or zstd. Tables are named `.csv`,
+            `.tsv`, `.jsonl` or `.parquet`.
+        column: Name of the table's column, in CSV and TSV files as in their first line
+            or, if that is text, the column's number, from 0. None: every line is a
+            text.
+        tag: Token to put before each text, such as `<bt>` for back-translations; see
+            `symbols` of `SubwordTokenizer.train`.
+        min_hash: In a source file, pairs with a lower `pair_hash` are left out: they
+            are held out for validation.
 
     Example:
         >>> kt.text.TextFile("pairs.tsv", column="en", tag="<bt>")
@@ -91,13 +91,13 @@ def as_files(files: Files) -> list[TextFile]:
     for file in files:
         paths = [file] if isinstance(file, TextFile) else expanded(file)
         if not paths:
-            raise FileNotFoundError(f"{file} names no file. Check the pattern.")
+            raise FileNotFoundError(f"{file} matches no file. Check the pattern.")
         found += [x if isinstance(x, TextFile) else TextFile(x) for x in paths]
     return found
 
 
 def expanded(pattern: str | os.PathLike, folder: str | os.PathLike = "") -> list[Path]:
-    """Returns the sorted files of a glob pattern, or the path if it is no pattern."""
+    """Returns the sorted files of a glob pattern; any other path as it is."""
     path, name = Path(folder, pattern), os.fspath(pattern)
     if not glob.has_magic(name) or path.exists():
         return [path]
@@ -111,14 +111,14 @@ def _begins_with(path, mark):
 
 
 def read_lines(path: str | os.PathLike | TextFile) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 text file, plain or packed, one at a time.
+    r"""Yields the lines of a UTF-8 text file, plain or compressed, one at a time.
 
-    As in `tf.data.TextLineDataset`, only a line feed ends a line, and both line feeds
-    and carriage returns are left out. So is a byte order mark. The first bytes of the
-    file, not its name, show whether it is packed by gzip or zstd.
+    As in `tf.data.TextLineDataset`, only a line feed ends a line, and line feeds,
+    carriage returns and a byte order mark are left out. The first bytes of the file,
+    not its name, show whether it is compressed with gzip or zstd.
 
     Args:
-        path: Path of the file, or a `TextFile`, of which texts are read with their tag.
+        path: Path of the file, or a `TextFile`, whose texts are read with their tag.
 
     Yields:
         The lines, without what ends them.
@@ -126,8 +126,8 @@ def read_lines(path: str | os.PathLike | TextFile) -> Iterator[str]:
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it is a folder or a pipe, if it is not UTF-8 (the message names
-            the line), or if its packed data are damaged or cut short.
-        ImportError: If it is packed by zstd, and `backports.zstd` is not installed.
+            the line), or if its compressed data is damaged or truncated.
+        ImportError: If it is compressed with zstd, without `backports.zstd` installed.
     """
     file = path if isinstance(path, TextFile) else TextFile(Path(path))
     return (text for _, text in _numbered_texts(file))
@@ -151,8 +151,8 @@ def _check_is_file(path):
         raise FileNotFoundError(f"{path} does not exist. Check the path.")
     if not path.is_file():
         raise ValueError(
-            f"{path} is not a file but a pipe or a device, and text is read more than "
-            "once. Write it to a file first."
+            f"{path} is a pipe or a device, and text is read more than once. Write it "
+            "to a file first."
         )
 
 
@@ -163,7 +163,7 @@ def _lines_in(path):
         unpack, errors = gzip.open, (EOFError, gzip.BadGzipFile, zlib.error)
     elif _begins_with(path, _ZSTD):
         # Python has it from 3.14 on, as compression.zstd.
-        with optional("backports", "corpora", "A file packed by zstd"):
+        with optional("backports", "corpora", "A file compressed with zstd"):
             from backports import zstd
 
         unpack, errors = zstd.open, (EOFError, zstd.ZstdError)
@@ -175,13 +175,13 @@ def _lines_in(path):
                 yield line
         except errors as error:
             raise ValueError(
-                f"{path}:{number + 1} cannot be read: the packed data are damaged or "
-                f"cut short ({error}). Create or download the file again."
+                f"{path}:{number + 1} cannot be read: the compressed data is damaged "
+                f"or truncated ({error}). Create or download the file again."
             ) from None
 
 
 def decode_lines(file: Iterable[bytes], name) -> Iterator[str]:
-    """Yields the lines of an open file; errors give its name and the line."""
+    """Yields the lines of an open file; errors name the file and the line."""
     for number, line in enumerate(file, start=1):
         try:
             text = line.decode("utf-8").replace("\r", "").removesuffix("\n")
@@ -232,9 +232,9 @@ def paired_files(
     sources, targets = as_files(source_files), as_files(target_files)
     if not sources or len(sources) != len(targets):
         raise ValueError(
-            "`source_files` and `target_files` must name equally many files, each the "
-            "translation of its counterpart. "
-            f"Received: {len(sources)} and {len(targets)} files."
+            "`source_files` and `target_files` must name the same number of files, "
+            f"each the translation of its counterpart. Received: {len(sources)} and "
+            f"{len(targets)} files."
         )
     return list(zip(sources, targets, strict=True))
 
@@ -276,7 +276,7 @@ def _sentences(file: TextFile) -> Iterator[tuple[int, str]]:
             )
         yield number, text
     if number == 0:
-        raise ValueError(f"{file} is empty. It must hold one sentence a line.")
+        raise ValueError(f"{file} is empty. It must hold one sentence per line.")
 
 
 def check_parallel_files(source_files: Files, target_files: Files) -> int:
@@ -284,7 +284,7 @@ def check_parallel_files(source_files: Files, target_files: Files) -> int:
 
     Args:
         source_files: As in `parallel_dataset`.
-        target_files: As many; the nth translates the nth, line by line.
+        target_files: The same number of files, matching the sources line by line.
 
     Returns:
         The number of sentence pairs.

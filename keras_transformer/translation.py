@@ -1,4 +1,4 @@
-"""What translators take and return, and what looks wrong with it."""
+"""The inputs and results of translators, and checks for results that look wrong."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import NamedTuple
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.55, 1.7
 LENGTH_MARGIN = 2  # subwords that count on both sides, since short texts vary more
 MAX_REPEATED = 1  # sequences of three words that have stood before, and
-WORDS_PER_REPEATED = 20  # one more for so many words
+WORDS_PER_REPEATED = 20  # one more for this many words
 MAX_DROPPED_RATIO = 0.9  # of the lengths, if the translation has fewer sentences
 
 # What a program fills in, in the syntax of Python's expressions and of RE2.
@@ -37,8 +37,8 @@ class Translation(NamedTuple):
     Attributes:
         text: The translation.
         score: Its score, as the search defines it.
-        flags: The reasons for which it looks wrong, such as `"loop"` or
-            `"cut source"`; see `translator.flags`.
+        flags: The reasons why it looks wrong, such as `"loop"` or `"cut source"`; see
+            `translator.flags`.
     """
 
     text: str
@@ -70,12 +70,12 @@ def flags(
     has_end: bool = True,
     has_unknown: bool = False,
 ) -> tuple[str, ...]:
-    """Returns the reasons for which a translation looks wrong.
+    """Returns the reasons why a translation looks wrong.
 
     - `"cut source"`: only the beginning of the source was read.
     - `"unknown words"`: the source has characters that the vocabulary lacks.
     - `"no end"`: the translation reached its maximum length before its end.
-    - `"loop"`: words are repeated that the source does not repeat.
+    - `"loop"`: it repeats words that the source does not repeat.
     - `"length"`: it is too short or too long for its source.
     - `"dropped sentence"`: it has fewer sentences than its source, and is short.
 
@@ -89,7 +89,7 @@ def flags(
         has_unknown: Whether the source has unknown subwords.
 
     Returns:
-        The reasons, in this order; none for most translations.
+        The reasons, in this order; empty for most translations.
 
     Example:
         >>> kt.translator.flags("A dog. A man.", "Ein Hund.", 7, 4)

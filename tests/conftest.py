@@ -138,7 +138,7 @@ def trained_by_the_shell(made_once, small_text):
 
 @pytest.fixture
 def few_objects_to_collect():
-    """Keras collects all garbage of the process for each layer that it quantises."""
+    """Keras collects all garbage of the process for each layer that it quantizes."""
     gc.freeze()
     yield
     gc.unfreeze()

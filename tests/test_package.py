@@ -216,7 +216,7 @@ def test_the_shell_command_exists():
             "os.environ['KERAS_BACKEND'] = 'tensorflow';"
             "sys.modules['tensorflow'] = None",
             "ImportError: Keras's backend needs the package tensorflow, which is not "
-            "installed. Install it, or name another backend in the environment "
+            "installed. Install it, or choose another backend by the environment "
             "variable KERAS_BACKEND: tensorflow, jax or torch.",
         ),
         (
@@ -235,6 +235,6 @@ def test_what_python_or_keras_lacks_is_told_in_the_last_line(before, message):
 def test_without_tensorflow_a_message_says_what_there_is(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     needs = checks.needs_tensorflow("`kt.text`")
-    message = f"`kt.text` needs the package {package}, .* Without it there are layers"
+    message = f"`kt.text` needs the package {package}, .* Without it, layers"
     with pytest.raises(ImportError, match=message), needs:
         importlib.import_module(package)

@@ -125,7 +125,7 @@ def test_what_is_wrong_in_a_table_is_named_by_its_line(columns, text, message):
     ],
 )
 def test_what_is_wrong_in_json_lines_is_named_by_its_line(columns, line, problem):
-    message = f"pairs.jsonl:3 cannot be read: its text {problem}. Write a pair"
+    message = f"pairs.jsonl:3 cannot be read: its text {problem}. Write each pair"
     with pytest.raises(ValueError, match=message):
         check_parallel_files(*columns(f"{JSON}{line}\n", "pairs.jsonl"))
 

@@ -74,16 +74,16 @@ def test_good_files_are_counted(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"bad is empty\. It must hold one sentence a line"),
+        (b"", r"bad is empty\. It must hold one sentence per line"),
         (b"a\nb\n", r"good:3 has no counterpart: \S*bad ends before that line"),
         (GOOD + b"d\ne\n", r"bad:4 has no counterpart: \S*good ends before that line"),
         (b"a\n\nc\n", r"bad:2 is an empty line\. Remove line 2 here and in"),
         (b"a\n \t\xc2\xa0\nc\n", r"bad:2 is an empty line"),
         (b"a\nb\n\xe4hnlich\n", r"bad:3 is not UTF-8: .* at byte 1\. Convert the file"),
         ("a\nb\n".encode("utf-16"), r"bad:1 is not UTF-8"),
-        (ZIPPED[:-9], r"bad:\d cannot be read: the packed data are damaged"),
-        (ZIPPED[:-4] + b"abcd", r"bad:\d cannot be read: the packed data"),
-        (b"\x1f\x8bno gzip at all", r"bad:1 cannot be read: the packed data"),
+        (ZIPPED[:-9], r"bad:\d cannot be read: the compressed data is damaged"),
+        (ZIPPED[:-4] + b"abcd", r"bad:\d cannot be read: the compressed data"),
+        (b"\x1f\x8bno gzip at all", r"bad:1 cannot be read: the compressed data"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
 )
@@ -114,7 +114,7 @@ def test_a_folder_is_refused(write, tmp_path):
 
 def test_a_pipe_is_refused_before_it_is_read(write, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe is not a file but a pipe"):
+    with pytest.raises(ValueError, match="pipe is a pipe or a device"):
         check_parallel_files(write("good", GOOD), tmp_path / "pipe")
 
 
@@ -128,7 +128,7 @@ def test_a_byte_order_mark_is_no_text(write):
 @pytest.mark.parametrize("sides", [(["a"], ["b", "c"]), ([], [])])
 def test_sides_have_equally_many_files(sides):
     with pytest.raises(
-        ValueError, match=r"must name equally many files.* Received: \d and \d"
+        ValueError, match=r"must name the same number of files.* Received: \d and \d"
     ):
         check_parallel_files(*sides)
 
@@ -142,7 +142,7 @@ def test_the_files_of_a_pattern_are_sorted(write, tmp_path):
     assert check_parallel_files(files, files[::-1]) == 4
     lines = [line.decode() for line in text_lines(pattern).as_numpy_iterator()]
     assert lines == ["a.en", "b.10.en", "b.2.en"]
-    with pytest.raises(FileNotFoundError, match=r"\*\.fr names no file"):
+    with pytest.raises(FileNotFoundError, match=r"\*\.fr matches no file"):
         check_parallel_files(pattern, str(tmp_path / "*.fr"))
 
 
@@ -184,6 +184,6 @@ def test_zstd_is_read_whatever_its_name_and_frames(write, zstd):
 def test_damaged_zstd_is_named_with_its_line(write, zstd, part):
     data = zstd(b"ba ko li mu\n" * 9973)
     data = data[:-7] if part == "cut short" else data[:-21] + bytes(11) + data[-10:]
-    message = r"bad:\d+ cannot be read: the packed data are damaged or cut short"
+    message = r"bad:\d+ cannot be read: the compressed data is damaged or truncated"
     with pytest.raises(ValueError, match=message):
         list(read_lines(write("bad", data)))

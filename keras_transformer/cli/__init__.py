@@ -61,7 +61,7 @@ def main() -> None:
         if error.code != 130:
             raise
         # A training step may still run in TensorFlow's threads. Python's own shutdown
-        # has been seen to abort then.
+        # sometimes aborts then.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(130)

@@ -11,8 +11,8 @@ import typer
 # An extra that is not installed is an ImportError.
 _MISTAKES = (ValueError, OSError, FloatingPointError, ImportError)
 _REMEDIES = {
-    errno.ENOSPC: " Free some space, or name a folder on another disk.",
-    errno.EACCES: " Check its permissions, or name another.",
+    errno.ENOSPC: " Free some space, or choose a folder on another disk.",
+    errno.EACCES: " Check its permissions, or choose another path.",
 }
 
 
@@ -30,7 +30,7 @@ class OneLineErrors(typer.core.TyperGroup):
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
-                raise  # the reader of the output has closed it, which is no error
+                raise  # whoever reads the output has closed it, which is not an error
             except Exception as error:
                 message = None if ctx.params.get("debug") else _in_one_line(error)
                 if message is None:
@@ -47,9 +47,8 @@ def _in_one_line(error):
         return f"{full_disk}.{_REMEDIES[errno.ENOSPC]}"
     if is_exhausted or isinstance(error, MemoryError):
         return (
-            "The memory is too small for this. Translate fewer sentences at a time "
-            "(--batch-size), or train on fewer tokens at a time "
-            "(--set training.tokens_per_batch=1024). "
+            "Out of memory. Translate fewer sentences at a time (--batch-size), or "
+            "train on fewer tokens at a time (--set training.tokens_per_batch=1024). "
             'See "Out of memory" in docs/when_it_goes_wrong.md.'
         )
     if not isinstance(error, _MISTAKES):
@@ -61,7 +60,7 @@ def _in_one_line(error):
     *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
     if innermost.f_globals.get("__name__", "").startswith("keras_transformer."):
         return message
-    return f"{message} (To see where this arose: keras-transformer --debug ...)"
+    return f"{message} (To see the traceback: keras-transformer --debug ...)"
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):

@@ -20,26 +20,26 @@ def evaluate(
     model: options.Model,
     source_file: Annotated[
         Path | None,
-        typer.Option(help="Text to translate, in place of a recipe's.", metavar="FILE"),
+        typer.Option(help="Text to translate instead of the recipe's.", metavar="FILE"),
     ] = None,
     reference: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Correct translations of --source-file. May be given several times.",
+            help="Correct translations of --source-file. Can be repeated.",
             metavar="FILE",
         ),
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="A second translator, as MODEL, or a file of its translations.",
+            help="Second translator, like MODEL, or a file of its translations.",
             metavar="OTHER",
         ),
     ] = None,
     examples: Annotated[
         int,
         typer.Option(
-            help="Sentences to show on which MODEL and --against differ most.", min=0
+            help="Sentences to show where MODEL and --against differ most.", min=0
         ),
     ] = 5,
     data: options.Data = None,
@@ -65,20 +65,20 @@ def evaluate(
 ):
     """Measure BLEU and chrF of a translator on held-out text.
 
-    A run's recipe names the text, or `--source-file` and `--reference` do. Memory
-    holds it and its translations.
+    The text comes from the run's recipe, or from `--source-file` and `--reference`. It
+    and its translations must fit in memory.
 
-    Prints cased BLEU and chrF, of text as people write it. If the recipe names
-    tokenized references, it also prints BLEU as papers report it: lower-cased,
-    punctuation normalised, split by the Moses tokenizer. References are tokenized like
-    the translations if the named files do not exist. The two kinds of BLEU are not
-    comparable. Each figure comes with sacreBLEU's signature.
+    Prints cased BLEU and chrF of detokenized text. If the recipe names tokenized
+    references, it also prints BLEU as papers report it: lower-cased, punctuation
+    normalized, split by the Moses tokenizer. If these files do not exist, the
+    references are tokenized like the translations. The two kinds of BLEU are not
+    comparable. Each score comes with sacreBLEU's signature.
 
-    `--against` compares with a second translator by paired bootstrap resampling: each
-    figure with its 95% confidence interval, the p-value of the difference, and the
-    sentences on which the two differ most, by chrF.
+    `--against` compares with a second translator by paired bootstrap resampling. It
+    prints each score with its 95% confidence interval, the p-value of the difference,
+    and the sentences where the two differ most in chrF.
 
-    Choose settings on `validation`, and evaluate on `test` only once they are chosen.
+    Choose settings on `validation`, and use `test` only once they are chosen.
 
     Example: `keras-transformer evaluate runs/en-de --split test`
     """
@@ -102,7 +102,7 @@ def evaluate(
     sources, targets, tokenized_targets, language = files
     read = [*sources, *itertools.chain(*targets), *tokenized_targets, second_file]
     if output and output.resolve() in [x.path.resolve() for x in read if x]:
-        raise ValueError(f"{output} is read. Name another file to write to.")
+        raise ValueError(f"{output} is an input file. Choose another output file.")
     pairs, references, tokenized = read_text(*files)
     total = len(pairs)
     second = list(read_lines(second_file)) if second_file else None
@@ -139,8 +139,8 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
     settings = loading.run_folder(model) / "settings.yaml"
     if recipe is None and not settings.is_file():
         raise FileNotFoundError(
-            f"{model} holds no run, whose recipe would name the files. Name a "
-            "recipe with --recipe, or files with --source-file and --reference."
+            f"{model} is not a run with a recipe that names the files. Pass --recipe, "
+            "or --source-file and --reference."
         )
     from keras_transformer.runs import Recipe
 

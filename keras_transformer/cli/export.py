@@ -26,7 +26,7 @@ def export(
         typer.Option(
             "--jit-compile/--no-jit-compile",
             help="Whether XLA compiles the search on the server: some seconds for each "
-            "of few sizes of batches, and faster afterwards. Default: in float32.",
+            "of a few batch sizes, and faster afterwards. Default: in float32.",
             show_default=False,
         ),
     ] = None,
@@ -58,14 +58,14 @@ def convert(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER", help="Folder to write, which does not exist yet."
+            metavar="FOLDER", help="Folder to write, which must not exist yet."
         ),
     ],
     format: Annotated[
         Literal["keras", "hugging_face", "ctranslate2", "litert"],
         typer.Option(
-            help="The system to write for: this one, Hugging Face's transformers, "
-            "CTranslate2, or LiteRT on phones."
+            help="Format to write: this package's own, Hugging Face's transformers, "
+            "CTranslate2, or LiteRT for phones."
         ),
     ] = "keras",
     quantization: Annotated[
@@ -85,22 +85,22 @@ def convert(
     target_language: Annotated[
         str | None,
         typer.Option(
-            help="Target language of a model that knows several, such as deu_Latn.",
+            help="Target language of a multilingual model, such as deu_Latn.",
             metavar="LANGUAGE",
         ),
     ] = None,
 ):
-    """Convert a translator from another system, or for another system.
+    """Convert a translator from or to the format of another system.
 
-    The folder appears once it is complete.
+    The folder appears only once it is complete.
 
     Examples: `keras-transformer convert hf://Helsinki-NLP/opus-mt-en-de opus-en-de`,
     `keras-transformer convert runs/en-de fast --format ctranslate2 --quantization int8`
     """
     if folder.exists():
-        raise FileExistsError(f"{folder} exists already. Name a new folder.")
+        raise FileExistsError(f"{folder} already exists. Choose a new folder.")
     if quantization and format not in ("ctranslate2", "litert"):
-        problem = f"is for --format ctranslate2 or litert. Received: --format {format}"
+        problem = f"needs --format ctranslate2 or litert. Received: --format {format}"
         raise typer.BadParameter(problem, param_hint="--quantization")
     translator = load_translator(model, source_language, target_language)
     if format == "keras":
@@ -128,15 +128,15 @@ def ensemble(
         ),
     ],
 ):
-    """Make one translator of several: the mean of their probabilities.
+    """Combine translators into one that averages their probabilities.
 
     Runs of one recipe that differ in `training.seed` translate better together than
-    each of them. It takes as long as all of them, and has the first one's search.
+    each alone. It takes as long as all of them, and uses the first one's search.
 
     Example: `keras-transformer ensemble runs/seed-1 runs/seed-2 -o runs/both`
     """
     if output.exists():
-        raise FileExistsError(f"{output} exists already. Name a new folder.")
+        raise FileExistsError(f"{output} already exists. Choose a new folder.")
     check_models(*models)
     translators = [load_translator(model) for model in models]
     from keras_transformer.translator import ensemble as make_ensemble

@@ -25,7 +25,7 @@ def load_tensorflow(devices: bool = True, may_be_jax: bool = False) -> None:
     """Imports TensorFlow and Keras without the lines that they log.
 
     That takes seconds, so commands call it only after their arguments are checked:
-    `--help` and errors of usage appear at once. With `devices` it initialises these
+    `--help` and errors of usage appear at once. With `devices` it initializes these
     too, which log when they are first used; a worker must first connect to the others.
     If the backend `may_be_jax`, TensorFlow only reads the text.
     """
@@ -49,7 +49,7 @@ def load_tensorflow(devices: bool = True, may_be_jax: bool = False) -> None:
         tf.get_logger().setLevel("ERROR")
         if backend == "jax":
             tf.config.set_visible_devices([], "GPU")  # whose memory it would take
-        # Tracebacks keep all frames, by which `errors` tells whose error it is.
+        # Tracebacks keep all frames: `errors` uses them to find whose error it is.
         keras.config.disable_traceback_filtering()
         tf.debugging.disable_traceback_filtering()
         if devices:
@@ -64,7 +64,7 @@ def check_models(*models: str) -> None:
     for model in models:
         if "://" not in model and not Path(model).exists():
             raise FileNotFoundError(
-                f"{model} does not exist. Name a run, a saved translator, or "
+                f"{model} does not exist. Pass a run, a saved translator, or "
                 "hf://user/model."
             )
 
@@ -98,9 +98,9 @@ def load_engine(
 ):
     """Returns a translator on an engine, its search, and the maximum length.
 
-    A `reason` says what TensorFlow is needed for; with `engine="auto"`, a line on
-    standard error tells the choice. For CTranslate2 the translator is exported once,
-    with the search and the length, which are None then.
+    A `reason` says why TensorFlow is needed; with `engine="auto"`, a line on standard
+    error shows the choice. For CTranslate2 the translator is exported once, with the
+    search and the length, which are then None.
     """
     check_models(model)
     translator, is_auto = None, engine == "auto"
@@ -135,7 +135,7 @@ def load_engine(
 
 
 def _why_not_ctranslate2(model) -> str:
-    """Returns why CTranslate2 is not chosen for a model, whatever it is, or `""`."""
+    """Returns why CTranslate2 is not chosen, regardless of the model, or `""`."""
     if find_spec("ctranslate2") is None:
         return "CTranslate2 is not installed"
     if "://" in model:
@@ -150,14 +150,14 @@ def _export_path(model, options, hypotheses) -> Path:
     """Returns where a model and its search are exported to for CTranslate2."""
     if "://" in model:
         raise ValueError(
-            f"--engine ctranslate2 needs a folder. Received: {model}. Write one by: "
+            f"--engine ctranslate2 needs a folder. Received: {model}. Write one with: "
             f"keras-transformer convert {model} FOLDER"
         )
     folder = run_folder(model)
     files = [Path(model)] if folder != Path(model) else []
     for name in (".", "tokenizers") if files else (".", "translator"):
         files += sorted(x for x in (folder / name).glob("*") if x.is_file())
-    # What a run logs does not change its translations.
+    # The logs of a run do not affect its translations.
     files = [x for x in files if x.suffix not in (".csv", ".md")]
     weights = checksum(files).removeprefix("crc32:")
     known = json.dumps([__version__, options, hypotheses])
@@ -170,7 +170,7 @@ def _export(translator, search, max_length, path, model) -> None:
     with locked(path.parent, waits=True):
         if not path.is_dir():  # another command may have written it meanwhile
             translator.export(path, search, max_length, format="ctranslate2")
-            note = f"{model} is exported for CTranslate2, once, to {path}."
+            note = f"{model} was exported once for CTranslate2, to {path}."
             typer.echo(note, err=True)
         weights, _, _ = path.name.rpartition("-")
         for other in path.parent.iterdir():
@@ -196,7 +196,7 @@ def run_folder(model: str) -> Path:
 
 
 def languages_of_run(model: str) -> tuple[str, str] | None:
-    """Returns the languages of `MODEL`'s recipe; None if it is no run."""
+    """Returns the languages of `MODEL`'s recipe; None if it is not a run."""
     settings = run_folder(model) / "settings.yaml"
     if not settings.is_file():
         return None
@@ -207,7 +207,7 @@ def languages_of_run(model: str) -> tuple[str, str] | None:
 
 @contextlib.contextmanager
 def _not_importable(*packages):
-    """Hides packages that Keras imports wherever they are installed.
+    """Hides packages that Keras imports whenever they are installed.
 
     Only parts of Keras that no command uses need them, and importing them takes longer
     than loading a model. After the block they can be imported.
@@ -223,7 +223,7 @@ def _not_importable(*packages):
 
 @contextlib.contextmanager
 def _silent():
-    """Hides standard error, also what C++ writes, unless the block raises."""
+    """Hides standard error, including output of C++, unless the block raises."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as hidden:

@@ -32,9 +32,9 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="Folder of a run, of a saved translator, of a checkpoint in Hugging "
-        "Face's layout; hf://user/model; or a checkpoint of a "
-        "run, such as runs/en-de/checkpoints/best.keras.",
+        help="Folder of a run, a saved translator or a checkpoint in Hugging Face's "
+        "layout; hf://user/model; or a checkpoint of a run, such as "
+        "runs/en-de/checkpoints/best.keras.",
     ),
 ]
 Data = Annotated[
@@ -47,8 +47,8 @@ Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Any setting of the recipe, such as training.early_stopping=5. May be "
-        "given several times.",
+        help="Any setting of the recipe, such as training.early_stopping=5. Can be "
+        "repeated.",
         metavar="NAME=VALUE",
     ),
 ]
@@ -63,8 +63,8 @@ Engine = Annotated[
 BatchSize = Annotated[
     int | None,
     typer.Option(
-        help="Sentences to translate at a time; more take more memory. [default: the "
-        "fastest number]",
+        help="Number of sentences to translate at a time; more take more memory. "
+        "[default: the fastest number]",
         min=1,
     ),
 ]
@@ -90,15 +90,15 @@ class SearchOptions(NamedTuple):
     min_length: Annotated[
         int | None,
         typer.Option(
-            help="Minimum length of a translation in subwords, end token included.",
+            help="Minimum number of subwords, including the end token.",
             min=1,
         ),
     ] = None
     max_length_ratio: Annotated[
         float | None,
         typer.Option(
-            help="Maximum length as a multiple of the source's, such as 1.5, at which "
-            "a translation has to end.",
+            help="Maximum length as a multiple of the source's, such as 1.5; "
+            "translations end there at the latest.",
             min=0,
         ),
     ] = None
@@ -111,16 +111,16 @@ class SearchOptions(NamedTuple):
     repetition_penalty: Annotated[
         float | None,
         typer.Option(
-            help="Make subwords less likely that a translation already contains; 1 has "
-            "no effect, 1.2 is usual.",
+            help="Penalty for subwords that the translation already contains; 1 has no "
+            "effect, 1.2 is usual.",
             min=1,
         ),
     ] = None
     max_length: Annotated[
         int | None,
         typer.Option(
-            help="Maximum length, beyond which a translation is cut. [default: twice "
-            "the padded length of its source]",
+            help="Maximum length in subwords; longer translations are cut. [default: "
+            "twice the padded length of its source]",
             min=1,
         ),
     ] = None
@@ -157,22 +157,22 @@ Glossary = Annotated[
     Path | None,
     typer.Option(
         help="File of terms that translations must contain: lines with a source term, "
-        "a tab and a target term. A term in lower case is found in any case.",
+        "a tab and a target term. Lower-case terms match in any case.",
         metavar="FILE",
     ),
 ]
 Keep = Annotated[
     list[str] | None,
     typer.Option(
-        help="What to copy unchanged: url, email, number, placeholder, emoji or "
-        "a regular expression (RE2). May be given several times.",
+        help="What to copy unchanged: url, email, number, placeholder, emoji or a "
+        "regular expression (RE2). Can be repeated.",
         metavar="PATTERN",
     ),
 ]
 
 
 def why_tensorflow(engine: str, options: dict[str, object]) -> str:
-    """Returns which given option only TensorFlow has; `""` if there is none."""
+    """Returns which given option only TensorFlow supports, or `""`."""
     needing = "attention", "alignments", "markup", "glossary", "keep", "jit-compile"
     given = next((name for name in needing if options.get(name)), "")
     if given and engine == "ctranslate2":

@@ -16,8 +16,8 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Picture to write, such as out.png, out.svg or out.pdf; of attention also "
-        "out.html, an interactive page with every layer, head and word.",
+        help="Picture to write, such as out.png, out.svg or out.pdf; for attention "
+        "also out.html, an interactive page with every layer, head and word.",
     ),
 ]
 
@@ -37,19 +37,17 @@ def attention(
     output: Output,
     num_hypotheses: Annotated[
         int,
-        typer.Option(
-            help="Best translations of the beam to compare, on a page.", min=1
-        ),
+        typer.Option(help="Number of best translations to compare, in HTML.", min=1),
     ] = 1,
     against: Annotated[
         str | None,
-        typer.Option(help="Another model to compare with, on a page.", metavar="MODEL"),
+        typer.Option(help="Another model to compare with, in HTML.", metavar="MODEL"),
     ] = None,
     search_options: options.SearchOptions = options.UNCHANGED,
 ):
     """Draw the attention from a translation to its source.
 
-    A page can compare the best translations of a beam, or of two models.
+    An HTML page can compare the best translations of a beam, or of two models.
 
     Examples: `keras-transformer plot attention runs/en-de "A man rides." -o out.html`,
     with `--num-hypotheses 2` or `--against runs/en-de-2`
@@ -58,7 +56,7 @@ def attention(
     models = [model] if against is None else [model, against]
     compares = against is not None or num_hypotheses > 1
     if compares and output.suffix.lower() != _PAGE:
-        raise ValueError(f"{output} is no page, as comparing needs. End it in .html.")
+        raise ValueError(f"Comparing needs an .html file. Received: {output}.")
     check_models(*models)
     translators = [load_translator(each) for each in models]
     how = search_options, num_hypotheses
@@ -85,7 +83,7 @@ def training(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="Folder of a run, or a file that Keras's CSVLogger wrote.",
+            help="Folder of a run, or a file written by Keras's CSVLogger.",
         ),
     ],
     output: Output,
@@ -97,7 +95,7 @@ def training(
     check_picture(output)
     log = run / "log.csv" if run.is_dir() else run
     if not log.is_file():
-        raise FileNotFoundError(f"{log} does not exist. Name a run that has begun.")
+        raise FileNotFoundError(f"{log} does not exist. Pass a run that has begun.")
     load_tensorflow()
     from keras_transformer.plots import training_curves
 
@@ -117,7 +115,7 @@ def check_picture(path: Path, page: bool = False) -> None:
         return
     if suffix[1:] not in Figure().canvas.get_supported_filetypes():
         known = f".png, .pdf or {_PAGE}" if page else ".png or .pdf"
-        raise ValueError(f"{path} is not the name of a picture. End it in {known}.")
+        raise ValueError(f"{path} is not a picture file. Its name must end in {known}.")
 
 
 def write_attention(path: Path, *translation) -> None:

@@ -18,7 +18,7 @@ def prepare(
         typer.Option(
             "--output",
             "-o",
-            help="Folder of the ids: a new one, or one to continue.",
+            help="Folder for the ids: a new one, or one to continue.",
             metavar="DIR",
         ),
     ],
@@ -27,7 +27,7 @@ def prepare(
         int,
         typer.Option(
             "--shards",
-            help="Number of shards, at least as many as workers will read.",
+            help="Number of shards, at least one for each worker that will read them.",
             min=1,
         ),
     ] = 16,
@@ -41,17 +41,15 @@ def prepare(
     ] = None,
     keep_duplicates: Annotated[
         bool,
-        typer.Option(
-            "--keep-duplicates", help="Keep pairs that are equal to an earlier one."
-        ),
+        typer.Option("--keep-duplicates", help="Keep duplicates of earlier pairs."),
     ] = False,
     settings: Settings = None,
 ):
-    """Write the training text of a recipe as ids, once for many trainings.
+    """Tokenize the training text of a recipe once, for many training runs.
 
-    The tokenizers are learnt, and the text is tokenized on all cores. Training then
-    begins at once, and each of several workers reads a part of the ids. If `prepare` is
-    interrupted, repeat the command: it continues.
+    It trains the tokenizers, and writes the text as ids, using all cores. Training then
+    starts at once, and each of several workers reads its part of the ids. If `prepare`
+    is interrupted, repeat the command to continue.
 
     Example: `keras-transformer prepare recipe.yaml -o ids`, and then
     `keras-transformer train recipe.yaml --run runs/en-de --set data.prepared=ids`

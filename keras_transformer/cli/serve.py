@@ -20,8 +20,8 @@ def serve(
         list[str],
         typer.Argument(
             metavar="MODEL...",
-            help="One for each direction: a run, whose recipe names its languages, or "
-            "FROM:TO=MODEL, such as en:de=opus-mt-en-de.",
+            help="One model for each direction: a run, whose recipe names its "
+            "languages, or FROM:TO=MODEL, such as en:de=opus-mt-en-de.",
         ),
     ],
     host: Annotated[
@@ -70,22 +70,22 @@ def serve(
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            help="Site whose pages may call it, such as https://example.com, or *.",
+            help="Site that may call the service, such as https://example.com, or *.",
             metavar="ORIGIN",
         ),
     ] = None,
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="Write a line for each request.")
+        bool, typer.Option("--access-log", help="Log a line for each request.")
     ] = False,
     glossary: options.Glossary = None,
     keep: options.Keep = None,
     search_options: options.SearchOptions = options.UNCHANGED,
 ):
-    """Translate over HTTP, and on a page to try a translator on.
+    """Serve translations over HTTP, with a page to try them on.
 
-    It answers as TensorFlow Serving and KServe (V1) do, and as LibreTranslate does,
-    which Weblate and editors of subtitles call. It is for trying and for small teams;
-    for more, `export` the translator for TensorFlow Serving.
+    It offers the REST APIs of TensorFlow Serving and KServe (V1), and of
+    LibreTranslate, which Weblate and subtitle editors use. It is meant for trials and
+    small teams; beyond that, `export` the translator for TensorFlow Serving.
 
     Examples: `keras-transformer serve runs/en-de runs/de-en`,
     `keras-transformer serve en:de=opus-mt-en-de --beam-width 5`
@@ -99,11 +99,11 @@ def serve(
         languages = (named[1], named[2]) if named else loading.languages_of_run(path)
         if languages is None:
             missing = f"{path} has no recipe that names its languages"
-            raise ValueError(f"{missing}. Name them: en:de={path}")
+            raise ValueError(f"{missing}. Specify them: en:de={path}")
         if languages in paths:
             raise ValueError(
                 f"{path} and {paths[languages]} both translate from {languages[0]} to "
-                f"{languages[1]}. Name one model for each direction."
+                f"{languages[1]}. Pass one model for each direction."
             )
         paths[languages] = path
     from keras_transformer.service import Limits, make_app
@@ -122,7 +122,7 @@ def serve(
             translator.search = search
             _warm_up(translator)
         translators[languages] = translator
-    # A page of another site could name an address of this machine.
+    # Another site's domain could resolve to an address of this machine.
     hosts = _LOCAL if host in _LOCAL else ("*",)
     app = make_app(translators, limits, terms, api_key or (), allow_origin or (), hosts)
     if access_log:

@@ -45,8 +45,8 @@ def init(
         list[Path] | None,
         typer.Argument(
             metavar="[FILES] [RECIPE]",
-            help="The text: two files, a sentence a line, or a table. And the recipe, "
-            "a new YAML file. [default: recipe.yaml]",
+            help="The text: two files with one sentence per line, or a table. Then the "
+            "recipe, a new YAML file. [default: recipe.yaml]",
         ),
     ] = None,
     source: Source = None,
@@ -54,14 +54,14 @@ def init(
     everything: Annotated[
         bool,
         typer.Option(
-            "--all", help="Write every other setting as a comment, with its meaning."
+            "--all", help="Add every other setting as a comment, with its meaning."
         ),
     ] = False,
 ):
-    """Write a recipe to begin with.
+    """Write a recipe to start from.
 
-    It names the files of the text and their languages; all else follows from the text.
-    Without files, it names train.en and train.de, to be changed there.
+    It names your text files and their languages; all else is chosen from the text.
+    Without arguments, it names train.en and train.de, for you to change.
 
     Example: `keras-transformer init train.en train.de`, or
     `keras-transformer init pairs.csv --source en --target fr`
@@ -70,15 +70,15 @@ def init(
     text = [path for path in paths if path.suffix not in (".yaml", ".yml")]
     recipe = next((path for path in paths if path not in text), Path("recipe.yaml"))
     if recipe.exists():
-        raise ValueError(f"{recipe} exists. Name a new file, or remove this one.")
+        raise ValueError(f"{recipe} already exists. Choose a new file, or delete it.")
     found = _languages_of(text) if text else {source or "en": "", target or "de": ""}
     if len(found) == 2 and {source, target} - {None} <= found.keys():
         others = [language for language in found if language not in (source, target)]
         source, target = source or others.pop(0), target or others.pop(0)
     if not (source and target):
         raise ValueError(
-            f"{text[0]} does not tell the languages. Add --source en --target de, or "
-            "whatever they are."
+            f"The languages are not clear from {text[0]}. Add them, such as --source "
+            "en --target de."
         )
     files = [json.dumps(str(x), ensure_ascii=False) for x in text]  # which is YAML, too
     written = {"data.source": source, "data.target": target}
@@ -108,7 +108,7 @@ def _languages_of(text: list[Path]) -> dict[str | None, str]:
     is_table = [table_format(path) is not None for path in text]
     if is_table not in ([True], [False, False]):
         raise ValueError(
-            "A text is two files, or one .csv, .tsv, .jsonl or .parquet table. "
+            "The text must be two files, or one .csv, .tsv, .jsonl or .parquet table. "
             f"Received: {', '.join(map(str, text))}."
         )
     if all(is_table):
@@ -163,17 +163,17 @@ def train(
     translator: settings.yaml with every setting, the tokenizers, the last checkpoints,
     log.csv with one row per epoch, tensorboard, and at the end the translator.
 
-    With `--from`, training continues from a translator, with its tokenizers; the model
-    of the recipe must agree with it, or be left out.
+    With `--from`, training continues from a translator, with its tokenizers; the
+    recipe's model settings must agree with it, or be left out.
 
-    To resume an interrupted training after its last saved epoch, repeat the command.
+    To resume interrupted training after its last saved epoch, repeat the command.
 
     Example, in a clone of https://github.com/multi30k/dataset:
     `keras-transformer train multi30k --data data/task1 --run runs/en-de`
 
-    `keras-transformer init train.en train.de` writes a recipe for your own text. Other
-    settings follow from the size of the text: `train` prints them before it begins, and
-    the settings.yaml of the run keeps them.
+    `keras-transformer init train.en train.de` writes a recipe for your own text. Unset
+    options are chosen from the size of your text: `train` prints them before it begins,
+    and keeps them in the run's settings.yaml.
     """
     from keras_transformer.runs.recipe import Recipe
 
@@ -203,14 +203,14 @@ def average(
     best: Annotated[
         bool,
         typer.Option(
-            "--best", help="Take the best checkpoint alone, by training.best."
+            "--best", help="Use only the best checkpoint, as measured by training.best."
         ),
     ] = False,
 ):
     """Average the last checkpoints of a run into its translator.
 
-    `train` does this at its end. Use the command to average another number of
-    checkpoints, to take the best one, or to get a translator before the training has
+    `train` does this when it ends. Use this command to average a different number of
+    checkpoints, to use only the best one, or to get a translator before training has
     finished.
 
     Example: `keras-transformer average runs/en-de --last 5`

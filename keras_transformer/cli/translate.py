@@ -56,8 +56,8 @@ def translate(
         str | None,
         typer.Option(
             help=f"Format of the files: {', '.join(FORMATS)}. `lines` has one sentence "
-            "per line, `text` has paragraphs. [default: by its name; lines if that "
-            "has no such ending, as .txt]",
+            "per line, `text` has paragraphs. [default: from the file name; lines if "
+            "it has no known ending, such as .txt]",
             metavar="FORMAT",
         ),
     ] = None,
@@ -72,8 +72,8 @@ def translate(
     source_language: Annotated[
         str | None,
         typer.Option(
-            help="Language of documents, whose rules split them into sentences. "
-            "[default: the recipe's, or en]",
+            help="Language whose rules split documents into sentences. [default: the "
+            "recipe's, or en]",
             metavar="CODE",
         ),
     ] = None,
@@ -88,7 +88,7 @@ def translate(
     n_best: Annotated[
         int | None,
         typer.Option(
-            help="Number of translations per line, each after the line number.",
+            help="Number of translations per line, each after its line number.",
             min=1,
         ),
     ] = None,
@@ -109,7 +109,7 @@ def translate(
     attention: Annotated[
         Path | None,
         typer.Option(
-            help="Also draw the attention to each source: out.png, out.pdf, or an "
+            help="Also plot the attention to each source: out.png, out.pdf, or an "
             "interactive page, out.html. Line 2 gets out-2.png.",
             metavar="FILE",
         ),
@@ -117,7 +117,7 @@ def translate(
     alignments: Annotated[
         Path | None,
         typer.Option(
-            help="Also write which words are aligned, line by line: with 0-0 1-2 the "
+            help="Also write word alignments, line by line: 0-0 1-2 means that the "
             "translation's third word renders the source's second.",
             metavar="FILE",
         ),
@@ -128,14 +128,14 @@ def translate(
             "--markup",
             help="Keep tags, such as `<b>` and `<x/>`, around what they enclose. "
             "Entities, such as `&amp;`, are translated as their characters. HTML, "
-            "XLIFF, TMX and subtitles have tags without it.",
+            "XLIFF, TMX and subtitles always keep their tags.",
         ),
     ] = False,
     mark_fuzzy: Annotated[
         bool,
         typer.Option(
             "--mark-fuzzy",
-            help="Mark translations in PO files as fuzzy, for a person to review.",
+            help="Mark translations in PO files as fuzzy, for human review.",
         ),
     ] = False,
     engine: options.Engine = "auto",
@@ -154,14 +154,14 @@ def translate(
 ):
     """Translate files or standard input, line by line or as documents.
 
-    Line n of the output translates line n of the input; an empty line stays empty.
-    Text of any size can be piped through: up to 8,192 lines are read and translated at
-    a time. With `--batch-size 1`, or if the input is typed in, every line
-    is translated as soon as it is read.
+    Line n of the output translates line n of the input; an empty line stays empty. Text
+    of any size can be piped through: up to 8,192 lines are read and translated at a
+    time. With `--batch-size 1`, or when you type the input, each line is translated as
+    soon as it is read.
 
     Files named .html, .json, .csv, .tsv, .srt, .vtt, .po, .xlf and .tmx are translated
-    as such documents, and others are with `--format`. With `--output`, a command
-    that was killed goes on where it stopped if it is repeated. Translations that look
+    as documents of that format; use `--format` for others. With `--output`, repeat a
+    command that was killed, and it continues where it stopped. Translations that look
     wrong are reported, each with the reason.
 
     Example: `echo "A man rides a bike." | keras-transformer translate runs/en-de`
@@ -185,8 +185,8 @@ def translate(
         languages = source_language or source, target_language or target
         jobs = plan(files, output, format, *languages, column or (), markup, mark_fuzzy)
         if num_left := len(files) - len(jobs):
-            were = f"{num_left} of {len(files)} files were in {output} already"
-            note = f"{were}, and stay. Remove them there to translate them again."
+            were = f"{num_left} of {len(files)} files were already in {output}"
+            note = f"{were}. Delete them first to translate them again."
             typer.echo(note, err=True)
         for job in jobs if not reason else ():
             if job.has_codes():
@@ -207,7 +207,7 @@ def translate(
         check_one_transformer(translator, "--attention")
     if jit_compile:
         translator.model.compile(jit_compile=True)
-    # What was cut is reported by its line, a picture by no number.
+    # Truncated lines are reported by their numbers, which a plot does not know.
     warnings.filterwarnings("ignore", "`text` is longer", UserWarning)
     how = {"search": search, "batch_size": batch_size, "max_length": max_length}
     how["terms"] = terms
@@ -225,18 +225,18 @@ def translate(
 
 
 def _check_options(model, files, output, format, given) -> bool:
-    """Checks what goes together, before anything is loaded.
+    """Checks combinations of options before anything is loaded.
 
     Returns whether lines are translated as they are read, rather than documents.
     """
     paths = [x.resolve() for x in (*files, output, given["alignments"]) if x]
     if len(set(paths)) < len(paths):
         twice = max(paths, key=paths.count)
-        raise ValueError(f"{twice} is named twice. Name another file to write to.")
+        raise ValueError(f"{twice} is used twice. Choose another output file.")
     for path in files:
         if not path.exists():
             raise FileNotFoundError(
-                f"{path} does not exist. Name a file, or pass a sentence through "
+                f"{path} does not exist. Pass a file, or pipe a sentence through "
                 f'standard input: echo "{path}" | keras-transformer translate {model}'
             )
     if given["attention"]:
@@ -258,17 +258,17 @@ def _check_options(model, files, output, format, given) -> bool:
         raise typer.BadParameter(f"needs {one}.", param_hint=f"--{option}")
     if len(files) > 1 and output is None:
         raise typer.BadParameter("is needed for several files.", param_hint="--output")
-    # A text that goes to a file can be continued as documents can.
+    # A text written to a file can be continued, like documents.
     return is_one_text and bool(needs_lines or not (files and output))
 
 
 def _translate_documents(translator, jobs, bar, how):
-    """Translates what was planned; reports what looks wrong."""
+    """Translates planned documents; reports translations that look wrong."""
     task = bar.add_task("Translating", total=sum(job.num_sentences for job in jobs))
     starts = [0, *itertools.accumulate(job.num_sentences for job in jobs)]
     for job, first, pairs in run(translator, jobs, **how):
         for number, (sentence, one) in enumerate(pairs, start=first):
-            # A sentence of a document is found by its text.
+            # In a document, a sentence is identified by its text.
             where = number if job.document is None else f" {sentence!r}"
             report_flags(f"{job.path}:{where}", one, translator)
         done = min(first + len(pairs) - 1, job.num_sentences)
@@ -290,7 +290,7 @@ def _translate_lines(translator, path, output, bar, total, given, how):
     links = opened_output(alignments) if alignments else contextlib.nullcontext()
     with opened_output(output) as file, links as links_file:
         task = bar.add_task("Translating", total=total)
-        # The lines end before.
+        # `read` ends first.
         both: Iterator[tuple[str, list]] = zip(read, found, strict=False)
         if links_file is not None:
             both = _aligned(translator, both, size, links_file)
@@ -323,7 +323,7 @@ def _as_rows(number, line, translations, given):
 
 
 def report_flags(where: str, translation, translator) -> None:
-    """Says on standard error for which reasons a translation looks wrong."""
+    """Prints on standard error why a translation looks wrong."""
     problem = f"has a doubtful translation: {', '.join(translation.flags)}."
     if "cut source" in translation.flags:
         problem = (
@@ -357,7 +357,7 @@ def _aligned(translator, found, chunk_size, file) -> Iterator[tuple[str, list]]:
 
 
 def progress_bar(shown: bool = True) -> progress.Progress:
-    """Returns a bar on standard error; it shows nothing where that is no terminal."""
+    """Returns a progress bar on standard error, hidden unless that is a terminal."""
     return progress.Progress(
         "{task.description}",
         progress.BarColumn(),

@@ -62,8 +62,8 @@ class WuLengthPenalty(LengthPenalty):
 class PowerLengthPenalty(LengthPenalty):
     """Divides by `length ** exponent`; by default, by the length itself.
 
-    As in Marian, fairseq, CTranslate2 and Hugging Face's transformers, where the
-    exponent is called the length penalty.
+    This is the penalty of Marian, fairseq, CTranslate2 and Hugging Face's transformers,
+    which call the exponent the length penalty.
 
     Args:
         exponent: The larger, the longer the sequences; 0 leaves scores as they are.
@@ -162,8 +162,8 @@ class BeamSearch(Search):
             )
         self.beam_width = self.num_slots = int(beam_width)
         self.num_hypotheses = int(num_hypotheses)
-        # Of the extensions of a hypothesis, only those that end can matter, and one for
-        # each place in the next beam.
+        # Of a hypothesis's extensions, only its ends can matter, and one for each place
+        # in the next beam.
         self.num_candidates = self.beam_width + (
             len(self.end_ids) if self.end_ids else 1
         )
@@ -180,7 +180,7 @@ class BeamSearch(Search):
         live, finished = hypotheses
         divisors = self.length_penalty.divisors(live.ids.shape[-1])
         # A log-probability is negative, so the largest divisor still to come gives the
-        # best score, whatever the sign of the penalty.
+        # best score, for either sign of the penalty.
         largest_divisors = np.maximum.accumulate(divisors[::-1])[::-1]
         largest_divisors = np.append(largest_divisors, divisors[-1])
         at = ops.where(index > 0, index, 0)
@@ -229,7 +229,7 @@ def extend(live, tokens, end_ids):
 
 
 def finish(finished, live, extensions, index, divisor):
-    """Adds those of the best extensions that end to the finished hypotheses."""
+    """Adds the best extensions, if they end, to the finished hypotheses."""
     width = live.log_probabilities.shape[1]
     is_best = ops.arange(extensions.log_probabilities.shape[1]) < width
     scores = ops.where(

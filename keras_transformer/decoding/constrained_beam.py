@@ -154,8 +154,8 @@ class ConstrainedBeamSearch(BeamSearch):
         progress = phrases.advance(progress, growing.token_ids[..., None])
         progress = keras.tree.map_structure(lambda x: x[:, :, 0], progress)
         live = survive(live, growing, index)._replace(progress=progress)
-        # The search of a sentence ends when all finished hypotheses are better than
-        # those that could end now.
+        # The search of a sentence ends when all finished hypotheses are better than any
+        # that could end now.
         to_beat = ops.min(finished.scores, axis=1, keepdims=True)
         could_end = phrases.are_contained(progress)
         best = ops.where(could_end, live.log_probabilities, -np.inf)
@@ -240,7 +240,7 @@ class Phrases:
         _, num_phrases, length = ops.shape(table)
         self._counts = ops.arange(1, length + 1, dtype="int32")
         self._is_last = self._counts == self._lengths[..., None]
-        # Of equal phrases, each waits for those before it.
+        # Of equal phrases, each waits for the ones before it.
         places = ops.arange(num_phrases, dtype="int32")
         self._is_later = places[:, None] > places
         is_equal = ops.all(table[:, :, None] == table[:, None], axis=-1)
@@ -289,7 +289,7 @@ class Phrases:
         return ops.all(progress.met | self._pending(progress), axis=-1)
 
     def add_next(self, progress, tokens):
-        """Returns the best logits and ids of a step, including those of the phrases.
+        """Returns the best logits and ids of a step, and of the phrases' tokens.
 
         A phrase that has begun has a next token, unless another has more tokens, as
         only one of them may go on. The next token of any other phrase is its first.

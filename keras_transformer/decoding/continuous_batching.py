@@ -29,10 +29,9 @@ def search_continuously(
 ):
     """Searches many sentences, `batch_size` at a time.
 
-    A batch takes as many steps as its longest sentence. Here a sentence that has
-    ended leaves its place, and another one begins there, while the others continue:
-    each place has its own position. The result of a sentence is that of a search of it
-    alone.
+    A batch takes as many steps as its longest sentence. Here, when a sentence has
+    ended, another one takes its place while the others continue: each place has its own
+    position. A sentence gets the same result as when searched alone.
 
     This is one loop of tensor operations, to be compiled as a whole.
 
@@ -41,9 +40,9 @@ def search_continuously(
         search: A search, without the tables of its processors.
         inputs: The model's inputs.
         tables: As `Search.tables` returns them.
-        count: How many sentences to search, the first ones: a positive integer or a
-            scalar tensor.
-        limit: Most tokens of a sequence, likewise, at most `max_length`.
+        count: Number of sentences to search, from the first one: a positive integer or
+            a scalar tensor.
+        limit: Maximum number of tokens per sequence, at most `max_length`.
         batch_size: Sentences to search at a time, at most as many as in `inputs`.
         max_length: Length of the results.
         cache_length: Positions of the cache, which every step reads. A sentence that
@@ -119,7 +118,7 @@ def search_continuously(
     state = zeros_like(state, batch_size)._replace(
         index=ops.full((batch_size,), max_length, dtype="int32")
     )
-    rows = ops.full((batch_size,), num_rows, dtype="int32")  # that of no sentence
+    rows = ops.full((batch_size,), num_rows, dtype="int32")  # no sentence's row
     none = ops.convert_to_tensor(0, dtype="int32")
     *_, (found, is_final) = while_loop(
         is_unfinished, advance_and_refill, (none, none, rows, state, found)
@@ -128,7 +127,7 @@ def search_continuously(
 
 
 def zeros_like(structure, num_rows):
-    """Returns zeros in the shapes of a nested structure, but with so many rows."""
+    """Returns zeros shaped like a nested structure, with `num_rows` rows."""
     return map_tensors(
         lambda x: ops.zeros((num_rows, *ops.shape(x)[1:]), x.dtype), structure
     )

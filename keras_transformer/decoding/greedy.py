@@ -34,7 +34,7 @@ class GreedySearch(Search):
             random_numbers=self.random_numbers(model, inputs, max_length),
             ended=ops.zeros_like(live.token_ids, dtype="bool"),
         )
-        return live, ()  # those that have ended stay where they are
+        return live, ()  # ended hypotheses stay where they are
 
     def is_active(self, index, hypotheses):
         live, _ = hypotheses

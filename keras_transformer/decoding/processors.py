@@ -268,7 +268,7 @@ def occurring(ids, is_counted, logits):
     length = ids.shape[-1]
     num_rows = ops.shape(ids)[0] * hypotheses
     rows = ops.repeat(ops.arange(num_rows, dtype="int32"), length)
-    ids = ops.where(ids < 0, 0, ids)  # what is no token is not counted
+    ids = ops.where(ids < 0, 0, ids)  # negative ids are not counted
     indices = ops.stack([rows, ops.reshape(ids, (-1,))], axis=1)
     is_counted = ops.broadcast_to(is_counted, ops.shape(ids))
     is_counted = ops.reshape(ops.cast(is_counted, "float32"), (-1,))

@@ -29,9 +29,9 @@ MAX_ROWS_PER_CALL, MAX_BYTES_PER_CALL = 4096, 2**26
 # Without XLA, larger batches are no faster on a CPU, and smaller ones lose less time to
 # waiting for their longest sentence.
 MAX_BATCH_SIZE_WITHOUT_XLA = 16
-# In one call, so many hypotheses save about as much time as XLA takes to compile.
+# With this many hypotheses in a call, XLA saves about its time to compile.
 MIN_HYPOTHESES_FOR_XLA = 256
-# A core with fewer reads the weights too often for what it computes.
+# A core with fewer reads the weights too often for the work that it does.
 MIN_HYPOTHESES_PER_CORE = 64
 
 
@@ -70,9 +70,8 @@ class SearchRunner:
     ) -> Hypotheses:
         """Finds the best sequences for each sentence, compiled as the model was.
 
-        Arguments and result are those of `Transformer.generate`. The model produces
-        `vocabulary_size` tokens, and has positions for `longest` at most, for any if
-        None.
+        Arguments and result are as in `Transformer.generate`. The model produces
+        `vocabulary_size` tokens, and has `longest` positions; None for any number.
         """
         search = GreedySearch() if search is None else search
         check_search(search, vocabulary_size)
@@ -151,7 +150,7 @@ class SearchRunner:
 
         variables = list(self._model.variables)
         if list(map(id, variables)) != list(map(id, self._variables)):
-            self._program.cache_clear()  # the model was quantised or adapted
+            self._program.cache_clear()  # the model was quantized or adapted
             self._variables = variables
         settings = search, max_length, cache_length, rows_per_call, batch_size
         rows = np.arange(num_rows)

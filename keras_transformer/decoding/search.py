@@ -47,11 +47,10 @@ class LiveHypotheses(NamedTuple):
         lineage: The slots that wrote them into the cache, of the shape of `ids`.
         log_probabilities: Of all tokens so far, of shape `(batch, slots)`; minus
             infinity where there is no hypothesis.
-        limits: Most tokens, int32 of shape `(batch,)`.
+        limits: Maximum number of tokens, int32 of shape `(batch,)`.
         ended: Without a beam: whether nothing follows, of shape `(batch, slots)`.
         random_numbers: Of all steps of a `Sampling`, float32 of the shape of `ids`.
-        progress: Of a `ConstrainedBeamSearch`, what they have of the phrases that are
-            required.
+        progress: In a `ConstrainedBeamSearch`, the `Progress` of the required phrases.
     """
 
     token_ids: Any
@@ -75,8 +74,8 @@ class SearchState(NamedTuple):
             is the number of steps before the first token.
         inputs: The model's inputs.
         context: What its `start` returned.
-        hypotheses: A pair of those that grow, `LiveHypotheses`, and what each search
-            keeps of those that have finished.
+        hypotheses: A pair: the `LiveHypotheses` that grow, and what each search keeps
+            of finished ones.
         cache: As `start` or the last `step` returned it.
     """
 
@@ -150,7 +149,7 @@ class Search(ConfigObject):
         Args:
             model: A model that offers the cached step.
             inputs: The model's inputs.
-            max_length: Most tokens of a sequence, the end token included.
+            max_length: Maximum number of tokens per sequence, including the end token.
             limits: The same as an integer tensor, of shape `()` or `(batch,)`, of at
                 most `max_length`: then one compiled program serves all limits.
 
@@ -336,7 +335,7 @@ class Search(ConfigObject):
 
     @classmethod
     def from_config(cls, config):
-        # None is a default, and what older files have for settings that are gone.
+        # None is a default, and stands for removed settings in older files.
         config = {name: value for name, value in config.items() if value is not None}
         return super().from_config(config)
 

@@ -57,7 +57,7 @@ def decoded(data: bytes, encoding: str = "utf-8") -> Source:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} is not {encoding.upper()}") from None
     except LookupError:
-        raise ValueError(f"its encoding {encoding} is not known") from None
+        raise ValueError(f"its encoding {encoding} is unknown") from None
     found = Source(text, encoding, mark)
     if found.changed() != data:
         raise ValueError(f"it would not stay as it is in {encoding}; convert it")
@@ -75,7 +75,7 @@ def changed_in_place(
     """Returns a document in which translations take the place of spans of its text.
 
     `write` returns what is written for a translation, and what stood in its place. With
-    `keeps_same`, texts whose translations are the same stay as they are written.
+    `keeps_same`, texts that equal their translations stay as they are written.
     """
 
     def assemble(translations):

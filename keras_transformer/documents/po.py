@@ -38,7 +38,7 @@ class _Message:
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def sources(self) -> list[str]:
-        """Returns the text, or those for one and for several."""
+        """Returns the text, or the singular and the plural."""
         names = ("msgid", "msgid_plural")
         return [self.fields[name] for name in names if name in self.fields]
 
@@ -47,7 +47,7 @@ class _Message:
         return [name for name in self.fields if name.startswith("msgstr")]
 
     def needs_translation(self) -> bool:
-        """Returns whether there is no translation but a guess."""
+        """Returns whether there is no translation, or only a guess."""
         is_guess = self.is_guess and "fuzzy" in self.flags
         is_open = is_guess or not any(self.fields[name] for name in self.targets())
         return is_open and bool(self.fields.get("msgid") and self.targets())
@@ -57,13 +57,13 @@ def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
     """Reads the messages without a translation, plurals among them.
 
     A translation is replaced only if msgmerge has guessed it, from a similar message.
-    With `mark_fuzzy`, all that is written is marked for a person to look at. What lacks
-    a placeholder always is: programs do not use it then.
+    With `mark_fuzzy`, all new translations are marked for human review. Those without a
+    placeholder of the source always are, so that programs do not use them.
     """
     source = decoded(data)
     every = _messages(source.text)
     messages = [one for one in every if one.needs_translation()]
-    # Whether the first plural form is for one thing alone, not for 21, too.
+    # Whether the first plural form is for 1 only, rather than also for 21.
     has_singular = any(_SINGULAR.search(one.fields.get("msgstr", "")) for one in every)
     line_end = "\r\n" if "\r\n" in source.text else "\n"
 
@@ -74,7 +74,7 @@ def read_po(data: bytes, mark_fuzzy: bool = False, **settings) -> Document:
             sources, names = message.sources(), message.targets()
             forms = [next(remaining) for _ in sources]
             wanted, found = (list(map(_placeholders, x)) for x in (sources, forms))
-            # Whether a program fills in what the text has placeholders for.
+            # Whether a program replaces the placeholders of the text.
             flags = [flag for flag in message.flags if not flag.startswith("no-")]
             has_format = any(flag.endswith("-format") for flag in flags)
             is_missing = has_format and wanted[0] != wanted[-1]
@@ -104,7 +104,7 @@ def _messages(text) -> list[_Message]:
         line = _LINE.match(text, position)
         if line is None or (line["text"] and not line["field"] and not name):
             number = text.count("\n", 0, position) + 1
-            raise ValueError(f"line {number} is no field, no text and no comment")
+            raise ValueError(f"line {number} is neither a field nor text nor a comment")
         message = messages[-1]
         if message.targets() and (
             line["comment"] or line["field"] in ("msgctxt", "msgid")
@@ -153,7 +153,7 @@ def _written(text, line_end):
 
 
 def _placeholders(text) -> tuple[list[str], list[str]]:
-    """Returns placeholders: those with a name in any order, and those without."""
+    """Returns placeholders: named ones in any order, and unnamed ones."""
     found = [x for x in _PLACEHOLDER.findall(text) if x != "%%"]
     named = [x for x in found if re.search(r"\w[)}]|\d\$", x)]
     return sorted(named), [x for x in found if x not in named]

@@ -1,8 +1,8 @@
-"""Texts as sentences to translate.
+"""Splits texts into sentences to translate.
 
-A text is a list of parts, each a fragment. Those with odd indices are sentences; those
-with even indices are kept as they are: white space, codes around sentences, and what
-has no letters. Joined, they are the text.
+A text is a list of parts, each a fragment. Parts with odd indices are sentences; parts
+with even indices stay as they are: white space, codes around sentences, and anything
+without letters. Joined, they are the text.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from keras_transformer.markup import Code, Fragment, merged, plain_text
 MIN_WRAPPED_WIDTH, MAX_WRAPPED_WIDTH = 40, 120
 FULL = 0.85  # the share of the width that a line has to reach, since some are ragged
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
-# A space is tried once, however many there are.
+# A run of spaces is tried once.
 _BREAK = re.compile(r"(?<![ \t])[ \t]*(?:\r\n|\n|\r)[ \t]*")
 _BULLET = re.compile(  # of lists, dialogues and songs
     "\\s*(?:[-\u2013\u2014](?=\\s*[^\\W\\d])|[*\u2022\u266a](?=\\s))\\s*"
@@ -33,7 +33,7 @@ _BULLET = re.compile(  # of lists, dialogues and songs
 # A space of several bytes before a full stop makes sentencex panic.
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _SENTENCE_END = re.compile("[.!?:;\u2026][\"'\u201d\u2019\u00bb)\\]]*\\s*$")
-# Where a sentence is cut that is too long; in either half there is something left.
+# Where to cut a sentence that is too long; neither half is empty.
 _CLAUSES = re.compile(
     "(?<=[,;:\u2026\u2013\u2014])\\s+(?=\\S)"  # ellipsis, dashes
     "|(?<=[\u3001\uff0c\uff1a\uff1b])\\s*(?=\\S)"  # Chinese commas and colons
@@ -177,7 +177,7 @@ def wrapped_width(text: str) -> float:
 
 
 def end_within_sentences(lines: Iterable[str]) -> bool:
-    """Returns whether most lines plainly end within a sentence, which they do not hold.
+    """Returns whether most lines clearly end within a sentence.
 
     Then the next one begins in lower case. What has no capital letters, such as
     captions, is no such text.
@@ -228,7 +228,7 @@ def split_long(translator, texts: list[list[Fragment]]) -> list[list[Fragment]]:
 
 
 def _halves(sentence: Fragment) -> list[Fragment]:
-    """Cuts a sentence in two, with what stands between; one character stays whole."""
+    """Cuts a sentence in two, with what is between; one character stays whole."""
     text = plain_text(sentence)
     middle = len(text) / 2
     for pattern, furthest in ((_CLAUSES, middle / 2), (_WORDS, middle)):
@@ -249,7 +249,7 @@ def unwrapped(sentence: Fragment) -> Fragment:
 
 
 def wrapped_like(sentence: Fragment, translation: Fragment) -> Fragment:
-    """Breaks the lines of a translation about where those of its sentence break."""
+    """Breaks the lines of a translation about where its sentence has line breaks."""
     source, text = plain_text(sentence), plain_text(translation)
     breaks = list(_BREAK.finditer(source))
     spaces = [space.start() for space in re.finditer(" ", text)] if breaks else []

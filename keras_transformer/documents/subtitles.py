@@ -37,7 +37,7 @@ _VTT_CODE = re.compile(r"<[\d:.]+>")
 
 
 def read_srt(data: bytes, **settings) -> Document:
-    """Reads SRT: a text extends to the next time, whatever lines are blank."""
+    """Reads SRT: a text extends to the next time, even over blank lines."""
     return _read(data, _SRT_TAGS, _SRT_CODE, str, lambda text, old: shown(text))
 
 

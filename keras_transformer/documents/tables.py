@@ -11,7 +11,7 @@ _QUOTED_CELL = r'"(?:[^"]|"")*"'
 
 
 def read_json(data: bytes, **settings) -> Document:
-    """Reads all strings of JSON that are no keys."""
+    """Reads all strings of JSON that are not keys."""
     source = decoded(data)
     json.loads(source.text)
     strings = [x for x in _JSON_STRING.finditer(source.text) if not x["is_key"]]
@@ -59,7 +59,7 @@ def _read_table(source, delimiter, pattern, columns, value, write):
         found = cell.match(text, position)
         if found is None:
             line = text.count("\n", 0, position) + 1
-            raise ValueError(f"a cell with a quote in line {line} does not end")
+            raise ValueError(f"a cell in line {line} has a quote that is not closed")
         row.append(found.span(1))
         position = found.end()
         if found["end"] != delimiter:
@@ -70,8 +70,8 @@ def _read_table(source, delimiter, pattern, columns, value, write):
     if len(columns) > 2 or not set(columns) <= set(names):
         raise ValueError(
             f"its first line must name the columns {' and '.join(columns)}. It has "
-            f"{', '.join(names)}. Name the column to translate, or that of the source "
-            "and that of the target (--column)"
+            f"{', '.join(names)}. Pass the column to translate, or the source and the "
+            "target column (--column)"
         )
     first, last = names.index(columns[0]), names.index(columns[-1])
     rows = [row for row in rows[1:] if len(row) > max(first, last)]

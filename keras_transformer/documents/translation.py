@@ -1,4 +1,4 @@
-"""Translates files, each in its format, and goes on where a killed process stopped."""
+"""Translates files in their formats, and continues where a killed process stopped."""
 
 import contextlib
 import fcntl
@@ -57,7 +57,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # Formats whose texts are plain, unless they are said to have tags.
 PLAIN_FORMATS = {"text", "json", "csv", "tsv", "po"}
-# Endings of files with a syntax that is not read.
+# Endings of files whose syntax is not supported.
 _UNREAD = re.compile(
     r"\.(adoc|arb|ass|css|docx?|epub|ini|ipynb|js|jsonl|md|mo|ndjson|od[pst]|parquet|pdf|"
     r"php|pptx?|properties|py|resx|rst|rtf|sbv|sql|ssa|strings|sub|svg|tex|toml|ts|ttml|"
@@ -79,32 +79,32 @@ def translate(
 ) -> list[Path]:
     """Translates files, and writes each translation in the format of its file.
 
-    Everything but the translated text stays as it was; docs/documents.md tells what of
-    each format is translated. Sentences that are too long for the model are translated
+    Everything but the translated text stays as it was; docs/documents.md lists what is
+    translated in each format. Sentences that are too long for the model are translated
     in parts.
 
     Args:
         translator: A `Translator`.
         files: Path of a file, or of several.
         output: The file to write, or a folder that gets files of the same names. Files
-            that the folder holds already are not translated again.
+            that are already there are not translated again.
         format: `"lines"`, `"text"`, `"srt"`, `"vtt"`, `"html"`, `"json"`, `"csv"`,
-            `"tsv"`, `"po"`, `"xliff"` or `"tmx"`; by default what the name of each file
-            tells. A file whose ending tells none, such as `.txt`, has one sentence a
+            `"tsv"`, `"po"`, `"xliff"` or `"tmx"`; by default, chosen by the name of
+            each file. A file with no such ending, such as `.txt`, has one sentence per
             line; `"text"` has paragraphs.
         source_language: ISO 639 code, such as `"de"`; abbreviations that do not end a
             sentence depend on it.
-        target_language: Code that TMX and XLIFF name the translations by.
-        columns: Names of columns of a table: that to translate, or that of the texts
-            and that of the translations. Default: `source` and `target`.
+        target_language: Language code of the translations in TMX and XLIFF.
+        columns: Names of a table's columns: one to translate, or one with the texts and
+            one for the translations. Default: `source` and `target`.
         markup: Whether the texts of JSON, tables, catalogues and `"text"` have tags and
-            entities, as those of HTML do.
-        mark_fuzzy: Whether translations in catalogues are marked as fuzzy, for a person
-            to look at.
+            entities, as in HTML.
+        mark_fuzzy: Whether to mark translations in catalogues as fuzzy, for human
+            review.
         **settings: Arguments of `Translator.translate`, such as `search`.
 
     Returns:
-        The paths of the translated files. A warning tells how many translations look
+        The paths of the translated files. A warning says how many translations look
         wrong; see `translator.Translation`.
 
     Raises:
@@ -115,7 +115,7 @@ def translate(
 
     While a file is translated, the finished translations are in a file beside the
     output, whose name ends in `.unfinished`. If the process is killed, the same call
-    goes on after them.
+    continues after them.
     """
     reading = source_language, target_language, columns, markup, mark_fuzzy
     for job in plan(files, output, format, *reading):
@@ -129,7 +129,7 @@ def translate(
             sentence, one = flagged[0]
             warnings.warn(
                 f"{len(flagged)} translations of sentences in {job.path} look wrong, "
-                f"the first that of {sentence!r}: {', '.join(one.flags)}.",
+                f"the first for {sentence!r}: {', '.join(one.flags)}.",
                 stacklevel=2,
             )
     return [path for _, path in _pairs(as_paths(files), output)]
@@ -149,7 +149,7 @@ class Job(NamedTuple):
         return any(has_codes(one) for text in self.parts for one in text[1::2])
 
     def has_placeholders(self) -> bool:
-        """Returns whether there are placeholders to keep, which only `Terms` do."""
+        """Returns whether there are placeholders, which only `Terms` can keep."""
         keeps = self.document is not None and self.document.keeps_placeholders
         sentences = (plain_text(one) for text in self.parts for one in text[1::2])
         return keeps and any(re.search(PLACEHOLDER, one) for one in sentences)
@@ -165,7 +165,7 @@ def plan(
     markup: bool = False,
     mark_fuzzy: bool = False,
 ) -> list[Job]:
-    """Reads the files that are to be translated; see `translate`.
+    """Reads the files to translate; see `translate`.
 
     Without an `output`, the one file is written to standard output.
     """
@@ -193,12 +193,12 @@ def plan(
 
 
 def format_of(path: Path) -> str:
-    """Returns the format that a file's name tells, or `"lines"`."""
+    """Returns the format by a file's name, or `"lines"`."""
     ending = path.suffix.lower()
     if _UNREAD.fullmatch(ending):
         raise ValueError(
-            f"{path} cannot be translated: the format {ending} is not read. Convert it "
-            "to HTML or text; --format lines translates it line by line as it is."
+            f"{path} cannot be translated: {ending} is not supported. Convert it to "
+            "HTML or text; --format lines translates it line by line as it is."
         )
     return next((x for x, (_, known) in FORMATS.items() if ending in known), "lines")
 
@@ -254,7 +254,7 @@ def _pairs(paths, output):
     pairs = [(path, output / path.name if is_folder else output) for path in paths]
     for path, written in pairs:
         if written.resolve() == path.resolve():
-            raise ValueError(f"{written} is the input. Name another file to write to.")
+            raise ValueError(f"{written} is an input file. Choose another output file.")
     if len({written for _, written in pairs}) < len(pairs):
         raise ValueError(
             f"`files` must have different names, because {output} gets a file of each "
@@ -286,8 +286,8 @@ def run(
 ) -> Iterator[tuple[Job, int, list[tuple[str, Translation]]]]:
     """Translates what `plan` returned; `settings` are as in `translate`.
 
-    Of each chunk of sentences, or lines, it yields the job, the number of the first of
-    them in the file, from 1, and these sentences with their translations.
+    For each chunk of sentences, or lines, it yields the job, the number of the first
+    one in the file, from 1, and the sentences with their translations.
     """
     known = hashlib.blake2b(repr((translator.checksum(), settings)).encode())
     for job in jobs:
@@ -367,10 +367,10 @@ def opened_output(output: Path | None):
 
 
 class Journal:
-    """A file that translations are appended to, one a line.
+    """A file that translations are appended to, one per line.
 
-    Those for another `question` than what is translated now, and how, are removed, and
-    so is a line that a killed process has not completed.
+    Translations of another `question`, which says what is translated and how, are
+    removed, and so is a line that a killed process has not completed.
     """
 
     def __init__(self, file, question: str):
@@ -407,7 +407,7 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
     """Opens the journal of an output, which is removed once the block has ended.
 
     If the block raises an error, the journal stays if it holds translations. Without an
-    output, or for one that is no file, such as a pipe, it is a temporary file.
+    output, or for one that is not a file, such as a pipe, it is a temporary file.
     """
     if output is None or (output.exists() and not output.is_file()):
         with tempfile.TemporaryFile() as file:
@@ -420,8 +420,8 @@ def journal(output: Path | None, question: str) -> Iterator[Journal]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(
-                f"{output} is being written by another process. Wait for its end, or "
-                "name another output."
+                f"{output} is being written by another process. Wait for it, or choose "
+                "another output."
             ) from None
         except OSError:
             pass  # a file system without locks

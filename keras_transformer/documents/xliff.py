@@ -71,7 +71,7 @@ def read_xml(data: bytes, name: str) -> tuple[Source, Element]:
         return lambda *values: events.append((kind, parser.CurrentByteIndex, values))
 
     def refuse(*values):
-        raise ValueError("it defines entities, which are not read")
+        raise ValueError("it defines entities, which are not supported")
 
     parser.StartElementHandler = note("open")
     parser.EndElementHandler = note("close")
@@ -110,7 +110,7 @@ def read_xml(data: bytes, name: str) -> tuple[Source, Element]:
 
 
 class _Unit(NamedTuple):
-    """What is translated together."""
+    """A unit that is translated as a whole."""
 
     copied: Element  # whose content is written again, with translations in it
     place: tuple[int, int]  # where it is written
@@ -122,8 +122,8 @@ class _Unit(NamedTuple):
 def read_xliff(data: bytes, target_language: str | None = None, **settings) -> Document:
     """Reads XLIFF 1.2 or 2, with its inline tags.
 
-    A target that has any content stays, unless its state says that it is no
-    translation. What is written gets the state `translated`.
+    A target with any content stays, unless its state says that it is not a translation.
+    New translations get the state `translated`.
     """
     source, root = read_xml(data, "xliff")
     text, is_first = source.text, root.attributes.get("version", "1").startswith("1")
@@ -168,7 +168,7 @@ def read_tmx(
 ) -> Document:
     """Reads a translation memory, with its inline tags."""
     if target_language is None:
-        raise ValueError("its target language is not known. Add --target-language")
+        raise ValueError("its target language is unknown. Add --target-language")
     source, root = read_xml(data, "tmx")
     known = [x.attributes.get("srclang", "*all*") for x in root.elements("header")]
     units = []
@@ -201,7 +201,7 @@ def _variant(tu, language) -> Element | None:
 
 
 def _translated(root) -> Iterator[Element]:
-    """Yields an element and all in it, but those that are not to be translated."""
+    """Yields an element and all in it, except what must not be translated."""
     waiting = [root]
     while waiting:
         element = waiting.pop()

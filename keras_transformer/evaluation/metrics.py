@@ -130,10 +130,10 @@ def moses_tokenized(texts: Iterable[str], language: str) -> list[str]:
 
 
 def bleu_of_tokens():
-    """Returns sacreBLEU's metric for text that is tokenised already."""
+    """Returns sacreBLEU's metric for text that is tokenized already."""
     from sacrebleu.metrics import BLEU
 
-    return BLEU(tokenize="none", force=True)  # without a warning that it is tokenised
+    return BLEU(tokenize="none", force=True)  # without a warning that it is tokenized
 
 
 def _corpus_score(metric, hypotheses, *references):

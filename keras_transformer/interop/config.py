@@ -1,4 +1,4 @@
-"""The settings of another system's model, each of which must be understood."""
+"""Settings of another system's model: each one must be understood."""
 
 import numbers
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 class Config:
     """Settings whose every value must be used; values of None count as missing.
 
-    `values` leave out what has no effect. `path` is that of their file.
+    `values` leave out settings without effect. `path` is the path of their file.
     """
 
     def __init__(self, values: Mapping, path):

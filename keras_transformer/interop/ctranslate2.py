@@ -1,11 +1,11 @@
-"""A translator for CTranslate2, which runs Transformers fast on CPUs and GPUs.
+"""Exports translators to CTranslate2, which runs Transformers fast on CPUs and GPUs.
 
 The folder holds CTranslate2's model, the tokenizers, `translator.json` with the
 arguments of `translate_batch` that fit the translator's search, and a README.md with
 the program that uses them. CTranslate2 never produces padding, nor what the search
 bans: the bias of its logits forbids them, and scores leave out their probability.
 
-docs/exports.md says what CTranslate2 can express.
+docs/exports.md lists what CTranslate2 can express.
 
 Reference: https://opennmt.net/CTranslate2
 """

@@ -32,7 +32,7 @@ _MIN_POSITIONS = 1024
 def model_spec(translator, banned_ids, max_length: int):
     """Describes a translator's model to CTranslate2, all weights included.
 
-    `banned_ids` are never produced, as the padding is not. `max_length` is that of the
+    `banned_ids` are never produced, like the padding. `max_length` is the length of the
     longest source and translation.
     """
     purpose = "The format 'ctranslate2'"
@@ -143,7 +143,7 @@ def _set_block(block, weights, name):
 
 
 def _set(spec, weights, *names):
-    """Sets weight and bias of a linear map or a normalisation, joined if several."""
+    """Sets weight and bias of a linear map or a normalization, joined if several."""
     kernel, bias = (
         np.concatenate([weights[f"{name}.{kind}"] for name in names])
         for kind in ("weight", "bias")

@@ -26,11 +26,11 @@ TEXTS_PER_BATCH = 32
 
 
 class CTranslate2Translator:
-    """Translates text as `Translator` does, by a model that was exported.
+    """Translates text like `Translator`, with a model exported for CTranslate2.
 
     Args:
-        folder: What `Translator.export(folder, format="ctranslate2")` wrote, with the
-            search that is used.
+        folder: The folder that `Translator.export(folder, format="ctranslate2")` wrote,
+            which includes the search.
 
     Raises:
         ImportError: If CTranslate2 is not installed.
@@ -42,7 +42,7 @@ class CTranslate2Translator:
         path = self._folder / "translator.json"
         if not path.is_file():
             raise FileNotFoundError(
-                f"{folder} holds no translator for CTranslate2. Name a folder that "
+                f"{folder} holds no translator for CTranslate2. Pass a folder that "
                 "`Translator.export` wrote."
             )
         self._settings = json.loads(path.read_text("utf-8"))
@@ -71,8 +71,8 @@ class CTranslate2Translator:
         """Translates as `Translator.translate_n_best` does.
 
         `search` and `terms` must be None: they are the export's, as is the default of
-        `max_length`. By default each core gets an equal share of the texts at a time,
-        and at most 32.
+        `max_length`. By default, each core gets an equal share of the texts, but at
+        most 32 at a time.
         """
         count = self._arguments.get("num_hypotheses", 1)
         found = [[Translation("", 0.0)] * count for _ in texts]
@@ -115,7 +115,7 @@ class CTranslate2Translator:
             yield from self.translate_n_best(chunk, *settings, **named)
 
     def are_cut(self, texts: Sequence[str]) -> list[bool]:
-        """Tells which texts are longer than what is read of them."""
+        """Returns which texts are too long to be read completely."""
         return [is_cut for _, is_cut in map(self._read, as_bytes(texts))]
 
     def checksum(self) -> str:

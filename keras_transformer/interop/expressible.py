@@ -1,4 +1,4 @@
-"""What other systems can express of a translator; errors name the rest.
+"""Which parts of a translator other systems can express; errors name the rest.
 
 `system` is the name of the other system in these errors.
 """
@@ -58,7 +58,7 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
     """Returns what `weights_of` does, as float32, and zeros for a bias of the logits.
 
     Raises:
-        ValueError: If a layer was quantised or has weights that a plain `Transformer`
+        ValueError: If a layer was quantized or has weights that a plain `Transformer`
             does not have.
     """
     weights = weights_of(model)
@@ -68,7 +68,7 @@ def float_weights(model, system: str) -> dict[str, np.ndarray]:
     if others := [name for name in weights if not re.fullmatch(known, name)]:
         refuse(
             system,
-            f"quantised layers or additional weights such as {others[0]!r}: load the "
+            f"quantized layers or additional weights such as {others[0]!r}: load the "
             "model as it was before",
         )
     weights = {name: array.astype("float32") for name, array in weights.items()}
@@ -82,7 +82,7 @@ class Limits(NamedTuple):
     Attributes:
         banned_ids: Ids that are never produced.
         forced_ids: Ids that begin every translation.
-        min_length: Least length, the end token included.
+        min_length: Minimum length, including the end token.
         ngram_size: Size of n-grams that are not repeated, or 0.
     """
 
@@ -129,8 +129,8 @@ def _forced_ids(processor, pad_id, system):
 def power_of_length(search: BeamSearch, system: str) -> float:
     """Returns the exponent of a beam search's length penalty.
 
-    The other systems divide by `length ** exponent`. Wu et al.'s penalty becomes that
-    of the same exponent.
+    The other systems divide by `length ** exponent`. Wu et al.'s penalty becomes the
+    one with the same exponent.
     """
     penalty = search.length_penalty
     if not isinstance(penalty, PowerLengthPenalty | WuLengthPenalty):
@@ -169,6 +169,6 @@ def check_same_tokens(source, target, names: Iterable[str], system: str) -> None
         if (ids[0], pieces[0]) != (ids[1], pieces[1]):
             refuse(
                 system,
-                f"tokenizers whose {name} differ: {pieces[0]}={ids[0]} and "
+                f"tokenizers with different {name}: {pieces[0]}={ids[0]} and "
                 f"{pieces[1]}={ids[1]}",
             )

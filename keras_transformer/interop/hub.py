@@ -21,8 +21,8 @@ def preset_folder(where: str | os.PathLike) -> Path:
         return _download(where)
     if not Path(where).is_dir():
         raise FileNotFoundError(
-            f"{where} is not a folder. Pass a folder of a translator that was saved "
-            "or of a checkpoint in Hugging Face's layout, or "
+            f"{where} is not a folder. Pass the folder of a saved translator or of a "
+            "checkpoint in Hugging Face's layout, or "
             '"hf://user/model" for a model on the Hugging Face Hub.'
         )
     return Path(where)

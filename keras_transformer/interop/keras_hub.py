@@ -1,8 +1,8 @@
-"""KerasHub's language models, searched by the searches of this package.
+"""Searches of this package for KerasHub's language models.
 
 `lm.compile(sampler=SearchSampler(search))` has `lm.generate` search as `search` does.
 `generate` returns scores too, and several texts for each input. KerasHub, the package
-`keras-hub`, was called `keras-nlp` before.
+`keras-hub`, was formerly `keras-nlp`.
 """
 
 from collections.abc import Iterable
@@ -20,25 +20,25 @@ from keras_transformer.layers.cache import read_position
 with optional("keras_hub", extra="keras-hub", purpose="Searching a KerasHub model"):
     import keras_hub
 
-NO_TOKEN = -1  # KerasHub's models may produce every id, that of padding too
+NO_TOKEN = -1  # KerasHub's models may produce every id, even the padding's
 MAX_PROGRAMS = 64  # that a model keeps
 
 
 class SearchSampler(keras_hub.samplers.Sampler):
     """A search of this package as a sampler of KerasHub.
 
-    The search continues each prompt from its own end, however long the others in the
-    batch are. Processors, length penalties and scores see what was added to the prompt.
+    The search continues each prompt from its own end, even if others in the batch are
+    longer. Processors, length penalties and scores see what was added to the prompt.
     `num_hypotheses` of a search has no effect on `lm.generate`, which returns one text
     for each input.
 
     Args:
         search: A search of `keras_transformer.decoding`. Its `end_ids`, if it has any,
-            win over the `stop_token_ids` of `lm.generate`.
+            override the `stop_token_ids` of `lm.generate`.
 
     Raises:
-        ValueError: If `search` is no search; when called, if it, or `stop_token_ids`,
-            names an id that the model does not have.
+        ValueError: If `search` is not a search; when called, if it or `stop_token_ids`
+            has an id outside the model's vocabulary.
 
     Example:
         >>> search = kt.decoding.BeamSearch(4, length_penalty=0.6)
@@ -116,7 +116,7 @@ class _Sampled(CachedModel):
             return ops.repeat(x, num_hypotheses, axis=0)
 
         # A step whose result is dropped tells which tensors `next` returns unchanged,
-        # such as those of an encoder: equal for all hypotheses, they stay in place.
+        # such as an encoder's: equal for all hypotheses, they stay in place.
         _, _, after = self._next(self._prompt, self._cache, self._first)
         self._is_kept = keras.tree.map_structure(
             lambda one, other: one is other, self._cache, after
@@ -178,22 +178,22 @@ def generate(
 
     Args:
         lm: A `keras_hub.models.CausalLM` or `Seq2SeqLM` with a preprocessor.
-        inputs: What `lm.generate` takes: texts, or a dictionary of texts; for a model
-            of speech, a dictionary with `audio`, and perhaps `text`.
+        inputs: As in `lm.generate`: texts, or a dictionary of texts; for a speech
+            model, a dictionary with `audio` and optionally `text`.
         search: A search of `keras_transformer.decoding`.
-        max_length: As in `lm.generate`: tokens of a result, its prompt included.
+        max_length: As in `lm.generate`: tokens of a result, including its prompt.
         stop_token_ids: As in `lm.generate`.
         strip_prompt: Whether to return only what was added to the prompts.
 
     Returns:
-        `(texts, scores)`: a list with a list of texts for each input, the best first,
-        and a float32 array of shape `(batch, hypotheses)`. The score is that of what
-        was added to the prompt.
+        `(texts, scores)`: a list with a list of texts for each input, best first, and a
+        float32 array of shape `(batch, hypotheses)`. Scores cover only what was added
+        to the prompt.
 
     Raises:
         ValueError: If `lm` has no preprocessor or no tokenizer of texts, has fewer
-            positions than `max_length`, or lacks an id that `search` or
-            `stop_token_ids` names; if a model of speech gets no `audio`.
+            positions than `max_length`, or lacks an id in `search` or `stop_token_ids`;
+            or if a speech model gets no `audio`.
     """
     task = SearchedTask(lm, search, stop_token_ids, max_length)
     found, scores = task.run(ids := task.preprocess(_as_batch(inputs)))
@@ -244,16 +244,16 @@ class SearchedTask:
         is_speech = isinstance(self.lm, keras_hub.models.MoonshineAudioToText)
         if is_speech and not (isinstance(inputs, dict) and "audio" in inputs):
             raise ValueError(
-                "`inputs` must be a dictionary with the `audio` that a model of speech "
-                "reads, waveforms of shape `(batch, samples)`, and perhaps the `text` "
-                f"that begins the results. Received: {type(inputs).__name__}."
+                "`inputs` must be a dictionary with the `audio` that a speech model "
+                "reads, waveforms of shape `(batch, samples)`, and optionally the "
+                f"`text` that begins the results. Received: {type(inputs).__name__}."
             )
         return self.lm.preprocessor.generate_preprocess(
             inputs, sequence_length=self.max_length
         )
 
     def find(self, ids, tables=None) -> Hypotheses:
-        """Searches eagerly or in a trace; `tables` are those of `Search.tables`."""
+        """Searches eagerly or in a trace; `tables` are as in `Search.tables`."""
         found = []
         search = self.search.with_tables(tables or {})
 
@@ -273,10 +273,10 @@ class SearchedTask:
         ids = keras.tree.map_structure(ops.convert_to_numpy, ids)
         prompts = ids[f"{self.part}token_ids"]
         tables = self.search.tables(_Sampled, prompts, prompts.shape[1])
-        # Beside Keras's attributes, of which it would save and count a model.
+        # Not a tracked attribute: Keras would save and count a model in it.
         programs = vars(self.lm).setdefault("_searches", {})
         variables = tuple(map(id, self.lm.variables))
-        # Other variables: the model was quantised or adapted.
+        # Other variables: the model was quantized or adapted.
         if programs.get("variables") != variables or len(programs) > MAX_PROGRAMS:
             programs.clear()
             programs["variables"] = variables
@@ -301,15 +301,15 @@ class SearchedTask:
 
 
 def model_inputs(features):
-    """Renames what a preprocessor of KerasHub makes to the inputs of our models.
+    """Renames a KerasHub preprocessor's outputs to the inputs of this package's models.
 
     Args:
-        features: Dictionary of tensors, as a `CausalLMPreprocessor` or a
-            `Seq2SeqLMPreprocessor` returns it first.
+        features: Dictionary of tensors, the first result of a `CausalLMPreprocessor` or
+            a `Seq2SeqLMPreprocessor`.
 
     Returns:
         For an encoder-decoder `{"source_ids": ..., "target_ids": ...}`, and otherwise
-        the ids. Our models find the padding by their `pad_id`.
+        the ids. The models find the padding by their `pad_id`.
 
     Example:
         >>> dataset = dataset.map(preprocessor)  # doctest: +SKIP

@@ -6,19 +6,19 @@ from keras_transformer.text import Tokenizer
 
 
 class HubTokenizer(Tokenizer):
-    """A tokenizer of KerasHub, used as one of this package.
+    """A KerasHub tokenizer as a tokenizer of this package.
 
-    A translator with it translates, scores and exports a SavedModel. It cannot be
-    saved to a folder: save the model, and give it the tokenizer again. Alignments,
-    markup and terms need places in texts, which KerasHub's tokenizers do not give.
+    A translator with it translates, scores and exports a SavedModel. It cannot be saved
+    to a folder: save its model, and wrap the tokenizer again. Alignments, markup and
+    terms need positions in texts, which KerasHub's tokenizers do not give.
 
     Args:
-        tokenizer: A tokenizer of KerasHub that adds no tokens itself.
+        tokenizer: A KerasHub tokenizer that adds no tokens itself.
         pad: The token of the padding; by default the tokenizer's own.
         start: The token that begins every target; by default the tokenizer's own.
         end: The token that ends every text; by default the tokenizer's own.
-        unknown: The token of what the vocabulary lacks; by default that of
-            `WordPieceTokenizer`, and none of others.
+        unknown: The token for text outside the vocabulary; by default the one of a
+            `WordPieceTokenizer`, and none for others.
 
     Raises:
         ValueError: If the tokenizer lacks one of these tokens, or pads with the token
@@ -48,17 +48,17 @@ class HubTokenizer(Tokenizer):
             if token not in vocabulary:
                 raise ValueError(
                     f"`{name}` must be a token of the vocabulary; by default, it is "
-                    f"that of {type(tokenizer).__name__}. Received: {name}={token!r}."
+                    f"the {type(tokenizer).__name__}'s. Received: {name}={token!r}."
                 )
             setattr(self, f"{name}_id", tokenizer.token_to_id(token))
         if self.pad_id == self.end_id:
             raise ValueError(
                 "`pad` must be another token than `end`. Received: both with id "
-                f"{self.pad_id}. Name a token that no text has."
+                f"{self.pad_id}. Pass a token that no text has."
             )
         unknown = unknown or getattr(tokenizer, "oov_token", None)
         self.unknown_id = tokenizer.token_to_id(unknown) if unknown else -1
-        # In a trace, KerasHub uses TensorFlow's operations whatever the texts are.
+        # In a trace, KerasHub always uses TensorFlow's operations.
         spec = tf.RaggedTensorSpec([None, None], tf.int32)
         texts = [tf.TensorSpec([None], tf.string)]
         self._to_ids = tf.function(tokenizer.tokenize, texts, autograph=False)
@@ -79,7 +79,7 @@ class HubTokenizer(Tokenizer):
         return type(self) is type(other) and self.tokenizer is other.tokenizer
 
     def save(self, path):
-        """Raises `ValueError`: it is not saved with a translator."""
+        """Raises `ValueError`: translators with this tokenizer cannot be saved."""
         raise ValueError(
             "A translator with a tokenizer of KerasHub cannot be saved. Save its "
             "model, or export the translator."

@@ -90,7 +90,7 @@ def export_search(
         search: As in `model.generate`; it must have a seed if it draws.
         max_length: As in `model.generate`.
         quantization: None for weights in float32; `"int8"` for integers, a quarter of
-            the size, which change some of the tokens.
+            the size, which changes some of the tokens.
 
     Returns:
         The path.

@@ -51,8 +51,8 @@ def _read_saved(folder, kwargs):
     other = type(model).from_config({**model.get_config(), **kwargs})
     if [x.shape for x in other.weights] != [x.shape for x in model.weights]:
         raise ValueError(
-            f"Arguments must fit the weights in {folder}, as other dropout or another "
-            f"dtype does. Received: {received}."
+            f"Arguments must fit the weights in {folder}, such as another dropout or "
+            f"dtype. Received: {received}."
         )
     other.set_weights(model.get_weights())
     return {**arguments, "model": other}

@@ -72,7 +72,7 @@ def _read_archive(file):
 def _read_older(file):
     """Returns the same from a file in which the storages follow five pickles."""
     if _TensorUnpickler(file).load() != _MAGIC_NUMBER:
-        raise ValueError("it is not a file of PyTorch")
+        raise ValueError("it is not a PyTorch file")
     for _ in range(2):  # version, properties of the machine
         _TensorUnpickler(file).load()
     tensors, dtypes = _unpickle(file)

@@ -1,4 +1,4 @@
-"""Attention without materialised weights: fused kernels, and blocks of queries.
+"""Attention without materialized weights: fused kernels, and blocks of queries.
 
 The plain form is `layers.scaled_dot_product_attention`. Its weights, one for every pair
 of a query and a key, take more memory for long inputs than all the rest of a model.
@@ -90,7 +90,7 @@ def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):
                 return _attend_fused(queries, keys, values, mask_of(None), bias)
 
     def weights_of(rows, some, keys):
-        """The attention weights of some queries, those in these rows."""
+        """The attention weights of the queries in some rows."""
         products = query_key_products(some * (1 / math.sqrt(some.shape[-1])), keys)
         return softmax(products, mask_of(rows), bias_of(rows))
 
@@ -182,7 +182,7 @@ def _scan(function, width, carry, *blocks):
         return carry, outputs
     import tensorflow as tf
 
-    # Not a `TensorArray`: LiteRT has none of unknown sizes. This is written in place.
+    # LiteRT has no `TensorArray` of unknown size. This is written in place.
     outputs = tf.zeros((*shape_of(blocks[0])[:-1], width), blocks[0].dtype)
 
     def step(i, carry, outputs):
@@ -223,7 +223,7 @@ def _joined(blocks, queries):
 def _gradients(queries, keys, values, weights, upstream):
     """Gradients of queries, keys and values.
 
-    They are written out because XLA cannot derive those of a condition on lengths that
+    They are written out because XLA cannot differentiate a condition on lengths that
     are unknown in the trace.
     """
     scale = 1 / math.sqrt(queries.shape[-1])

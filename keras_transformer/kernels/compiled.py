@@ -69,8 +69,8 @@ class CompiledFunction(keras.Model):
     def _jitted(self):
         """The function for JAX: it takes the values of all variables, and arguments.
 
-        `predict_on_batch` takes longer to assign all variables anew than a small
-        model takes to decode.
+        `predict_on_batch` takes longer to reassign all variables than a small model
+        takes to decode.
         """
         import jax
 

@@ -64,7 +64,7 @@ def log_normalizer(logits, largest_logit, largest_id):
     """Computes `ops.logsumexp` of `(rows, vocabulary)`, given the largest values.
 
     A softmax is one fused pass, and `ops.logsumexp` several. The largest probability
-    cannot underflow: with its logit, it determines the normaliser.
+    cannot underflow: with its logit, it determines the normalizer.
     """
     largest_probability = take_one(ops.softmax(logits), largest_id)
     return largest_logit - ops.log(largest_probability)

@@ -17,9 +17,9 @@ def shape_of(tensor, for_reshape: bool = False) -> tuple:
     """Returns what `ops.shape` does, in two operations of a graph.
 
     On TensorFlow that takes four for every unknown length, and a training step asks for
-    hundreds: a fifth of what is traced and optimised before the first step. With
+    hundreds: a fifth of what is traced and optimized before the first step. With
     `for_reshape`, a single unknown size is -1, as in `ops.reshape`, and takes no
-    operation: a quarter of those of a decoding step computed shapes.
+    operation: a quarter of a decoding step's operations computed shapes.
     """
     known = tuple(tensor.shape)
     # In a tensor without elements, -1 could be any size.

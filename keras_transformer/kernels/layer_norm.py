@@ -1,4 +1,4 @@
-"""Layer normalisation with a gradient that takes fewer passes over memory."""
+"""Layer normalization with a gradient that takes fewer passes over memory."""
 
 import keras
 from keras import ops

@@ -1,8 +1,8 @@
 """Projections: single-row products under XLA on CPUs.
 
-The time of a product with a single row is that of reading the matrix once. XLA reads it
-with one thread, or copies it first. Plain forms: `layer(states)` and
-`matmul(query, transpose(key))`.
+A product with a single row takes the time to read the matrix once. XLA reads it with
+one thread, or copies it first. Plain forms: `layer(states)` and `matmul(query,
+transpose(key))`.
 """
 
 from keras import ops

@@ -29,8 +29,8 @@ def top_k_in_blocks(x, count: int):
         return top_k(x, count)
     blocks = split_in_blocks(x, fill=-np.inf)
     length = blocks.shape[-1]
-    # The blocks with the largest maxima hold the largest values. Blocks are sorted
-    # by position, so that of equal values the first stays first.
+    # The blocks with the largest maxima hold the largest values. Blocks are sorted by
+    # position, so the first of equal values stays first.
     _, best_blocks = top_k(ops.max(blocks, axis=-1), count)
     best_blocks = ops.sort(best_blocks, axis=-1)
     candidates = ops.reshape(take_rows(blocks, best_blocks), (-1, count * length))

@@ -8,7 +8,7 @@ from keras_transformer.cores import num_cores as num_cores  # for `target.num_co
 
 BACKEND = keras.backend.backend()  # "tensorflow", "jax" or "torch"
 CPU_INFO = Path("/proc/cpuinfo")
-# Flags in it, of x86 and of ARM, any of which stands for products in a dtype.
+# Flags in it, of x86 and ARM; any one of them means products in a dtype.
 CPU_FLAGS = {
     "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
     "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
@@ -16,7 +16,7 @@ CPU_FLAGS = {
 
 
 def has_accelerator() -> bool:
-    """Tells whether there is a device that is no CPU."""
+    """Tells whether there is a device other than CPUs."""
     if BACKEND == "torch":  # Keras lists no devices of PyTorch.
         import torch
 
@@ -27,9 +27,9 @@ def has_accelerator() -> bool:
 def has_instructions_for(dtype: str) -> bool:
     """Tells whether the device has instructions for products in a dtype.
 
-    Accelerators have. A processor without them computes in float32 and converts, which
-    is slower than float32. Linux lists what a processor has; others count as having
-    none for half precision.
+    Accelerators do. A processor without them computes in float32 and converts, which is
+    slower than float32. Only Linux lists a processor's instructions; elsewhere, half
+    precision counts as unsupported.
     """
     if dtype not in CPU_FLAGS or has_accelerator():
         return True

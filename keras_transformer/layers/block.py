@@ -21,7 +21,7 @@ from keras_transformer.layers.weights import WeightOptionsLayer, sub_seed
 class BlockSettings(WeightOptionsLayer):
     """Base class of blocks, and of stacks of blocks: their arguments."""
 
-    takes_encodings = False  # as `positions`, beside those that act inside attention
+    takes_encodings = False  # as `positions`, besides layers that act inside attention
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class TransformerBlock(BlockSettings):
                     f"Received: positions={positions!r}."
                 )
             positions = input_positions(inputs.shape[1], positions=positions)
-        # A step asks for weights: so few queries are read as a whole.
+        # A step asks for weights: its few queries are computed as a whole.
         with_weights = return_attention_scores or cache is not None
         settings = {"return_attention_scores": with_weights, "training": training}
         queries = self._self_attention_residual.prepare(inputs)

@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_transformer.kernels.selection import take_rows
 
-GROWTH = 4  # a full cache becomes so many times as long; each length is traced
+GROWTH = 4  # factor by which a full cache grows; each length is traced
 MAX_FIRST_LENGTH = 256  # a longer cache is filled only by few sentences
 # With fewer entries of a sentence, or of all sentences, a shorter cache saves nothing.
 MIN_ENTRIES, MIN_ENTRIES_OF_ALL = 128, 2048
@@ -31,8 +31,8 @@ def first_length(max_length: int, num_hypotheses: int) -> int:
 def inherit_lineage(lineage, parents, index):
     """Gives each new hypothesis the lineage of the one that it extends.
 
-    `parents`, `(batch, hypotheses)`, are the slots of those that the new ones extend;
-    `index`, `(batch,)`, the positions that were written last. After these, the lineage,
+    `parents`, `(batch, hypotheses)`, are the slots of the hypotheses that the new ones
+    extend; `index`, `(batch,)`, the positions written last. After these, the lineage,
     `(batch, hypotheses, max_length)`, is the hypothesis' own slot.
     """
     num_hypotheses, max_length = lineage.shape[1:]

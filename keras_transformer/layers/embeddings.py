@@ -116,7 +116,7 @@ class TokenEmbedding(RematerializedMixin, keras.layers.ReversibleEmbedding):
         return self.call(inputs, reverse)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras quantises subclasses only without its check of the type.
+        # Keras quantizes subclasses only without its check of the type.
         super().quantize(mode, type_check=False, config=config)
 
     def enable_lora(self, rank: int, *args, **kwargs):

@@ -53,7 +53,7 @@ class Projection(RematerializedMixin, keras.layers.Dense):
         return kernel + ops.cast(scale * ops.matmul(*self.factors()), kernel.dtype)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras quantises subclasses only without its check of the type.
+        # Keras quantizes subclasses only without its check of the type.
         super().quantize(mode, type_check=False, config=config)
 
     def save_own_variables(self, store):
@@ -81,7 +81,7 @@ class Projection(RematerializedMixin, keras.layers.Dense):
             rank, alpha = found
             if self.quantization_mode:
                 raise ValueError(
-                    "A quantised layer loads an adaptation only into one of the same "
+                    "A quantized layer loads an adaptation only into one of the same "
                     f"rank and scale: call `enable_lora({rank:g}, {alpha:g})` on "
                     f"{self.path} first. "
                     f"Received: quantization_mode={self.quantization_mode}."

@@ -63,7 +63,7 @@ def modifications(layer) -> dict:
 
 
 def modify(layer, found: dict) -> None:
-    """Quantises and adapts a layer as `modifications` says."""
+    """Quantizes and adapts a layer as `modifications` says."""
     if "quantization" in found:
         config = keras.saving.deserialize_keras_object(found["quantization"])
         layer.quantize(config.mode, config=config)
@@ -94,7 +94,7 @@ def modifications_inside(layer) -> dict:
 
 
 def modify_inside(layer, found: dict) -> None:
-    """Quantises, adapts and freezes as `modifications_inside` says."""
+    """Quantizes, adapts and freezes as `modifications_inside` says."""
     for inner in all_layers(layer):  # outer layers first
         modify(inner, found.get(_path_inside(layer, inner), {}))
 

@@ -80,8 +80,8 @@ def enable_lora(model, rank: int, alpha: float | None, projections) -> None:
     check_positive_integers(rank=rank)
     if changed_layers(model):
         raise ValueError(
-            "Low-rank adaptation needs a model that is not quantised and has none yet: "
-            "`model.merge_lora()` ends an adaptation, and quantising comes last."
+            "Low-rank adaptation needs a model without earlier adaptation or "
+            "quantization: call `model.merge_lora()` first, and quantize last."
         )
     found = [x for x in all_layers(model) if isinstance(x, Projection)]
     names = sorted({layer.name for layer in found})
@@ -100,16 +100,16 @@ def enable_lora(model, rank: int, alpha: float | None, projections) -> None:
 
 
 def merge_lora(model):
-    """Returns a model whose kernels hold the adaptations; itself if it has none."""
+    """Returns a model with the adaptations merged into its kernels, or the model."""
     if not has_lora(model):
         return model
     changes = changed_layers(model)
-    quantised = [layer_at(model, path).path for path, x in changes if "dtype" in x]
-    if quantised:
+    quantized = [layer_at(model, path).path for path, x in changes if "dtype" in x]
+    if quantized:
         raise ValueError(
-            "Adaptations must be merged before the model is quantised: train them, "
-            "then `model.merge_lora()`, and quantise what it returns. "
-            f"Received: {len(quantised)} quantised layers, such as {quantised[0]}."
+            "Adaptations must be merged before the model is quantized: train them, "
+            "then `model.merge_lora()`, and quantize what it returns. "
+            f"Received: {len(quantized)} quantized layers, such as {quantized[0]}."
         )
     config = {**model.get_config(), "frozen": [], "changed": []}
     merged = type(model).from_config(config)

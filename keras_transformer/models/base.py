@@ -184,7 +184,7 @@ class SettingsModel(RematerializedMixin, keras.Model):
         """
         x, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         with after_the_batch(data):
-            # A loss of Keras has none: it is a mean over rows.
+            # Keras's own losses have no such weight: they are means over rows.
             weigh = getattr(self.loss, "batch_weight", None)
             token = _batch_weight.set(weigh and weigh(labels, weights))
             if weights is not None and self._predicts_tokens:
@@ -198,8 +198,8 @@ class SettingsModel(RematerializedMixin, keras.Model):
         modes = {layer.quantization_mode for layer in all_layers(self)}
         if integers := sorted(modes - {None, "float8"}):
             raise ValueError(
-                "A model quantised to integers cannot be trained: they have no "
-                "gradient. Train the model that it was made from, then quantise that. "
+                "A model quantized to integers cannot be trained: they have no "
+                "gradient. Train the model that it was made from, then quantize that. "
                 f"Received: {', '.join(integers)}."
             )
         check_layout(self)
@@ -279,10 +279,10 @@ class SettingsModel(RematerializedMixin, keras.Model):
         """
         if adaptation.has_lora(self):
             raise ValueError(
-                "A model with low-rank adaptations cannot be quantised. Quantise "
+                "A model with low-rank adaptations cannot be quantized. Quantize "
                 "`model.merge_lora()`."
             )
-        # Keras would warn about each layer that it cannot quantise.
+        # Keras would warn about each layer that it cannot quantize.
         asked = mode or (config and config.mode)
         filters = filters or (lambda layer: adaptation.is_quantizable(layer, asked))
         super().quantize(mode, config, filters, **kwargs)

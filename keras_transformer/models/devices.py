@@ -47,8 +47,8 @@ def check_layout(model) -> None:
         is_large = len(weight.shape) > 1 and math.prod(weight.shape) >= LARGE_WEIGHT
         if is_large and rules[weight.path] is None:
             raise ValueError(
-                "The `layout_map` must have a rule for every large weight, of which "
-                "every device would hold a whole copy. Received: none for "
-                f"{weight.path!r} of shape {tuple(weight.shape)}. Add one, such as "
+                "The `layout_map` must have a rule for every large weight, or every "
+                f"device holds a whole copy of it. Received: none for {weight.path!r} "
+                f"of shape {tuple(weight.shape)}. Add one, such as "
                 f"layout_map[{weight.path!r}] = (None, 'model')."
             )

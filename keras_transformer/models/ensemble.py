@@ -94,10 +94,10 @@ class Ensemble(GenerationMixin, keras.Model):
 
     def enable_lora(self, *args, **kwargs):
         """Raises `ValueError`: adapt the models one by one, before combining them."""
-        raise ValueError("An ensemble has no projections. Adapt its models, before.")
+        raise ValueError("An ensemble has no projections. Adapt its models first.")
 
     def make_train_function(self, force=False):
-        raise ValueError("An ensemble is not trained: train its models one by one.")
+        raise ValueError("An ensemble cannot be trained: train its models one by one.")
 
     def quantize(self, *args, **kwargs):
         """Quantizes each of the models, like `keras.Model.quantize`."""
@@ -154,8 +154,8 @@ def _checked(models):
     if not models or not all(isinstance(model, Transformer) for model in models):
         kinds = sorted({type(model).__name__ for model in models})
         raise ValueError(
-            "`models` must be one Transformer or more; of an ensemble, name its "
-            f"models. Received: {', '.join(kinds) if kinds else 'no model'}."
+            "`models` must be one Transformer or more; pass the models of an ensemble. "
+            f"Received: {', '.join(kinds) if kinds else 'no model'}."
         )
     if len({id(model) for model in models}) < len(models):
         raise ValueError("`models` must differ. Received: one model twice.")

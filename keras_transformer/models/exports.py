@@ -49,7 +49,7 @@ def check_suits_litert(model) -> None:
     if "int8" in {x.quantization_mode for x in all_layers(model)}:
         raise ValueError(
             "LiteRT has no products of int8 kernels as Keras computes them. Export the "
-            "model from before `quantize`, or quantise it to int4, which LiteRT takes."
+            "model from before `quantize`, or quantize it to int4, which LiteRT takes."
         )
 
 

@@ -27,8 +27,8 @@ class MaskedLanguageModel(TokenModel):
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`,
-            `pad_id` is not in the vocabulary, or a setting differs from that of
-            `encoder`.
+            `pad_id` is not in the vocabulary, or a setting differs from the
+            `encoder`'s.
 
     Example:
         >>> model = MaskedLanguageModel(

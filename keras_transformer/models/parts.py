@@ -19,14 +19,14 @@ class Parts:
     """Creates the layers of a model from its settings; seeds derive from their names.
 
     Args:
-        num_layers: As in `Transformer`, and so are those from here to `epsilon`.
+        num_layers: As in `Transformer`, like all arguments from here to `epsilon`.
         weight_kinds: Kinds of weights that have options.
         **kwargs: Weight options, and base `Model` arguments.
 
     Attributes:
         embedding_dim: Width of embeddings: `hidden_dim` less a concatenated encoding.
         settings: All settings, as a config holds them.
-        model_arguments: The base `Model` arguments, and what is no argument.
+        model_arguments: The base `Model` arguments, and unknown ones.
 
     Raises:
         ValueError: If the encoding leaves no width for the embedding.

@@ -64,7 +64,7 @@ class TextClassifier(TokenModel):
             name="dropout",
             dtype=policy,
         )
-        # Logits are float32 whatever the policy.
+        # Logits are float32 under every policy.
         classify = encoder.parts.dense("logits", num_classes, dtype="float32")
         ids = keras.Input((None,), dtype="int32", name="ids")
         super().__init__(
@@ -86,8 +86,8 @@ class TextClassifier(TokenModel):
         """Creates a classifier from a trained encoder, to fine-tune it.
 
         Args:
-            encoder: A `TextEncoder`, such as that of a `MaskedLanguageModel`. It
-                becomes part of the classifier, which trains it unless
+            encoder: A `TextEncoder`, such as the `encoder` of a `MaskedLanguageModel`.
+                It becomes part of the classifier, which trains it unless
                 `encoder.trainable` is False.
             num_classes: Number of classes.
             name: Name of the model.

@@ -114,7 +114,7 @@ def encoder_of(encoder, vocabulary_size: int, settings: dict) -> TextEncoder:
     for name, value in settings.items():
         if name not in encoder.settings or encoder.settings[name] != value:
             raise ValueError(
-                f"`{name}` must be that of `encoder`, or be left out: `from_encoder` "
+                f"`{name}` must be the `encoder`'s, or be left out: `from_encoder` "
                 f"passes them. Received: {name}={value!r}."
             )
     return encoder

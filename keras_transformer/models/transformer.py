@@ -348,7 +348,7 @@ class UnmaskFirst(keras.layers.Layer):
         first = ops.ones_like(previous_mask[:, :1])
         return ops.concatenate([first, previous_mask[:, 1:]], axis=1)
 
-    # Keras saves and clones no layer of a policy as an argument that has none of this.
+    # Without its own `get_config`, Keras cannot save or clone a layer with a policy.
     def get_config(self):
         return super().get_config()
 

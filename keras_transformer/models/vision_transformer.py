@@ -31,7 +31,7 @@ class VisionTransformer(SettingsModel):
 
     Args:
         image_shape: Height, width and channels of the images.
-        patch_size: Height and width of a patch; divides those of the images.
+        patch_size: Height and width of a patch; divides both sizes of the images.
         num_classes: Number of classes.
         pooling: A layer from the states of the patches,
             `(batch, patches, hidden_dim)`, to one vector, such as
@@ -99,7 +99,7 @@ class VisionTransformer(SettingsModel):
         encoder = parts.stack(Encoder, "encoder")
         sizes = {"patch_size": patch_size, "hidden_dim": parts.embedding_dim}
         embedding = parts.make(PatchEmbedding, "patches", **sizes)
-        # Logits are float32 whatever the policy.
+        # Logits are float32 under every policy.
         classify = parts.dense("logits", num_classes, dtype="float32")
         pool = copy_layer(pooling, "pooling", parts.dtype_policy)
         class_token = None

@@ -42,7 +42,7 @@ def training_curves(log: str | os.PathLike | keras.callbacks.History) -> Figure:
     names = [name for name in metrics if name not in NOT_DRAWN]
     if not names:
         raise ValueError(
-            f"`log` must hold an epoch. Received: log={log}. Name the log.csv of a run."
+            f"`log` must hold an epoch. Received: log={log}. Pass the log.csv of a run."
         )
     rows, columns = grid(len(names), 3)
     figure = Figure((4 * columns, 3 * rows), layout="constrained")
@@ -73,8 +73,8 @@ def _read_history(history):
         if len(values) != len(epochs):
             raise ValueError(
                 f"`log` must hold {name} for every epoch. Received: {len(values)} "
-                f"values in {len(epochs)} epochs. Name the file of a "
-                "`keras.callbacks.CSVLogger`, which tells the epoch of each value."
+                f"values in {len(epochs)} epochs. Pass the file of a "
+                "`keras.callbacks.CSVLogger`, which has the epoch of each value."
             )
     return {name: (epochs, values) for name, values in history.history.items()}
 
@@ -95,7 +95,7 @@ def _read_csv(path):
                         values.append(float(cell))
             except (KeyError, TypeError, ValueError):
                 raise ValueError(
-                    f"{path}:{rows.line_num} is not the log of an epoch. Name the "
+                    f"{path}:{rows.line_num} is not the log of an epoch. Pass the "
                     "log.csv of a run."
                 ) from None
     return curves

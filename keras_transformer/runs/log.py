@@ -79,9 +79,9 @@ class Log:
 class WriteLog(keras.callbacks.Callback):
     """Appends every epoch to a `Log`, and stops a training that no longer improves.
 
-    Epochs are counted in the log, so those before an interruption count as well. Of an
-    epoch that was interrupted, times are those of its rest. `training.ShowProgress`
-    comes before this callback, and measures.
+    Epochs are counted in the log, including all before an interruption. The times of an
+    interrupted epoch cover only the rest of it. List `training.ShowProgress`, which
+    takes the measurements, before this callback.
 
     Args:
         log: The `Log`.
@@ -103,7 +103,7 @@ class WriteLog(keras.callbacks.Callback):
         except OSError as error:
             warnings.warn(
                 f"{self.log.path}: epoch {epoch + 1} is not logged ({error}). Free "
-                "space on the disk.",
+                "some disk space.",
                 stacklevel=2,
             )
         waited = self.log.epochs_without_improvement()
@@ -118,9 +118,9 @@ class WriteLog(keras.callbacks.Callback):
 
 
 class WriteTensorBoard(keras.callbacks.TensorBoard):
-    """`keras.callbacks.TensorBoard`, which ends with a warning where the disk is full.
+    """`keras.callbacks.TensorBoard`, which ends with a warning if the disk is full.
 
-    The training goes on, and its later epochs are not shown.
+    Training continues, but its later epochs are not shown.
     """
 
     is_full = False
@@ -134,7 +134,7 @@ class WriteTensorBoard(keras.callbacks.TensorBoard):
             self.is_full = True
             warnings.warn(
                 f"{self.log_dir}: TensorBoard shows no more of this training "
-                f"({error.message.splitlines()[0]}). Free space on the disk.",
+                f"({error.message.splitlines()[0]}). Free some disk space.",
                 stacklevel=3,
             )
 

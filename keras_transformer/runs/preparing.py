@@ -25,16 +25,16 @@ def prepare_recipe(
 ) -> dict[str, Any]:
     """Learns the tokenizers of a recipe, and writes its training text as ids.
 
-    If it was interrupted, repeat it: it continues after the last shard.
+    If it is interrupted, call it again: it continues after the last shard.
 
     Args:
         recipe: Its data, its tokenizers and `training.max_length` determine the ids.
         folder: A new folder, or one to continue: `settings.yaml`, `run.json`,
             `tokenizers/` and `ids/`.
-        num_shards: As in `text.prepare`, as all that follow.
-        max_length_ratio: Of a pair's sides.
-        keep_duplicates: Whether equal pairs are kept.
-        verbose: 1 shows a progress bar, 0 nothing.
+        num_shards: As in `text.prepare`, like the arguments that follow.
+        max_length_ratio: Maximum ratio of the lengths of a pair.
+        keep_duplicates: Whether to keep duplicate pairs.
+        verbose: 1 shows a progress bar, 0 is silent.
 
     Returns:
         The manifest of `text.prepare`.
@@ -42,7 +42,7 @@ def prepare_recipe(
     Raises:
         BlockingIOError: If another process writes to the folder.
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is faulty, or the folder holds something else.
+        ValueError: If a file has an error, or the folder holds something else.
     """
     files = recipe.data.check_files("train")  # before anything is written
     recipe = recipe.replace({"data.prepared": None, "tokenizer.sampling": 0.0})
@@ -74,8 +74,8 @@ def prepare_recipe(
 def open_prepared(recipe: Recipe) -> tuple[Recipe, TextSize]:
     """Returns a recipe with the vocabulary of its prepared text, and the text's size.
 
-    The size is that of the pairs that were not left out. Text that is not finished, or
-    was prepared with other settings or from another text, is an error.
+    The size counts only pairs that were kept. It raises an error if the text is not
+    finished, or was prepared with other settings or from another text.
     """
     run = Run(str(recipe.data.prepared))
     shards = prepared.read_manifest(run.ids_path)["shards"]

@@ -1,4 +1,4 @@
-"""A recipe: the settings that are asked for, and those that then hold in a run."""
+"""Recipes, the settings to train with, and the complete settings of a run."""
 
 import difflib
 import math
@@ -31,9 +31,9 @@ class Recipe(Section):
     """All settings of a training run.
 
     Args:
-        data: `DataSettings`: the files, and the languages that their names stand for.
+        data: `DataSettings`: the files, and their languages.
         tokenizer: `TokenizerSettings`: how subwords are learnt.
-        model: `ModelSettings`: a preset, and what overrides it.
+        model: `ModelSettings`: a preset, and settings that override it.
         training: `TrainingSettings`: how the model is trained.
         decoding: `DecodingSettings`: how the trained model translates.
 
@@ -44,11 +44,11 @@ class Recipe(Section):
     """
 
     data: DataSettings
-    """The files, and the languages that their names stand for."""
+    """The files, and their languages."""
     tokenizer: TokenizerSettings = TokenizerSettings()
     """How subwords are learnt."""
     model: ModelSettings = ModelSettings()
-    """A preset, and what overrides it. What is left out has the preset's value."""
+    """A preset, and settings that override it. Unset ones have the preset's value."""
     training: TrainingSettings = TrainingSettings()
     """How the model is trained."""
     decoding: DecodingSettings = DecodingSettings()
@@ -118,18 +118,18 @@ class Recipe(Section):
     ) -> "Recipe":
         """Reads a recipe.
 
-        A file may begin with `extends: NAME`, another file beside it or a recipe that
-        comes with the package, and then holds only what it sets differently.
+        A file may begin with `extends: NAME`, naming another file beside it or a recipe
+        that comes with the package. It then needs only the settings that differ.
 
         Args:
             path: A YAML file, or the name of a recipe that comes with the package.
-            overrides: Values that replace those of the file, by the dotted names of
-                the settings, such as `"training.epochs"`.
+            overrides: Values to use instead of the file's, by the dotted names of
+                settings, such as `"training.epochs"`.
 
         Raises:
             FileNotFoundError: If there is no such recipe.
             ValueError: If the file is not valid YAML, or a setting is unknown, missing,
-                of the wrong type or out of bounds, or settings contradict each other.
+                of the wrong type or out of range, or settings contradict each other.
                 The message names the file and the setting.
         """
         path = find(path)
@@ -181,7 +181,7 @@ class Recipe(Section):
             raise ValueError(_first_fault(error)) from None
 
     def differences(self, other: "Recipe") -> list[str]:
-        """Returns the differences that keep `other` from resuming a run of this recipe.
+        """Returns the differences that prevent `other` from resuming this recipe's run.
 
         Each is a line such as "training.seed was 1 and is 2".
         """
@@ -194,24 +194,24 @@ class Recipe(Section):
 
 
 class Settings(Recipe):
-    """What holds in a run: a recipe in which nothing is left to follow.
+    """The settings of a run: a recipe in which every setting has its value.
 
     All arguments are as in `Recipe`.
 
-    None means that there is none of it, never that it is to be found out: no limit, no
-    translator to continue from, or, with one, whatever that translator has.
+    None never means that a value is not yet known. It means no limit, no translator to
+    continue from or, if there is one, the value of that translator.
     """
 
 
 def settings_of(
     recipe: Recipe, text: TextSize | None = None, begun: Settings | None = None
 ) -> Settings:
-    """Returns the settings that a recipe asks for, and those that follow from these.
+    """Returns the settings of a recipe, and chooses the ones that it leaves out.
 
-    What the recipe names stays as it is, and the others follow from it: a third of the
-    named epochs is the cooldown, for example. In a run that is resumed, what follows
-    from the `text` is as in the settings that the run had `begun` with. A pretrained
-    model keeps its sizes, dropout and tokenizers.
+    Settings in the recipe stay as they are, and the others are derived from them: the
+    cooldown is a third of the epochs, for example. A resumed run keeps the settings,
+    derived from the `text`, that it had `begun` with. A pretrained model keeps its
+    sizes, dropout and tokenizers.
 
     Example:
         >>> recipe = Recipe.load("demo", {"training.epochs": 9})

@@ -20,7 +20,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         values = YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
     except UnicodeDecodeError:
-        message = f"{path} is not UTF-8. Name a YAML file, or convert this one."
+        message = f"{path} is not UTF-8. Pass a YAML file, or convert this one."
         raise ValueError(message) from None
     except (YAMLError, ValueError) as error:  # the latter: no such date
         place, problem, remedy = str(path), str(error), ""
@@ -46,13 +46,13 @@ def find(name, folder=Path()):
     close = difflib.get_close_matches(str(path), known, n=1)
     guess = f"Did you mean {close[0]}? " if close else ""
     raise FileNotFoundError(
-        f"{path} is not a recipe. {guess}Name a YAML file, or one of the recipes that "
+        f"{path} is not a recipe. {guess}Pass a YAML file, or one of the recipes that "
         f"come with the package: {', '.join(shipped_recipes())}."
     )
 
 
 def read_extended(path, extending=()):
-    """Returns the values of a file, and of what it extends where it has none."""
+    """Returns the values of a file, completed by the recipe that it extends."""
     # A section whose settings are all comments is null in YAML.
     read = read_yaml(path)
     values = {name: value for name, value in read.items() if value is not None}

@@ -50,7 +50,7 @@ def as_text() -> str:
 
 def as_recipe(written: dict[str, str], is_long: bool = False) -> str:
     """Returns a recipe of settings in YAML; a long one has all others as comments."""
-    lines = ["# What is left out follows from the text, or has its default."]
+    lines = ["# Unset options are chosen from your text, or have their defaults."]
     for setting in settings():
         depth = setting.name.count(".")
         indent = "  " * depth

@@ -44,7 +44,7 @@ _LIBRARIES = ("keras", "tensorflow", "tensorflow-text", "sentencepiece", "numpy"
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What has happened in a folder, as its `run.json` tells.
+    """What has happened in a folder, as its `run.json` records.
 
     Attributes:
         kind: `"training"`, or `"prepared"` for text that is written as ids.
@@ -54,10 +54,10 @@ class Record:
         pairs: Number of sentence pairs in each pair of files; None for ids.
         batches_per_epoch: Number of batches; None for ids.
         min_hash: As in `TextFile`; 0 if no pairs are held out of the training text.
-        epoch: Complete epochs before the last checkpoint.
-        batch: Batches after these before the last checkpoint.
-        versions: Version of each library that was used.
-        format: Number of the format of this file.
+        epoch: Number of complete epochs before the last checkpoint.
+        batch: Number of batches after these, before the last checkpoint.
+        versions: Version of each library used.
+        format: Version of this file's format.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Record:
 
 
 class State(NamedTuple):
-    """The state of a run: what is trained, and where training goes on."""
+    """The state of a run: what is trained, and where training continues."""
 
     run: "Run"
     epoch: int = 0
@@ -86,7 +86,7 @@ class New(State):
 
 
 class Resumable(State):
-    """The state of a run that goes on.
+    """The state of a run that can be resumed.
 
     Attributes:
         run: The run.
@@ -96,7 +96,7 @@ class Resumable(State):
 
 
 class Finished(State):
-    """The state of a run that is trained. All arguments are as in `Resumable`."""
+    """The state of a finished run. All arguments are as in `Resumable`."""
 
 
 class Run:
@@ -106,11 +106,11 @@ class Run:
     - `tokenizers/`, and `checkpoints/` with the last ones and `best.keras`;
     - `log.csv`, one row per epoch, and `tensorboard/`;
     - `translator/`: the trained translator;
-    - `validation.source` and `validation.target`, if the recipe names no such text;
+    - `validation.source` and `validation.target`, if the recipe names none;
     - `pretrained/`: the translator that training continued from, if there was one;
     - `ids/`: the training text, where `keras-transformer prepare` wrote it.
 
-    It may be moved.
+    The folder may be moved.
 
     Args:
         folder: Path of the folder, which may not exist yet.
@@ -133,8 +133,8 @@ class Run:
 
         Raises:
             BlockingIOError: If another process trains there.
-            ValueError: If the folder holds something else: no run, prepared text, or a
-                run of other settings or other text.
+            ValueError: If the folder holds anything else, such as prepared text, or a
+                run with other settings or text.
         """
         cls(folder).state(settings)  # raises errors before the lock is written
         with locked(folder):
@@ -151,7 +151,7 @@ class Run:
         if checkpoint is None:
             raise ValueError(
                 f"{checkpoints.folder} holds no complete checkpoint to resume from. "
-                "Name another run folder."
+                "Choose another run folder."
             )
         epoch = checkpoints.epoch_of(checkpoint)
         waited = self.log.epochs_without_improvement(epoch)
@@ -161,7 +161,7 @@ class Run:
         return Resumable(self, epoch, checkpoint)
 
     def check_same(self, settings: Settings) -> None:
-        """Raises `ValueError` unless the settings and the text are those of the run."""
+        """Raises `ValueError` unless the settings and the text match the run's."""
         before, record = self.settings, self.record
         differences = before.differences(settings)
         texts = {"training": record.training_text, "validation": record.validation_text}
@@ -170,7 +170,7 @@ class Run:
                 differences.append(f"its {split} text was {known} and is {now}")
         if differences:
             raise ValueError(
-                f"{self.folder} holds another model: {'; '.join(differences)}. Name "
+                f"{self.folder} holds another model: {'; '.join(differences)}. Choose "
                 "another run folder, or train with the settings that this run began "
                 "with."
             )
@@ -193,7 +193,7 @@ class Run:
         return [[file] for file in held_out_files(self.folder)]
 
     def has_trained(self) -> bool:
-        """Returns whether the folder holds a checkpoint or a translator, or has."""
+        """Returns whether the folder holds, or held, a checkpoint or a translator."""
         if self._record is None or self._record.kind != "training":
             return False
         checkpoints = Checkpoints(self.folder / "checkpoints")
@@ -207,19 +207,19 @@ class Run:
             if record.kind == kind:
                 return record
             holds = "prepared text" if record.kind == "prepared" else "a run"
-            raise ValueError(f"{self.folder} holds {holds}. Name a new folder.")
+            raise ValueError(f"{self.folder} holds {holds}. Choose a new folder.")
         if self.folder.exists() and not (
             self.folder.is_dir()
             and all(is_unfinished(x) or x.name == LOCK for x in self.folder.iterdir())
         ):
             raise ValueError(
-                f"{self.folder} holds something other than a run. Name a new folder."
+                f"{self.folder} holds something other than a run. Choose a new folder."
             )
         return None
 
     @property
     def record(self) -> Record:
-        """What has happened in the folder; raises `FileNotFoundError` if it is none."""
+        """What has happened in the folder; `FileNotFoundError` if it is not a run."""
         self._check_is_run()
         assert self._record is not None
         return self._record
@@ -249,11 +249,11 @@ class Run:
         self._write_record(dataclasses.replace(self.record, **changes))
 
     def write(self, record: Record, settings: Settings) -> None:
-        """Writes a record, with the versions of now, and the settings that hold."""
+        """Writes a record with the current versions, and the settings in force."""
         versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
         versions["keras-transformer"] = __version__
         versions["python"] = platform.python_version()
-        # First, so that a killed process leaves no settings of an unknown kind.
+        # Written first: a killed process must not leave settings without a record.
         self._write_record(dataclasses.replace(record, versions=versions))
         values = settings.model_dump(mode="json")
         values["data"]["folder"] = str(Path(settings.data.folder).resolve())
@@ -271,7 +271,7 @@ class Run:
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """The settings, read once; raises `FileNotFoundError` if this is no run."""
+        """The settings, read once; raises `FileNotFoundError` if this is not a run."""
         self._check_is_run()
         try:
             return settings_of(Recipe.load(self.settings_path))
@@ -292,8 +292,8 @@ class Run:
     def _check_is_run(self):
         if not self.settings_path.is_file():
             raise FileNotFoundError(
-                f"{self.folder} holds no run: there is no {self.settings_path.name}. "
-                "Name a folder that `train` made."
+                f"{self.folder} is not a run: it has no {self.settings_path.name}. "
+                "Pass a folder that `train` created."
             )
 
     def checkpoints(self) -> Checkpoints:
@@ -312,9 +312,9 @@ class Run:
     def search(self) -> Search:
         """Returns the search that the settings name.
 
-        If they name none, it is that of the pretrained translator, if there was one.
-        Its processors, such as a forced language, what ends its translations, and the
-        kind of its length penalty always hold.
+        If they name none, it is the pretrained translator's, if there was one. That
+        translator's processors, such as a forced language, its end tokens, and the kind
+        of its length penalty always apply.
         """
         search, _ = self._pretrained_search()
         named = self._values["decoding"]
@@ -342,10 +342,10 @@ class Run:
 
         Args:
             checkpoint: Path of a checkpoint of the run, such as
-                `run.checkpoints().best()`, to have the translator with its weights.
+                `run.checkpoints().best()`, to use its weights.
 
         Raises:
-            FileNotFoundError: If there is none yet.
+            FileNotFoundError: If there is no translator yet.
         """
         from keras_transformer.translator import Translator
         from keras_transformer.translator.saving import load_model
@@ -358,7 +358,7 @@ class Run:
             command = f"keras-transformer average {self.folder}"
             average = f", or average its {count} checkpoints: {command}"
             raise FileNotFoundError(
-                f"{self.folder} holds no translator yet. Finish the training by the "
+                f"{self.folder} holds no translator yet. Finish training with the "
                 f"command that began it{average if count else '.'}"
             )
         translator = Translator.load(self.translator_path)
@@ -383,8 +383,8 @@ class Run:
 def with_beam(search: Search, beam_width: int, exponent: float | None = None) -> Search:
     """Returns a search of another beam width with the limits and ends of `search`.
 
-    A `beam_width` of 1 is greedy search. An `exponent` replaces that of the length
-    penalty, whose kind stays.
+    A `beam_width` of 1 is greedy search. An `exponent` replaces the length penalty's,
+    but not its kind.
     """
     kept = {x: getattr(search, x) for x in ("processors", "end_ids")}
     if beam_width == 1:

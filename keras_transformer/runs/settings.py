@@ -1,4 +1,4 @@
-"""Every setting of a run: its type, default and meaning, and what it follows from."""
+"""Every setting of a run: its type, default and meaning, and how it is chosen."""
 
 import dataclasses
 import math
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SIDES = ("source", "target")
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 # The rules were chosen on texts of 300 to 29,000 pairs; `benchmarks/QUALITY.md`
-# compares them with settings that were chosen by hand. Beyond so many words, counted on
-# both sides, a text is worth the preset `base`.
+# compares them with settings that were chosen by hand. Texts with more words than this,
+# on both sides together, get the preset `base`.
 _WORDS_OF_BASE = 5_000_000
 _EPOCHS = 15  # enough for a curve, for a cooldown, and to average checkpoints
 _Type = TypeVar("_Type")
@@ -91,18 +91,18 @@ class TextFiles(Section):
     """
 
     source: Names
-    """Files to translate from, plain or packed by gzip or zstd: a sentence a line, or a
-    column of a table. The files of a pattern, such as `train-*.{source}.gz`, are
-    sorted."""
+    """Files to translate from, plain or compressed with gzip or zstd: one sentence per
+    line, or a column of a table. Files that match a pattern, such as
+    `train-*.{source}.gz`, are sorted."""
     target: Names
-    """As many files; line by line, the nth translates the nth of `source`."""
+    """The same number of files, matching those of `source` line by line."""
     tokenized: Changeable[Names] = ()
-    """`target` as papers compute BLEU on it: lower-cased, split by the Moses
-    tokenizer."""
+    """`target` in the form on which papers compute BLEU: lower-cased, split by the
+    Moses tokenizer."""
     tag: str = ""
-    """Token that is put before each source sentence, such as `<bt>` for
-    back-translations, and that the tokenizer keeps whole. To translate as if a sentence
-    were of this text, write the tag and a space before it."""
+    """Token to put before each source sentence, such as `<bt>` for back-translations,
+    which the tokenizer keeps whole. To translate a sentence as if it were from this
+    text, write the tag and a space before it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -128,7 +128,7 @@ class Corpus(TextFiles):
     """A text to train on, and how often an epoch reads it."""
 
     weight: Count = 1
-    """How often an epoch holds each pair of this text."""
+    """How often an epoch repeats each pair of this text."""
 
 
 Corpora = Annotated[
@@ -151,11 +151,11 @@ class DataSettings(Section):
     """Text to train on: `source` and `target`, or the name of a table; or a list of
     several such texts."""
     prepared: Changeable[str | None] = None
-    """Folder of the ids that `keras-transformer prepare` wrote of this recipe. Training
-    then reads them, and no longer the text. A path is relative to the recipe."""
+    """Folder of the ids that `keras-transformer prepare` wrote for this recipe.
+    Training then reads them instead of the text. A path is relative to the recipe."""
     validation: TextFiles | None = None
-    """Text for the validation loss, and to choose settings by. Default: 5% of the pairs
-    of the training text, at most 2,000, which are then not trained on."""
+    """Text for the validation loss, and for choosing settings. Default: 5% of the pairs
+    of the training text, at most 2,000, which are then left out of training."""
     test: Changeable[TextFiles | None] = None
     """Text to evaluate a finished model on."""
     columns: Names = ()
@@ -183,14 +183,14 @@ class DataSettings(Section):
             files += of_text * getattr(text, "weight", 1)
         if not files:
             raise ValueError(
-                f"`data.{split}.{side}` must name files for this. Add it to the recipe."
+                f"`data.{split}.{side}` must name files. Add them to the recipe."
             )
         return files
 
     def _text_file(self, path: Path, side: int, tag: str) -> TextFile:
         """Returns the column of a table that holds a side, or another file as it is.
 
-        `side` is 0 for the source, 1 for the target. What is missing is found later.
+        `side` is 0 for the source, 1 for the target. Missing files are found later.
         """
         if table_format(path) is None:
             return TextFile(path, tag=tag)
@@ -204,7 +204,7 @@ class DataSettings(Section):
         if not found and (self.columns or has_names):
             raise ValueError(
                 f"`data.columns` must name columns of {path}, whose first line has "
-                f"{row}. Received: columns={list(self.columns)}. Name them, such as "
+                f"{row}. Received: columns={list(self.columns)}. Set them, such as "
                 f"--set 'data.columns=[{', '.join(row[:2])}]'; if that line is text, "
                 "put a line with the names source and target above it."
             )
@@ -216,7 +216,7 @@ class DataSettings(Section):
     ) -> tuple[list[TextFile], list[TextFile]]:
         """Returns the source and the target files of a split, once they are there.
 
-        `min_hash` is that of `TextFile`.
+        `min_hash` is as in `TextFile`.
         """
         sides = self.paths(split, "source"), self.paths(split, "target")
         for side, files in zip(SIDES, sides, strict=True):
@@ -226,8 +226,8 @@ class DataSettings(Section):
                 found = f"holds {names_in(folder)}" if folder.is_dir() else "is missing"
                 message = (
                     f"{path} does not exist, which `data.{split}.{side}` names. "
-                    f"{folder} {found}. Name the folder of the text with "
-                    f"`data.folder`, which is --data in the shell. {self.origin}"
+                    f"{folder} {found}. Set the folder of the text with `data.folder`, "
+                    f"which is --data in the shell. {self.origin}"
                 )
                 raise FileNotFoundError(message.strip())
         sources = [dataclasses.replace(file, min_hash=min_hash) for file in sides[0]]
@@ -253,8 +253,8 @@ class TokenizerSettings(Section):
     vocabulary_size: Annotated[
         Annotated[int, Field(ge=5)] | None, Follows(_vocabulary_size)
     ] = None
-    """Number of subwords, for each language unless shared. It follows from the text:
-    some 500 for 300 short pairs, 10,000 for the 29,000 of Multi30k, 32,000 for
+    """Number of subwords, for each language unless shared. Default: depends on the
+    text, about 500 for 300 short pairs, 10,000 for the 29,000 of Multi30k, 32,000 for
     millions, and never more than the text can fill."""
     model_type: Literal["bpe", "unigram"] = "bpe"
     """How subwords are learnt: byte-pair encoding, or a unigram model, which can be
@@ -269,8 +269,8 @@ class TokenizerSettings(Section):
     """Fraction of the text's characters that get an id. Use 0.9995 for scripts with
     thousands of characters."""
     byte_fallback: bool = False
-    """Whether other characters are bytes rather than unknown, for names and symbols
-    that the training text lacks. The bytes take 256 subwords."""
+    """Whether all other characters are split into bytes rather than unknown, for names
+    and symbols that the training text lacks. The bytes take 256 subwords."""
     sampling: Fraction = 0.0
     """Strength of BPE-dropout or subword regularization in training. The draws cannot
     be repeated: a resumed training then sees other subwords than an uninterrupted one.
@@ -304,38 +304,38 @@ class ModelSettings(Section):
     An argument that is left out or null keeps the preset's value.
 
     With `pretrained`, other settings of the model and of the tokenizers must agree with
-    the translator, or be left out; `dropout` and its like may differ.
+    the translator, or be left out; `dropout` and the like may differ.
     """
 
     preset: Annotated[Literal["tiny", "base", "big"] | None, Follows(_preset)] = None
-    """A published size, see `models.Transformer.from_preset`. It follows from the text:
-    `tiny` up to some 200,000 pairs, `base` above."""
+    """A published size, see `models.Transformer.from_preset`. Default: depends on the
+    text, `tiny` up to about 200,000 pairs, `base` above."""
     num_layers: Annotated[Count | None, _size("num_layers")] = None
-    """Layers of the encoder, and as many of the decoder. Fewer are faster."""
+    """Number of layers in the encoder, and in the decoder. Fewer are faster."""
     hidden_dim: Annotated[Count | None, _size("hidden_dim")] = None
     """Width of the states. Wider models need more text."""
     num_heads: Annotated[Count | None, _size("num_heads")] = None
-    """Heads of each attention."""
+    """Number of heads of each attention."""
     intermediate_dim: Annotated[Count | None, _size("intermediate_dim")] = None
     """Inner width of the feed-forward networks."""
     dropout: Annotated[Fraction | None, Follows(_dropout)] = None
-    """Fraction dropped in training. It follows from the preset: 0.2 for `tiny`, 0.1 for
-    `base`, 0.3 for `big`. Raise it if the validation loss rises while the training loss
-    falls."""
+    """Fraction dropped in training. Default: depends on the preset, 0.2 for `tiny`, 0.1
+    for `base`, 0.3 for `big`. Raise it if the validation loss rises while the training
+    loss falls."""
     normalize_first: bool = True
     """Whether sublayers normalize their inputs, which trains at higher learning rates.
     False for their outputs, as in the paper."""
     activation: str | None = None
     """Inner activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "rotary", "linear_bias"] | None = None
-    """How positions are told apart. `rotary` works at up to twice the length of the
+    """How positions are encoded. `rotary` works at up to twice the length of the
     training text, `linear_bias` at four times."""
     attention_dropout: Fraction | None = None
     """Fraction of the attention scores dropped in training."""
     activation_dropout: Fraction | None = None
     """Fraction of the inner activations dropped in training."""
     seed: Seed | None = None
-    """Seed of dropout. Default: it depends on `training.seed`."""
+    """Seed of dropout. Default: depends on `training.seed`."""
     pretrained: str | None = None
     """A translator to continue from, with its weights, tokenizers and search: a run, or
     what `Translator.from_preset` reads. A path is relative to the recipe."""
@@ -343,8 +343,8 @@ class ModelSettings(Section):
     """Layers of the pretrained model that are not trained, such as `encoder` or
     `decoder/block_0`."""
     lora_rank: Count | None = None
-    """Rank of low-rank adaptations of the pretrained model, which are then all that is
-    trained; see `Transformer.enable_lora`."""
+    """Rank of low-rank adaptations of the pretrained model; nothing else is then
+    trained. See `Transformer.enable_lora`."""
 
     def arguments(self, **which) -> dict[str, Any]:
         """Returns the arguments of a `Transformer` that are named."""
@@ -365,7 +365,7 @@ def _steps(recipe, text):
 
 
 def _steps_of_pass(recipe, text):
-    # About so many tokens has a side: subwords, end tokens and padding.
+    # Estimated tokens on each side: subwords, end tokens and padding.
     tokens = max(0.75 * text.words + text.pairs, 12 * text.pairs)
     return tokens / recipe.training.tokens_per_batch
 
@@ -411,101 +411,101 @@ class TrainingSettings(Section):
     """How the model is trained."""
 
     tokens_per_batch: Annotated[Count | None, Follows(_tokens_per_batch)] = None
-    """Tokens of a batch on each side, padding included. It follows from the text: from
-    1,024 up to 20,000 pairs to 16,384 for millions. Lower it if memory is too small."""
+    """Tokens per batch on each side, including padding. Default: depends on the text,
+    from 1,024 for up to 20,000 pairs to 16,384 for millions. Lower it if memory runs
+    out."""
     batches_per_update: Count = 1
-    """Batches whose mean gradient makes one update of the weights, with `adam`: 16 of
-    25,000 tokens train nearly as one of 400,000, in the memory of one. Other settings
-    count batches as steps."""
+    """Number of batches whose mean gradient makes one update, with `adam`: 16 of 25,000
+    tokens train almost like one of 400,000, in the memory of one. Other settings count
+    each batch as a step."""
     max_length: Annotated[int, Field(ge=2)] = 64
-    """Maximum subwords with the end token; longer pairs are left out. Raise it for long
-    sentences or documents."""
+    """Maximum number of subwords, including the end token; longer pairs are left out.
+    Raise it for long sentences or documents."""
     passes_per_epoch: Annotated[Count | None, Follows(_passes_per_epoch)] = None
-    """Times that an epoch reads the training text. Default: 1 if `epochs` is named;
-    else it follows from the text, since an epoch of a small text would be short."""
+    """How often an epoch reads the training text. Default: 1 if `epochs` is set;
+    otherwise depends on the text, since an epoch of a small text would be short."""
     validate_every: Count | None = None
-    """Steps of an epoch, for a text so large that its validations and checkpoints would
-    be rare. Default: an epoch reads the training text, as often as `passes_per_epoch`
-    says."""
+    """Steps per epoch, for a text so large that validations and checkpoints would be
+    rare. Default: an epoch reads the training text `passes_per_epoch` times."""
     epochs: Annotated[Changeable[Count | None], Follows(_epochs)] = None
-    """Number of epochs, each of which ends with a validation and a checkpoint. It
-    follows from the text: some 15, with as many steps as the text needs, from 800 for
-    300 pairs and 9,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if
-    the validation loss still falls at the end."""
+    """Number of epochs; each ends with a validation and a checkpoint. Default: depends
+    on the text, about 15, with as many steps as the text needs, from 800 for 300 pairs
+    and 9,000 for the 29,000 of Multi30k to 100,000 for millions. Raise it if the
+    validation loss still falls at the end."""
     steps: Changeable[Count | None] = None
-    """Number of steps of the whole training, in the place of `epochs`; a multiple of
+    """Number of steps of the whole training, instead of `epochs`; a multiple of
     `validate_every`."""
     optimizer: Annotated[Literal["adam", "muon"] | None, Follows(_optimizer)] = None
     """`muon` is `keras.optimizers.Muon` for matrices, and Adam at half the learning
-    rate for embeddings, biases and normalization. It follows from the preset: `muon`
-    for `tiny`, which learns more from little text; `adam`, the paper's, for others, for
-    a pretrained model, and where `batches_per_update` is not 1."""
+    rate for embeddings, biases and normalization. Default: depends on the preset,
+    `muon` for `tiny`, which learns more from little text; `adam`, the paper's, for
+    others, for a pretrained model, and where `batches_per_update` is not 1."""
     learning_rate: Annotated[
         Annotated[float, Field(gt=0)] | None, Follows(_learning_rate)
     ] = None
-    """Peak of the learning rate, reached after `warmup_steps`. It follows from the
-    optimizer and the width of the model: 6e-3 for `tiny` with `muon` and 4e-3 with
+    """Peak of the learning rate, reached after `warmup_steps`. Default: depends on the
+    optimizer and the width of the model, 6e-3 for `tiny` with `muon` and 4e-3 with
     `adam`, 1e-3 for `base`, 5e-4 for `big`; for a pretrained model 5e-5, or 1e-3 with
     `lora_rank`. Lower it if the loss jumps."""
     warmup_steps: Annotated[Count | None, Follows(_warmup_steps)] = None
-    """Steps of linear warm-up; then the rate falls as 1 / sqrt(step). It follows from
-    the length of the training: an eighth of its steps, at most 4,000."""
+    """Steps of linear warm-up; then the rate falls as 1 / sqrt(step). Default: an
+    eighth of the steps of the training, at most 4,000."""
     cooldown_epochs: Annotated[
         Changeable[Annotated[int, Field(ge=0)] | None],
         Follows(lambda recipe, text: recipe.training.epochs // 3),
     ] = None
-    """Last epochs, over which the learning rate is scaled down to 0. It follows from
-    `epochs`: a third of them."""
+    """Number of last epochs, over which the learning rate is scaled down to 0. Default:
+    a third of `epochs`."""
     global_clipnorm: Annotated[float, Field(gt=0)] | None = None
-    """Global norm to which larger gradients are scaled down; null for none."""
+    """Global norm to which larger gradients are scaled down; null for no limit."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """What a step subtracts of each weight, as a multiple of the learning rate; with
-    `muon` only of matrices."""
+    """Fraction of each weight that a step subtracts, as a multiple of the learning
+    rate; with `muon` only for matrices."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Probability that each target spreads over the vocabulary; 0 for none."""
     seed: Seed = 1
     """Seed of the weights, dropout and the order of the sentences."""
     jit_compile: Changeable[bool | None] = None
-    """Whether XLA compiles the training step, once for every length of sentences, if
-    there is one device. Default: if the device is a GPU, and on JAX."""
+    """Whether XLA compiles the training step, once for each padded length, on a single
+    device. Default: true on a GPU, and on JAX."""
     steps_per_execution: Changeable[Count] = 1
-    """Steps that TensorFlow takes at a time, if there is one device. More save time
-    where a step is short, as on a fast GPU."""
+    """Steps that TensorFlow takes at a time, on a single device. More save time if a
+    step is short, as on a fast GPU."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Dtype policy of the model. `mixed_bfloat16` is faster on GPUs and on CPUs with
     instructions for it; `mixed_float16` trains on one device only."""
     recompute: Changeable[bool] = False
-    """Whether the gradient computes the activations of each block again, rather than to
-    keep them: a step takes longer, and less memory."""
+    """Whether to recompute the activations of each block for the gradient instead of
+    keeping them: a step takes longer, but less memory."""
     strategy: Changeable[
         Literal["auto", "default", "mirrored", "multi_worker", "slurm"]
     ] = "auto"
-    """Devices to train on; see `training.pick_strategy`. On JAX, `auto` is all."""
+    """Devices to train on; see `training.pick_strategy`. On JAX, `auto` means all."""
     model_devices: Changeable[Count] = 1
-    """On JAX, devices over which a model is split that one of them cannot hold; they
+    """On JAX, number of devices over which to split a model too large for one of them;
     must divide its widths and vocabulary. Batches are split over the other devices."""
     keep: Changeable[Count] = 10
-    """Number of last checkpoints to keep, beside the best one."""
+    """Number of last checkpoints to keep, besides the best one."""
     checkpoint_every: Changeable[Count | None] = None
-    """Steps from one checkpoint to the next within an epoch, from which a training that
-    is killed resumes; null for none."""
+    """Steps between checkpoints within an epoch, from which killed training resumes;
+    null for none."""
     checkpoint_minutes: Changeable[Annotated[float, Field(gt=0)] | None] = None
-    """Minutes from one to the next."""
+    """Minutes between such checkpoints."""
     best: Changeable[
         Literal[
             "val_loss", "val_token_accuracy", "val_perplexity", "val_bleu", "val_chrf"
         ]
     ] = "val_loss"
-    """What the best checkpoint is chosen by: a metric of the validation text, as in
+    """Metric that decides which checkpoint is best: one of the validation text, as in
     log.csv; `val_bleu` and `val_chrf` need `bleu_every`."""
     early_stopping: Changeable[Count | None] = None
     """Epochs without a lower validation loss after which training stops, without its
-    `cooldown_epochs`; null for never. The translator is then the mean of checkpoints up
+    `cooldown_epochs`; null for never. The translator then averages the checkpoints up
     to the epoch with the lowest."""
     bleu_every: Changeable[Count | None] = None
-    """Epochs from one validation BLEU and chrF to the next; null for never."""
+    """Epochs between computations of validation BLEU and chrF; null for never."""
     bleu_sentences: Changeable[Count] = 500
-    """Sentences translated for them, from the start of the text."""
+    """Number of sentences to translate for these, from the start of the text."""
 
 
 def _search_default(value):
@@ -518,12 +518,12 @@ class DecodingSettings(Section):
 
     beam_width: Annotated[Changeable[Count | None], _search_default(4)] = None
     """Hypotheses that beam search keeps; 1 is greedy search, which is faster. Default:
-    4, or that of the pretrained translator."""
+    4, or the pretrained translator's."""
     length_penalty: Annotated[
         Changeable[Annotated[float, Field(ge=0)] | None], _search_default(0.6)
     ] = None
-    """Exponent of the length penalty; larger favours longer translations. Default: 0.6,
-    or that of the pretrained translator."""
+    """Exponent of the length penalty; larger values favour longer translations.
+    Default: 0.6, or the pretrained translator's."""
     average: Changeable[Count] = 5
     """Number of last checkpoints whose weights are averaged."""
 

@@ -15,7 +15,7 @@ from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.tokenizer_training import VocabularySizeError
 from keras_transformer.text_files import pair_hash
 
-# Settings that may differ from those of the pretrained model.
+# Settings that may differ from the pretrained model's.
 FREE_SETTINGS = {"dropout", "attention_dropout", "activation_dropout", "seed"}
 
 
@@ -33,7 +33,7 @@ def begin(
     """
     run.write(Record(kind, run.checksum(settings, "training")), settings)
     run.remove_unfinished()
-    # An interrupted start may have left those of other settings.
+    # An interrupted start may have left files of other settings.
     shutil.rmtree(run.tokenizers_path, ignore_errors=True)
     shutil.rmtree(run.pretrained_path, ignore_errors=True)
     run.log.path.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def begin(
 def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
     """Writes pairs of a training text to the run, to validate on.
 
-    Which pairs depends on nothing but the text. Returns `min_hash` of `TextFile`, and
+    Which pairs depends only on the text. Returns `min_hash` of `TextFile`, and
     the survey of the pairs that are left.
     """
     pairs = list(zip(text.source_lines, text.target_lines, strict=True))
@@ -84,8 +84,8 @@ def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
     count = min(max(len(by_hash) // 20, 10), len(by_hash) // 2, 2000)
     if not count:
         raise ValueError(
-            "`data.validation` must name a text where the training text has too few "
-            f"pairs to hold some out. Received: {len(pairs)} pairs."
+            "`data.validation` must name a text if the training text has too few pairs "
+            f"to hold some out. Received: {len(pairs)} pairs."
         )
     lowest = heapq.nsmallest(count, by_hash)
     files = held_out_files(run.folder)
@@ -133,9 +133,8 @@ def copy_tokenizers(prepared: str, run: Run) -> None:
         copy = run.tokenizers_path / path.name
         if copy.exists() and copy.read_bytes() != path.read_bytes():
             raise ValueError(
-                f"{prepared} was prepared with other tokenizers than those of the "
-                "pretrained translator. Prepare the text with the same "
-                "`model.pretrained`."
+                f"{prepared} was not prepared with the tokenizers of the pretrained "
+                "translator. Prepare the text with the same `model.pretrained`."
             )
         with replace_file(copy) as unfinished:
             shutil.copyfile(path, unfinished)
@@ -160,7 +159,7 @@ def _check_agreement(settings, translator):
         **{f"model.{name}": value for name, value in config.items()},
     }
     for name, value in named.items():
-        remedy = "left out, since the pretrained translator brings its tokenizers"
+        remedy = "left out, since the pretrained translator has its own tokenizers"
         if name in found:
             remedy = f"{found[name]!r}, as in the pretrained translator, or be left out"
         if value != found.get(name):

@@ -1,4 +1,4 @@
-"""What a training text is like, and a sample of it, by one reading."""
+"""The size of a training text, and a sample of it, in one pass."""
 
 import unicodedata
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.text_files import Files, paired_files, read_pairs
 
-_MEASURED_PAIRS = 1 << 17  # beyond so many, words and characters are estimates
+_MEASURED_PAIRS = 1 << 17  # beyond this, words and characters are estimates
 _SAMPLED_PAIRS = 1_000_000
 
 

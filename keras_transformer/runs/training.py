@@ -1,4 +1,4 @@
-"""Training what a recipe describes."""
+"""Training as a recipe describes."""
 
 import contextlib
 import dataclasses
@@ -45,8 +45,8 @@ def train(recipe: Recipe, folder: str | os.PathLike) -> Run:
     chief writes to it.
 
     Args:
-        recipe: Files and settings. What it does not name follows from the training text
-            or, for a run that is resumed, is as it was.
+        recipe: Files and settings. Settings that it leaves out are chosen from the
+            training text or, in a resumed run, stay as they were.
         folder: A new folder, or one to resume. If it holds checkpoints of the same
             settings, training resumes after the last complete one.
 
@@ -124,8 +124,8 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             print(table_of(asked, run.settings, text.size))
             if (pairs := text.size.pairs) < 300 and not settings.model.pretrained:
                 print(
-                    f"Only {pairs} pairs, from which a model learns little. Begin with "
-                    "a pretrained translator (--from), or find more text."
+                    f"A model learns little from only {pairs} pairs. Start from a "
+                    "pretrained translator (--from), or find more text."
                 )
         else:
             run.remove_unfinished()
@@ -153,7 +153,7 @@ def join(recipe: Recipe, folder: str | os.PathLike) -> State:
     if not run.settings_path.is_file():
         raise FileNotFoundError(
             f"{run.folder} holds no run that another worker has begun. All workers "
-            "must share the folder: name one on a disk that all of them can read."
+            "must share the folder: choose one on a disk that all of them can read."
         )
     settings = settings_of(recipe, begun=run.settings)
     run.check_same(settings)
@@ -177,13 +177,13 @@ def _training_text(run) -> dict[str, Any]:
 
 
 def table_of(recipe: Recipe, settings: Settings, text: TextSize) -> str:
-    """Returns a table of the settings that the text decides if a recipe does not."""
+    """Returns a table of the settings chosen from the text where a recipe has none."""
     rows = [("setting", "value", "from")]
     for name in names_from_text():
         is_named, value = recipe.get(name) is not None, settings.get(name)
         if value is not None:
             shown = f"{value:,}" if isinstance(value, int) else f"{value}"
-            origin = "recipe" if is_named else f"follows from {text.pairs:,} pairs"
+            origin = "recipe" if is_named else f"chosen for {text.pairs:,} pairs"
             rows.append((name, shown, origin))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{a:{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in rows)
@@ -393,7 +393,7 @@ def optimizer(settings, schedule) -> keras.optimizers.Optimizer:
     if settings.optimizer == "adam":
         steps = settings.batches_per_update
         return training.Adam(schedule, gradient_accumulation_steps=steps, **both)
-    # What is no matrix is trained as by `training.Adam`.
+    # Weights that are not matrices are trained as with `training.Adam`.
     adam = {"adam_beta_2": 0.98, "adam_lr_ratio": 0.5, "adam_weight_decay": None}
     return training.Muon(schedule, epsilon=1e-9, **adam, **both)
 
@@ -424,7 +424,7 @@ def _writers(run, model, steps_per_epoch):
             settings.checkpoint_minutes,
             on_save=lambda epoch, batch: run.update(epoch=epoch, batch=batch),
         ),
-        # Without a graph: Keras has none to write of such a model.
+        # Keras cannot write a graph of such a model.
         WriteTensorBoard(board, write_graph=False),
     ]
     if settings.bleu_every is not None:

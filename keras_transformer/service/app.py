@@ -48,35 +48,35 @@ def make_app(
     allowed_origins: Sequence[str] = (),
     allowed_hosts: Sequence[str] = ("*",),
 ) -> Starlette:
-    """Makes a translation service, to be run by a server such as uvicorn.
+    """Creates a translation service, to run in an ASGI server such as uvicorn.
 
-    It speaks the REST dialect of TensorFlow Serving and KServe (V1) under `/v1/models`,
-    where the model from `en` to `de` is `en-de`, and that of LibreTranslate
-    (`/translate`, `/translate_file`, `/detect`, `/languages`). `/` is a page to
-    translate on, `/healthz` says that the service is up, `/readyz` that it may be
-    sent requests, and `/metrics` has counts for Prometheus.
+    It has the REST API of TensorFlow Serving and KServe (V1) under `/v1/models`, where
+    the model from `en` to `de` is `en-de`, and the API of LibreTranslate (`/translate`,
+    `/translate_file`, `/detect`, `/languages`). `/` is a page to translate on,
+    `/healthz` says that the service is up, `/readyz` that it accepts requests, and
+    `/metrics` has counts for Prometheus.
 
-    A server that is about to end sets `app.state.is_draining`. Requests are still
+    A server that is about to stop sets `app.state.is_draining`. Requests are still
     answered, but `/readyz` refuses, and each answer closes its connection.
 
-    Texts are split into sentences. Each translator runs in a thread of its own, in
-    which the sentences of many requests are translated together. An answer has as many
-    hypotheses as the translator's search has, `num_hypotheses`.
+    Texts are split into sentences. Each translator runs in its own thread, which
+    translates the sentences of many requests together. An answer has as many hypotheses
+    as the `num_hypotheses` of the translator's search.
 
-    Each answer has the header `X-Request-ID`, that of the request if it has one. The
-    logger `keras_transformer.service.app` has a line for each request at level `INFO`.
+    Each answer has the header `X-Request-ID`, copied from the request if it has one.
+    The logger `keras_transformer.service.app` logs each request at level `INFO`.
 
     Args:
-        translators: A translator for each pair of the languages that it translates from
-            and to, such as `("en", "de")`.
-        limits: What a request may ask for. Default: `Limits()`.
-        terms: What all translations must contain. CTranslate2 knows no terms.
-        api_keys: Keys, one of which each translation needs. Default: none is needed.
-        allowed_origins: Other sites whose pages may ask in a browser, such as
+        translators: Dictionary from pairs of languages, such as `("en", "de")`, to the
+            translators from the first to the second.
+        limits: Limits of requests. Default: `Limits()`.
+        terms: What all translations must contain; not possible with CTranslate2.
+        api_keys: Keys; each translation needs one of them. Default: none needed.
+        allowed_origins: Other sites whose pages may call the service, such as
             `"https://example.com"`, or `"*"`.
-        allowed_hosts: Names that the service is asked by; with others, requests are
-            refused. A service for this machine alone allows `"localhost"` and its
-            addresses, so that no other site gives itself such an address.
+        allowed_hosts: Host names of the service; requests to others are refused. A
+            service for this machine alone allows `"localhost"` and its addresses, which
+            prevents DNS rebinding.
 
     Returns:
         An application of Starlette.
@@ -92,7 +92,7 @@ def make_app(
         >>> uvicorn.run(app)  # doctest: +SKIP
     """
     if not translators:
-        raise ValueError("`translators` must hold one or more. Received: none.")
+        raise ValueError("`translators` must hold at least one. Received: none.")
     limits = limits or Limits()
     registry = prometheus_client.CollectorRegistry()
     how: dict = {"namespace": "keras_transformer", "registry": registry}
@@ -148,9 +148,9 @@ def make_app(
 
     async def ready(request):
         if request.app.state.is_draining:
-            raise HTTPException(503, "The service is about to end.")
+            raise HTTPException(503, "The service is about to stop.")
         if dead := [x.name for x in directions.values() if x.thread.has_died()]:
-            reason = f"What translates {', '.join(dead)} has died, and starts again."
+            reason = f"The translator of {', '.join(dead)} has died, and is restarting."
             raise HTTPException(503, reason)
         return json_response({"status": "ok"})
 

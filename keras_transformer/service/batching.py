@@ -9,7 +9,7 @@ from typing import Any
 
 
 class QueueFull(Exception):
-    """As much waits already as may wait."""
+    """The maximum number of items are waiting already."""
 
 
 class BatchingThread:
@@ -98,7 +98,7 @@ class BatchingThread:
                     future.set_exception(fault)
 
     def _take_batch(self):
-        """Waits for items, and returns those of the next call and its function."""
+        """Waits for items, and returns the items and the function of the next call."""
         with self._changed:
             while not self._requests:
                 if self._thread is not threading.current_thread():

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class ServableTranslator(Protocol):
-    """What the service needs of a translator, whatever computes its translations.
+    """What the service needs from a translator of any kind.
 
-    Where there are `align`, `score` and `translate_ids` too, as `Translator` has them,
-    the service offers them.
+    If it also has `align`, `score` and `translate_ids`, as `Translator` does, the
+    service offers them.
     """
 
     def translate_n_best(self, texts: Sequence[str]) -> list[list[Translation]]:
         """Returns the translations of each text, best first."""
 
     def are_cut(self, texts: Sequence[str]) -> list[bool]:
-        """Tells which texts are longer than what is read of them."""
+        """Returns which texts are too long to be read completely."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -126,7 +126,7 @@ class Direction:
             running = self.thread.run(function, items)
             return await asyncio.wait_for(running, self.limits.seconds)
         except QueueFull:
-            reason = f"{self.limits.waiting} texts wait for {self.name} at most."
+            reason = f"At most {self.limits.waiting} texts may wait for {self.name}."
             again = {"Retry-After": "1"}
             raise HTTPException(503, f"{reason} Try again.", again) from None
         except asyncio.TimeoutError:
@@ -137,12 +137,12 @@ class Direction:
 
 
 def plain_document(text: str) -> Document:
-    """Returns a text, each line of which is a paragraph, as a document."""
+    """Returns a text with one paragraph per line as a document."""
     return Document([merged([text])], lambda texts: plain_text(texts[0]).encode())
 
 
 def _ranked(parts, rows) -> list[tuple[list[Fragment], float, list[str]]]:
-    """Returns the translations of a document, of whose sentences there are several."""
+    """Returns the translations of a document, from several for each sentence."""
     # Minus infinity: the search found fewer.
     found = [
         [x for x in row if x is row[0] or x[1].score > -math.inf]
@@ -160,7 +160,7 @@ def _ranked(parts, rows) -> list[tuple[list[Fragment], float, list[str]]]:
 
 @functools.cache
 def language_name(code: str) -> str:
-    """Returns the English name of a language, or its code if it has none."""
+    """Returns the English name of a language, or else its code."""
     try:
         return babel.Locale.parse(code.replace("-", "_")).english_name or code
     except (ValueError, babel.UnknownLocaleError):

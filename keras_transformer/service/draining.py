@@ -17,7 +17,7 @@ class DrainingServer(uvicorn.Server):
 
     Until its clients have found another service, it answers, but `/readyz` says that it
     is not ready, and each answer closes its connection. Ctrl-C, or a second SIGTERM,
-    ends the draining. Requests in work are answered within `answer_seconds` after that.
+    ends the draining. Open requests are answered within `answer_seconds` after that.
     """
 
     def __init__(self, app: Starlette, drain_seconds: float, answer_seconds: int):

@@ -1,4 +1,4 @@
-"""LibreTranslate's API, which Weblate and editors of subtitles call.
+"""LibreTranslate's API, which Weblate and subtitle editors call.
 
 Reference:
     https://docs.libretranslate.com
@@ -163,7 +163,7 @@ def _invalid(reason):
 
 @functools.cache
 def _identifier(languages: tuple[str, ...]) -> LanguageIdentifier:
-    """Returns what tells languages apart, of those that it knows."""
+    """Returns the language identifier, limited to the languages that it knows."""
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = {code.partition("-")[0] for code in languages} & {*identifier.labels}
     identifier.set_languages(known or None)

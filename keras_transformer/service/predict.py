@@ -1,7 +1,7 @@
 """The REST dialect of TensorFlow Serving, which is KServe's V1 protocol, too.
 
-Requests and answers are those of a model that `Translator.export` wrote, which
-TensorFlow Serving serves.
+Requests and answers are the same as when TensorFlow Serving serves a model that
+`Translator.export` wrote.
 
 Reference:
     https://github.com/tensorflow/serving/blob/master/tensorflow_serving/g3doc/api_rest.md,
@@ -95,7 +95,7 @@ def predict_routes(
 
 
 def _columns(inputs, names):
-    """Returns the values of each input; a list is that of the only input."""
+    """Returns the values of each input; a list belongs to the only input."""
     if isinstance(inputs, list) and len(names) == 1:
         inputs = {names[0]: inputs}
     one, several = _kind_of(names)

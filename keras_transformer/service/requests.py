@@ -26,7 +26,7 @@ class Limits:
         texts: Maximum number of texts per request.
         characters: Maximum number of characters per text.
         body_bytes: Maximum number of bytes per request.
-        seconds: Maximum time for a request, including the time it waits.
+        seconds: Maximum time for a request, including waiting.
         batch: Maximum number of sentences translated together.
         waiting: Maximum number of sentences waiting for each direction, at least
             `texts`. Further requests are refused.
@@ -49,14 +49,14 @@ class Limits:
             )
         if self.waiting < self.texts:
             raise ValueError(
-                "`waiting` must be at least `texts`, so that all that is allowed can "
+                "`waiting` must be at least `texts`, so that every allowed request can "
                 f"wait. Received: waiting={self.waiting}, texts={self.texts}."
             )
 
     def check_texts(
         self, texts: Sequence[str | list[int]], name: str, status: int = 413
     ) -> None:
-        """Refuses too many texts, and those that are too long, by their `name`."""
+        """Refuses too many texts, and texts that are too long, by their `name`."""
         if len(texts) > self.texts:
             wanted = f"`{name}` must hold at most {self.texts} texts"
             raise refusal(wanted, len(texts), status)
@@ -151,12 +151,12 @@ def check_key(request: Request, keys: Collection[str], given: object = None) -> 
 
 
 def refusal(wanted: str, received: object, status: int = 400) -> HTTPException:
-    """Returns the error of a request that has something else than is wanted."""
+    """Returns the error for a request with anything other than what is wanted."""
     return HTTPException(status, f"{wanted}. Received: {quoted(received)}.")
 
 
 def quoted(value: object) -> str:
-    """Returns what an error of one line quotes of a request."""
+    """Returns the part of a request that a one-line error quotes."""
     if isinstance(value, (dict, list, tuple)):
         return "an object" if isinstance(value, dict) else "a list"
     text = json.dumps(value)

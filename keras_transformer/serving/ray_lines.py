@@ -1,4 +1,4 @@
-"""Lines of text files as a dataset of Ray, each with an id that never changes."""
+"""Lines of text files as a Ray dataset, each with an id that never changes."""
 
 import io
 import itertools
@@ -7,7 +7,7 @@ import os
 from keras_transformer.checks import optional
 from keras_transformer.text_files import Paths, decode_lines
 
-with optional("ray", "ray", "A dataset of Ray"):
+with optional("ray", "ray", "A Ray dataset"):
     import ray.data
     from ray.data.datasource import FileBasedDatasource
 import pyarrow
@@ -16,15 +16,15 @@ LINES_PER_BLOCK = 4096
 
 
 def ray_lines(files: Paths) -> "ray.data.Dataset":
-    """Returns the lines of many text files as a dataset of Ray Data.
+    """Returns the lines of many text files as a Ray dataset.
 
     Its columns are `id`, the file and the number of the line (`news/1.txt:7`), and
-    `text`. By the ids, Ray's own checkpoints (`ray.data.checkpoint.CheckpointConfig`)
-    resume a job.
+    `text`. Ray's own checkpoints (`ray.data.checkpoint.CheckpointConfig`) resume a job
+    by these ids.
 
     Args:
         files: Files and folders, plain or compressed (by their names, such as `.gz`),
-            on a disk of all machines or at an address that Ray reads, such as `s3://`.
+            on a shared disk, or at an address that Ray reads, such as `s3://`.
 
     Raises:
         ImportError: If Ray is not installed.

@@ -41,7 +41,7 @@ def check_exportable(path: str | os.PathLike, search: Search) -> Path:
 
     Raises:
         FileExistsError: If something is there.
-        ValueError: If `search` is no search, or draws without a seed.
+        ValueError: If `search` is not a search, or draws without a seed.
     """
     check_search(search)
     path = Path(path)
@@ -62,7 +62,7 @@ def write_export(
     settings: dict,
     requests: Iterable[tuple[str, dict]],
 ) -> Path:
-    """Writes a SavedModel with what a server and its operators look for beside it.
+    """Writes a SavedModel, with the files that servers and operators expect beside it.
 
     `served` is what the SavedModel holds, `signatures` are its functions by the names
     that they are served under, and `requests` for warm-up are pairs of a signature and

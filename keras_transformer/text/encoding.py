@@ -37,10 +37,10 @@ def encode(texts, tokenizer: Tokenizer, max_length: int):
 
 
 def beginning(texts, max_length: int):
-    """Returns what can be the first `max_length` subwords of texts.
+    """Returns the part of texts that their first `max_length` subwords can cover.
 
-    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for
-    a megabyte. White space takes no subwords. Returns also which texts went on, boolean
+    SentencePiece takes quadratic time for a run of unknown characters: 36 seconds for a
+    megabyte. White space takes no subwords. Also returns which texts continue, boolean
     `(batch,)`.
     """
     limit = _MAX_BYTES_PER_SUBWORD * max_length
@@ -61,7 +61,7 @@ def beginning(texts, max_length: int):
 
 
 def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
-    """Returns where the subwords that `encode` returns stand in their texts.
+    """Returns where the subwords that `encode` returns are in their texts.
 
     Positions count the characters of a text as it is given, before it is normalized.
     White space around a subword is left out. A subword without text of its own has an
@@ -69,7 +69,7 @@ def encoded_spans(texts, tokenizer: Tokenizer, max_length: int):
     several subwords that one character was normalized to.
 
     Spans are the first character of each subword and the one after its last, int32 of
-    shape `(batch, length, 2)`; empty ones, and those of padding, are `(0, 0)`.
+    shape `(batch, length, 2)`; empty spans, and spans of padding, are `(0, 0)`.
     """
     texts = batch_of_texts(texts)
     read, _ = beginning(plain(texts), max_length)

@@ -53,7 +53,7 @@ def numbered_epochs(
     # With autotuning, the end of an epoch may wait a minute for its thread: after
     # almost every epoch on one core (TensorFlow 2.21).
     options.autotune.enabled = False
-    # Workers split every batch between them, so many train on the batches of one.
+    # Workers split every batch between them, so all train on the batches of one.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.DATA
     )

@@ -181,8 +181,8 @@ def count_batches(
 ) -> Counted:
     """Reads a parallel text once, and counts the batches of an epoch.
 
-    What is named several times is read once. Arguments, errors and the warning of long
-    sentences are those of `parallel_dataset`.
+    Files listed several times are read once. Arguments, errors and the warning about
+    long sentences are as in `parallel_dataset`.
     """
     files = paired_files(source_files, target_files)
     tokenizers = source_tokenizer, target_tokenizer
@@ -227,7 +227,7 @@ def count_batches(
 
 
 def in_order(pool: ThreadPoolExecutor, function, chunks: Iterable) -> Iterator:
-    """Yields what a function makes of each chunk, a few of them at the same time."""
+    """Yields a function's result for each chunk, a few of them at the same time."""
     pending: deque = deque()
     for chunk in chunks:
         pending.append(pool.submit(function, chunk))

@@ -132,13 +132,13 @@ def prepare(
             if (before := manifest["settings"].get(name)) != value:
                 raise ValueError(
                     f"{folder} holds other ids: `{name}` was {before} and is {value}. "
-                    "Name a new folder, or keep to the text and the settings that it "
+                    "Choose a new folder, or keep to the text and the settings that it "
                     "began with."
                 )
     else:
         if folder.exists() and not all(map(is_unfinished, folder.iterdir())):
             raise ValueError(
-                f"{folder} holds something other than ids. Name a new folder."
+                f"{folder} holds something other than ids. Choose a new folder."
             )
         sizes = []
         for weight, files in files_by_weight.items():
@@ -185,7 +185,7 @@ def _write_shards(manifest, path, files_by_weight, encode, verbose):
 
 
 def _write_shard(folder, names, settings, encoded, seen):
-    """Writes a file for each bucket; counts the pairs in each, and those left out."""
+    """Writes a file for each bucket; counts the pairs in each, and pairs left out."""
     buckets, max_length_ratio = settings["buckets"], settings["max_length_ratio"]
     counts = np.zeros(len(buckets), np.int64)
     omitted = {"duplicates": 0, "long": 0, "unbalanced": 0}
@@ -219,7 +219,7 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
     path = Path(folder, MANIFEST)
     if not path.is_file():
         raise FileNotFoundError(
-            f"{folder} holds no ids: there is no {MANIFEST}. Name a folder that "
+            f"{folder} holds no ids: there is no {MANIFEST}. Pass a folder that "
             "`prepare` wrote."
         )
     manifest = json.loads(path.read_text("utf-8"))
@@ -248,7 +248,7 @@ def prepared_dataset(
     shard_index: int = 0,
     passes: int = 1,
 ) -> tf.data.Dataset:
-    """Reads the output of `prepare` as batches like those of `parallel_dataset`.
+    """Reads the output of `prepare` as batches, like `parallel_dataset`.
 
     Nothing is read beforehand: the manifest has the number of batches. In each epoch,
     shards are read in a new order, pairs are drawn from a buffer of 65,536 for each
@@ -410,9 +410,9 @@ def _examples(*sides):
 
 
 def _add(hashes, seen):
-    """Adds hashes `(pairs,)` to those seen so far, and returns which are new.
+    """Adds hashes `(pairs,)` to the hashes seen so far, and returns which are new.
 
-    These are a few sorted arrays of falling sizes, of which equal sizes are merged.
+    They are stored as a few sorted arrays of falling sizes; equal sizes are merged.
     """
     is_new = np.zeros(len(hashes), bool)
     is_new[np.unique(hashes, return_index=True)[1]] = True

@@ -88,12 +88,12 @@ class Tokenizer(tf.Module):
     def split(self, texts):
         """Returns the subwords of texts as text; a call returns their ids.
 
-        Unknown subwords are as they are in the texts, and tokens that the tokenizer
-        adds are empty. "\u2581" is the mark of a space.
+        Unknown subwords appear as in the texts, and tokens that the tokenizer adds are
+        empty. "\u2581" is the mark of a space.
         """
         raise ValueError(
             "Alignments, markup and terms are not possible with "
-            f"{type(self).__name__}, which does not say where a token stands in a text."
+            f"{type(self).__name__}, which does not say where tokens are in a text."
         )
 
     def byte_offsets(self, texts):
@@ -373,7 +373,7 @@ def _batch_of_ids(ids, pad_id):
 
 
 def _kind(values, tensor):
-    """Describes what is no batch, for a message: by its tensor, if it has one."""
+    """Describes what is not a batch, for a message: by its tensor, if it has one."""
     if tensor is not None:
         return f"shape={tensor.shape}, dtype={tensor.dtype.name}"
     if not isinstance(values, (list, tuple)):

@@ -190,9 +190,9 @@ def _piece_of_id(vocabulary):
         is_id = isinstance(index, numbers.Integral) and index >= 0
         if not is_id or pieces.setdefault(index, piece) != piece:
             raise ValueError(
-                "`vocabulary` must give every subword an id of its own, an integer of "
-                f"at least 0. Received: {index!r} for {piece!r}"
-                f"{f' and for {pieces[index]!r}' if is_id else ''}."
+                "`vocabulary` must give every subword its own id, an integer of at "
+                f"least 0. Received: {index!r} for "
+                f"{piece!r}{f' and for {pieces[index]!r}' if is_id else ''}."
             )
     return pieces
 

@@ -92,7 +92,7 @@ def _count_subwords(path, tokenizer):
     chunks = chunks_of(read_lines(path), _DOCUMENTS_PER_CHUNK)
     count = sum(len(_concatenated(chunk, tokenizer)) for chunk in chunks)
     if not count:
-        raise ValueError(f"{path} holds no text. It must hold one document a line.")
+        raise ValueError(f"{path} holds no text. It must hold one document per line.")
     return count
 
 

@@ -77,8 +77,8 @@ def load_word_vectors(path: str | os.PathLike, tokens: Sequence[str]) -> np.ndar
             vectors[rows.pop(word)] = vector
     if vectors is None or len(rows) == num_words:
         raise ValueError(
-            f"{path} has a vector for none of the {num_words} words in `tokens`. Check "
-            "the language, and that words are spelt and capitalised as in the file."
+            f"{path} has no vector for any of the {num_words} words in `tokens`. Check "
+            "the language, and that words are spelt and capitalized as in the file."
         )
     return vectors
 

@@ -32,7 +32,7 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
     - Under `MirroredStrategy`, gradients are clipped after they are summed over
       replicas, so several replicas make the update of one.
     - `clipnorm` and `clipvalue` clip an embedding's summed gradient. Keras clips its
-      rows before summing those of a token.
+      rows before summing the rows of a token.
     - `pop_gradient_norm` returns the mean gradient norm of the last updates.
 
     Args:
@@ -117,7 +117,7 @@ class Adam(MeasuredOptimizer, keras.optimizers.Adam):
             )
         if self.loss_scale_factor is not None or self.clipnorm or self.clipvalue:
             # Keras divides gradients by it, which sparse ones do not allow, and would
-            # clip the rows of a sparse one before those of the same token are summed.
+            # clip the rows of a sparse one before summing rows of the same token.
             grads = [dense_gradient(gradient) for gradient in grads]
         if self._sums_over_replicas:
             grads = sum_gradients(grads)

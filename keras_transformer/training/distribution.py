@@ -73,7 +73,7 @@ def pick_strategy(name: str = "auto"):
     if not _workers_of_tf_config():
         raise ValueError(
             "The environment variable `TF_CONFIG` must name the workers. Set it, or "
-            'name the strategy "auto".'
+            'choose the strategy "auto".'
         )
     return _multi_worker_strategy()
 

@@ -92,12 +92,12 @@ def token_weights(labels, pad_id=0, sample_weight=None):
 
 
 def global_mean(total, count):
-    """`total / count`, or a replica's contribution to that of all replicas together.
+    """`total / count`, or a replica's contribution to the mean over all replicas.
 
-    Keras sums the gradients of the replicas, and shows the mean of their losses
-    times their number. So that k replicas learn and show what one does, wherever
-    the padding falls, the gradient here is that of `total / count of all replicas`,
-    and the value `total of all replicas / count of all replicas / k`.
+    Keras sums the gradients of the replicas, and shows the mean of their losses times
+    their number. So that k replicas learn and show what one does, wherever the padding
+    falls, the gradient here is the gradient of `total / count of all replicas`, and the
+    value `total of all replicas / count of all replicas / k`.
     """
     replicas = num_replicas()
     if replicas == 1:

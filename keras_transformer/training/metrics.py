@@ -34,7 +34,7 @@ class _TokenMean(keras.metrics.Mean):
 class Padding(_TokenMean):
     """Fraction of the positions of the labels that are padding.
 
-    All arguments are those of `TokenAccuracy`.
+    The arguments are as in `TokenAccuracy`.
 
     Example:
         >>> metric = Padding()
@@ -94,7 +94,7 @@ class TokenAccuracy(_TokenMean):
 class Perplexity(_TokenMean):
     """Exponential of the mean cross-entropy over real tokens, unsmoothed.
 
-    All arguments are those of `TokenAccuracy`.
+    The arguments are as in `TokenAccuracy`.
 
     Example:
         >>> metric = Perplexity()

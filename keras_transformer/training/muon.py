@@ -9,7 +9,7 @@ from keras_transformer.training.gradient_norm import MeasuredOptimizer
 class Muon(MeasuredOptimizer, keras.optimizers.Muon):
     """`keras.optimizers.Muon` that also measures the norm of its gradients.
 
-    All arguments and updates are those of `keras.optimizers.Muon`. With
+    Arguments and updates are as in `keras.optimizers.Muon`. With
     `gradient_accumulation_steps`, the norm is measured for each batch.
 
     Example:

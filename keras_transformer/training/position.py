@@ -122,7 +122,7 @@ class KeepPosition(keras.callbacks.Callback):
             begin_at_epoch(self.model, None)  # not in the next call of `fit`
             self._ahead = self._start_in_data - self._start
         if is_first or not self.steps_per_epoch:
-            # In other epochs of so many steps, Keras goes on reading.
+            # With `steps_per_epoch`, Keras reads on in the other epochs.
             number, batch = self.position_in_data()
             self.dataset.epoch.assign(number)
             self.dataset.batch.assign(batch)

@@ -1,4 +1,4 @@
-"""What `fit` shows of a training: a line for every epoch, and a bar in a terminal."""
+"""The progress of `fit`: a line for every epoch, and a bar in a terminal."""
 
 import shutil
 import statistics
@@ -14,19 +14,19 @@ from keras_transformer.training.metrics import Padding
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Measures every epoch, and shows how far a training is, with `verbose=0` of `fit`.
+    """Measures every epoch, and shows the progress of a `fit` with `verbose=0`.
 
-    Later callbacks find in the logs of an epoch its learning rate, its seconds, the
-    tokens of a second, and the mean norm of its gradients, if the optimizer is an
-    `Adam` or `Muon` of this package. The tokens are real target tokens, after the first
-    step and before the validation; several workers measure none.
+    It adds to the logs of each epoch, for later callbacks: the learning rate, the time
+    in seconds, the tokens per second and, if the optimizer is an `Adam` or `Muon` of
+    this package, the mean gradient norm. It counts real target tokens, between the
+    first step and validation; with several workers, it counts none.
 
-    Every epoch has one line. In a terminal, a bar has the steps of the epoch, and the
-    time left in the epoch and in the training. Elsewhere, a line estimates the time
+    Every epoch prints one line. In a terminal, a bar shows the steps of the epoch, and
+    the time left in the epoch and in training. Elsewhere, a line estimates the time
     after 50 steps.
 
     Args:
-        steps: Steps of an epoch.
+        steps: Number of steps per epoch.
     """
 
     def __init__(self, steps: int):
@@ -103,7 +103,7 @@ class ShowProgress(keras.callbacks.Callback):
         """Returns the tokens of the epoch so far; 0 if they are not known."""
         if is_trained_by_workers(self.model):
             return 0.0  # they would have to read a metric together
-        # The last metric of a model holds those of `compile`.
+        # The last metric of a model holds the metrics of `compile`.
         metrics = getattr(self.model.metrics[-1], "metrics", ())
         return sum(x.num_tokens() for x in metrics if isinstance(x, Padding))
 

@@ -15,7 +15,7 @@ _LITTLE_ATTENTION = 0.01
 
 
 class AlignedPair(NamedTuple):
-    """A subword of a translation, and the subword of the source that it renders.
+    """A subword of a translation, and the source subword that it renders.
 
     Attributes:
         source: First character in the source, and the one after the last.
@@ -51,14 +51,14 @@ def alignment_weights(model, source_ids, labels):
 def aligned_spans(weights, source_spans, target_spans, is_end):
     """Aligns each target subword to the source subword with the largest weight.
 
-    Some source subwords, such as full stops, attract attention whatever is predicted.
-    Therefore each weight is compared after division by what the source subword receives
-    from the whole target. Where the end token wins, the target subword is not aligned.
-    Subwords without text are left out.
+    Some source subwords, such as full stops, attract attention regardless of the
+    prediction. Therefore each weight is compared after division by what the source
+    subword receives from the whole target. If the end token wins, the target subword is
+    not aligned. Subwords without text are left out.
 
     Spans have the shape `(batch, length, 2)`, and `is_end`, the end tokens of sources,
-    `(batch, source_length)`. What is returned are the two spans of each pair, ragged of
-    shape `(batch, None, 4)`, and the weights of the pairs, of shape `(batch, None)`.
+    `(batch, source_length)`. Returns the two spans of each pair, ragged of shape
+    `(batch, None, 4)`, and the weights of the pairs, of shape `(batch, None)`.
     """
     is_source = (source_spans[..., 0] < source_spans[..., 1]) | is_end
     is_target = target_spans[..., 0] < target_spans[..., 1]
@@ -95,17 +95,17 @@ def aligned_pairs(weights, source_spans, target_spans, is_end):
 def word_links(
     text: str, translation: str, pairs: Sequence[AlignedPair]
 ) -> list[tuple[int, int]]:
-    """Returns which words are aligned: those with subwords that are.
+    """Returns which words are aligned, by their subwords.
 
-    Words are what white space separates, as `str.split` does.
+    Words are separated by white space, as in `str.split`.
 
     Args:
         text: A source.
         translation: Its translation.
-        pairs: Their pairs, as `Translator.align` returns them.
+        pairs: The aligned subwords, as returned by `Translator.align`.
 
     Returns:
-        Pairs of indices of a word of `text` and of one of `translation`, sorted.
+        Sorted pairs of indices: of a word of `text` and a word of `translation`.
 
     Example:
         >>> from keras_transformer.translator import AlignedPair, word_links
@@ -125,12 +125,12 @@ def word_links(
 
 
 def pharaoh(links: Sequence[tuple[int, int]]) -> str:
-    """Writes links in Pharaoh's format, which tools for alignments read.
+    """Formats links in Pharaoh format, which alignment tools read.
 
     Args:
-        links: Pairs of indices, as `word_links` returns them.
+        links: Pairs of indices, as returned by `word_links`.
 
     Returns:
-        The links of one line, such as `"0-0 1-2"`, the word of the source first.
+        The links of one line, such as `"0-0 1-2"`, with the source word first.
     """
     return " ".join(f"{source}-{target}" for source, target in links)

@@ -13,16 +13,16 @@ POSITIONS_PER_SCORED_BATCH = 2048
 
 
 class BatchingPolicy:
-    """Decides which sources are searched together, and in which shapes.
+    """Decides which sources are searched together, and with which shapes.
 
-    A source is padded to the next power of two, to 32 subwords at least. Sources of one
-    padded length are searched together, and it limits the length of their translations.
-    So the translation of a text depends on that text alone, and few shapes are
-    compiled.
+    A source is padded to the next power of two, and to at least 32 subwords. Sources of
+    one padded length are searched together, and it limits the length of their
+    translations. So the translation of a text depends on that text alone, and few
+    shapes are compiled.
 
     `Translator.translate` uses `groups`, and `Translator.score` uses `scored_batches`;
-    an export uses the rest, TensorFlow ops, inside its graph. `max_positions` limits a
-    translation without `max_length`, which else has twice the length of its source.
+    an export uses the rest, TensorFlow ops, inside its graph. `max_positions` limits
+    translations without `max_length`, otherwise twice as long as their source.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class BatchingPolicy:
     def groups(self, source_ids) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
         """Splits sources by their padded lengths, and leaves out blank ones.
 
-        Of each group it yields the rows of `source_ids`, longest first, so that the
-        last to be searched end soon; their ids, of shape `(rows, padded_length)`; and
+        For each group it yields the rows of `source_ids`, longest first, so that the
+        last ones searched end soon; their ids, of shape `(rows, padded_length)`; and
         the length of the longest translation.
         """
         lengths = unpadded_lengths(source_ids, self._tokenizer).numpy()
@@ -71,9 +71,9 @@ class BatchingPolicy:
     def scored_batches(self, source_ids, labels):
         """Splits pairs of a source and a target into batches of few shapes.
 
-        Both sides are padded to the power of two of the longer one, to 16 at least. A
-        batch has a fixed number of rows, the last ones padding if need be. It yields
-        the rows of the pairs, and their ids on both sides.
+        Both sides are padded to the power of two of the longer one, and to at least 16.
+        A batch has a fixed number of rows, the last ones padding if necessary. It
+        yields the rows of the pairs, and their ids on both sides.
         """
         longest = self.source_lengths[-1]
         limits = longest, self.target_length(longest)

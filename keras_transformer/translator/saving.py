@@ -94,7 +94,7 @@ def load_model(path: Path) -> keras.Model:
 
 def what_to_name(path: Path) -> str:
     """Returns what to do with a path that is not the folder of a translator."""
-    remedy = "Name a folder that `Translator.save` wrote, or a run that has ended."
+    remedy = "Pass a folder that `Translator.save` wrote, or a finished run."
     if not path.exists():
         return f"Nothing is there. {remedy}"
     if path.suffix == ".keras":
@@ -105,12 +105,12 @@ def what_to_name(path: Path) -> str:
     if not path.is_dir():
         return f"It is a file. {remedy}"
     if (path / "translator" / SETTINGS).is_file():
-        return f"It is a run. Name its translator, {path / 'translator'}."
+        return f"It is a run. Pass its translator, {path / 'translator'}."
     if any((path / name).is_file() for name in MARKS_OF_PRESETS):
         return "It is a model in another layout. `Translator.from_preset` may read it."
     if any(path.glob("saved_model.pb")) or any(path.glob("*/saved_model.pb")):
         return (
-            "It is an export for TensorFlow Serving, which cannot be read back. Name "
-            "what was exported."
+            "It is an export for TensorFlow Serving, which cannot be read back. Pass "
+            "the translator that was exported."
         )
     return f"It holds {names_in(path)}. {remedy}"

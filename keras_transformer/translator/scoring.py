@@ -1,4 +1,4 @@
-"""How likely a model finds given translations."""
+"""How likely given translations are, according to a model."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ from keras import ops
 
 
 class TargetScore(NamedTuple):
-    """How likely a model finds a translation.
+    """How likely a translation is, according to a model.
 
     Attributes:
         log_probability: Natural logarithm of its probability, given its source.
-        tokens: The number of its subwords, end token included; see `Translator.score`.
+        tokens: Number of its subwords, including the end token; see `Translator.score`.
     """
 
     log_probability: float

@@ -27,14 +27,14 @@ PATTERNS = {
     "emoji": r"[\p{So}\x{1F3FB}-\x{1F3FF}]"
     r"[\p{So}\x{1F3FB}-\x{1F3FF}\x{FE0F}\x{200D}\x{20E3}]*",
 }
-"""Patterns of texts that a translation often has to leave as they are, by name."""
+"""Patterns of text that translations often must copy unchanged, by name."""
 
 # A phrase of more subwords, such as a long address, takes the place of one unknown
 # token: it would be spelt, and there are few lengths to compile for.
 MAX_PHRASE_LENGTH = 16
 ROWS_PER_ALIGNMENT = 64
 
-MAX_MATCHES = 1024  # that are looked at in one text; no translation has so many terms
+MAX_MATCHES = 1024  # considered in one text; no translation has more terms
 
 # Characters around what `Terms.find` keeps, and around words and single characters.
 _FROM, _TO, _MARK = "\x02", "\x03", "\x01"
@@ -50,10 +50,10 @@ class Terms(tf.Module):
     with no letter or digit before or after it.
 
     Terms are found as whole words, the longest first. A term without capital letters is
-    found however the source writes it: "heater" is found in "Heater" and in "HEATER".
-    Any other is found only as it is written: "US" is not found in "us". White space
-    between words may be of any kind and length. What a pattern matches is not searched
-    for terms; of several patterns, the first that matches counts.
+    found in any case: "heater" is found in "Heater" and in "HEATER". Any other is found
+    only as written: "US" is not found in "us". White space between words may be of any
+    kind and length. Text that matches a pattern is not searched for terms; if several
+    patterns match, the first one counts.
 
     A `ConstrainedBeamSearch` finds the translations. Texts that the target's vocabulary
     cannot express, such as many emoji, or only with more than 16 subwords, are
@@ -62,15 +62,15 @@ class Terms(tf.Module):
     attention weight.
 
     Args:
-        glossary: From source terms to target terms; or the path of a file of lines with
-            both, separated by a tab.
-        keep: Patterns of texts that do not change: names in `PATTERNS` (`"url"`,
+        glossary: Dictionary from source terms to target terms; or the path of a file
+            with both on each line, separated by a tab.
+        keep: Patterns of text to copy unchanged: names in `PATTERNS` (`"url"`,
             `"email"`, `"number"`, `"placeholder"`, `"emoji"`) and regular expressions
             in the syntax of RE2.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a line has no tab, a term is empty, or a pattern is no regular
+        ValueError: If a line has no tab, a term is empty, or a pattern is not a regular
             expression or matches the empty text.
 
     Example:
@@ -112,7 +112,7 @@ class Terms(tf.Module):
                     f"match some text. Received: {pattern!r}, {problem}."
                 )
         self._kept = "|".join(f"(?:{x})" for x in patterns)
-        # A key that no text has stands in an empty table.
+        # An empty table gets a key that no text has.
         units = _units_of([*self.glossary, _FROM])
         self._longest = int(units.bounding_shape()[1])
         keys = tf.strings.reduce_join(units, axis=1, separator=" ").numpy()
@@ -152,7 +152,7 @@ class Terms(tf.Module):
             for x in (starts, units.with_values(lengths), units.with_values(targets))
         )
 
-        # From left to right, of all that begin at one place the longest.
+        # From left to right; the longest of all that begin at one place.
         def choose(state, match):
             end, _ = state
             start, length = match
@@ -220,7 +220,7 @@ def required_phrases(terms: Terms, texts, translator, limits):
     First the ids, int32 of shape `(batch, phrases, length)`, padded with -1 to a power
     of four and to `MAX_PHRASE_LENGTH`; then the texts that unknown tokens represent, in
     their order, of shape `(batch, phrases)`, padded with empty ones. `limits` are the
-    most subwords of each translation; what takes more is left out.
+    maximum numbers of subwords of each translation; phrases beyond them are left out.
     """
     tokenizer = translator.target_tokenizer
     for each in (translator.source_tokenizer, tokenizer):
@@ -260,7 +260,7 @@ def constrained(search: Search, required_ids, tokenizer) -> ConstrainedBeamSearc
         settings["num_hypotheses"] = search.num_hypotheses
     elif search.is_random or not isinstance(search, GreedySearch):
         raise ValueError(
-            "`search` must be a beam search or greedy search where there are terms. "
+            "`search` must be a beam search or greedy search if there are terms. "
             f"Received: search={search!r}."
         )
     else:
@@ -292,7 +292,7 @@ def unknown_texts(translator, texts, source_ids, ids, stand_ins):
     """
     tokenizer = translator.target_tokenizer
     is_unknown = ids == tokenizer.unknown_id
-    # The search has not counted those that a subword continues.
+    # The search has not counted unknown tokens that a subword continues.
     continues = np.zeros(tokenizer.vocabulary_size, "bool")
     continues[list(continuation_ids(tokenizer))] = True
     is_continued = tf.gather(continues, ids[:, :, 1:])

@@ -48,7 +48,7 @@ from keras_transformer.translator.terms import (
 )
 
 DEFAULT_SEARCH = BeamSearch(4)
-"""The search of a translator unless another is named: a beam of 4."""
+"""The default search of translators: a beam of 4."""
 
 # The module and the function that write each format. They import the translator, so
 # they are imported when they are called.
@@ -63,19 +63,17 @@ _EXPORTERS = {
 class Translator:
     """Translates text with a trained model.
 
-    The translation of a text does not depend on the other texts of a call, and few
-    shapes are compiled, whatever the texts: see `BatchingPolicy`.
+    The translation of a text does not depend on the other texts in a call, and a few
+    shapes are compiled for all texts; see `BatchingPolicy`.
 
     Args:
         model: A trained `Transformer`, or an `Ensemble` of several.
         source_tokenizer: Tokenizer of the language to translate from.
         target_tokenizer: Tokenizer of the language to translate to; by default the
             same one.
-        max_source_length: The most subwords of a text that are read, end token
-            included, or the number of the model's positions if that is less; longer
-            texts are cut.
-        search: The search that is used unless a call names another. It is saved with
-            the translator.
+        max_source_length: Maximum number of subwords to read from a text, including the
+            end token, limited by the model's positions; longer texts are cut.
+        search: The default search of all calls. It is saved with the translator.
 
     Raises:
         ValueError: If a tokenizer does not fit the model, or `max_source_length` is
@@ -134,22 +132,22 @@ class Translator:
     ) -> list[str]:
         """Translates a list of texts of any length.
 
-        As one translation ends, the next text begins in its place. An empty text, or
-        one with only white space, has an empty translation. A translation that ends
-        with one of the end tokens of the search is returned without it.
+        When one translation ends, the next text takes its place. An empty text, or one
+        with only white space, has an empty translation. End tokens of the search are
+        removed from translations.
 
         Args:
             texts: What to translate, a list of str.
             search: A search of `keras_transformer.decoding`. Default: the translator's.
-            batch_size: Number of texts that are translated at a time, which memory
-                limits; by default what is fastest on CPUs.
-            max_length: The most subwords of a translation, end token included; by
-                default twice the padded length of its source, or the number of the
-                model's positions if that is less.
+            batch_size: Number of texts to translate at a time, limited by memory; by
+                default the fastest number on CPUs.
+            max_length: Maximum number of subwords in a translation, including the end
+                token; by default twice the padded length of its source, limited by the
+                model's positions.
             terms: What the translations must contain.
 
         Returns:
-            The translation of each text, in the order of the texts. A warning tells how
+            The translation of each text, in the order of the texts. A warning says how
             many texts were too long and were cut.
 
         Raises:
@@ -180,8 +178,8 @@ class Translator:
         """Translates as `translate` does, and returns every hypothesis with its score.
 
         The `num_hypotheses` of `search` is the number of translations of each text.
-        There is no warning of texts that are cut: each `Translation` has flags for what
-        looks wrong with it.
+        There is no warning about texts that are cut: the flags of each `Translation`
+        show what looks wrong with it.
 
         Returns:
             For each text a list of `Translation`, best first. A score of minus infinity
@@ -234,7 +232,7 @@ class Translator:
     def translate_ids(
         self, source_ids: Sequence[Sequence[int]]
     ) -> list[tuple[list[int], float]]:
-        """Translates texts that are subwords and end tokens, as an export does.
+        """Translates texts given as ids of subwords and end tokens, as an export does.
 
         Long rows are cut, and ids outside the vocabulary count as unknown.
 
@@ -265,15 +263,15 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """Translates texts of any number, such as the lines of a large file.
 
-        A chunk of them is read and translated before the first of it is yielded, so
-        the memory does not grow with the texts. Other arguments, results and errors are
-        those of `translate_n_best`.
+        Texts are read and translated in chunks, each before its first result is
+        yielded, so memory does not grow with the number of texts. Other arguments,
+        results and errors are as in `translate_n_best`.
 
         Args:
-            texts: What to translate, str that are read when they are needed.
-            search: As in `translate`, as are the next three.
-            batch_size: Number of texts at a time.
-            max_length: The most subwords of a translation.
+            texts: Texts to translate, any iterable of str, read as needed.
+            search: As in `translate`, like the next three.
+            batch_size: Number of texts to translate at a time.
+            max_length: Maximum number of subwords in a translation.
             terms: What the translations must contain.
             chunk_size: Number of texts in a chunk.
 
@@ -288,16 +286,16 @@ class Translator:
     def score(
         self, texts: Sequence[str], translations: Sequence[str]
     ) -> list[TargetScore]:
-        """Returns how likely the model finds given translations.
+        """Returns how likely given translations are, according to the model.
 
         Args:
-            texts: What is translated, a list of str.
+            texts: The source texts, a list of str.
             translations: A translation of each.
 
         Returns:
             A `TargetScore` for each text. Texts and translations that are too long are
-            cut, as the signature `score` of a SavedModel cuts them. What the tokenizer
-            puts before every translation, such as its language, does not count.
+            cut, as the signature `score` of a SavedModel cuts them. Tokens that the
+            tokenizer puts before every translation, such as its language, do not count.
 
         Raises:
             ValueError: If one of them is not a list of str, or their lengths differ.
@@ -325,16 +323,16 @@ class Translator:
 
         A subword of the translation is aligned to the subword of the source that the
         model attends to most when it predicts it, or to none if that is the end
-        token. The translations may be of any origin, such as all hypotheses of one
+        token. The translations may come from anywhere, such as all hypotheses of one
         text: `align([text] * n, hypotheses)`.
 
         Args:
-            texts: What is translated, a list of str.
+            texts: The source texts, a list of str.
             translations: A translation of each.
 
         Returns:
-            For each text a list of `AlignedPair`, in the order of the translation. Of
-            texts that are too long only the beginning is aligned.
+            For each text a list of `AlignedPair`, in the order of the translation.
+            Texts that are too long are aligned only at their beginning.
 
         Raises:
             ValueError: As in `score`.
@@ -364,7 +362,7 @@ class Translator:
 
     def _on_pairs(self, function, source_ids, labels, *arguments):
         """Yields rows of pairs, and what a function of the model returns for them."""
-        # It is compiled anew if the model or its variables have been replaced.
+        # It is recompiled if the model or its variables have been replaced.
         model = self.model
         current = [model, *model.variables]
         used, program = self._programs.get(function, ([], None))
@@ -382,12 +380,12 @@ class Translator:
             yield rows, keras.tree.map_structure(unpadded, found)
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes the translator to a folder, which may exist.
+        """Saves the translator to a folder, which may already exist.
 
-        The folder then holds `model.keras`, without optimizer state; `source.model`
-        and `target.model`, or one `shared.model`; and `translator.json`, with the
-        search. In a new folder they appear once all are written; in one that exists
-        they are replaced one after the other, `translator.json` last. Other files stay.
+        The folder then holds `model.keras`, without optimizer state; `source.model` and
+        `target.model`, or one `shared.model`; and `translator.json`, with the search.
+        In a new folder they appear once all are written; in an existing one they are
+        replaced one by one, `translator.json` last. Other files stay.
         """
         save_translator(self, folder)
 
@@ -395,17 +393,17 @@ class Translator:
         """Returns a translator whose model computes in another dtype.
 
         Args:
-            dtype: A dtype policy, such as `"float32"`. Default: that of the model, but
-                float32 where the processor has no instructions for half precision,
-                which a warning tells.
+            dtype: A dtype policy, such as `"float32"`. Default: the model's, but
+                float32, with a warning, if the processor has no instructions for half
+                precision.
         """
         model, policy = self.model, self.model.dtype_policy
         if dtype is None and not target.has_instructions_for(policy.compute_dtype):
             dtype = "float32"
             warnings.warn(
                 f"The model, trained in {policy.name}, decodes in float32: this "
-                f"processor has no instructions for {policy.compute_dtype}. `dtype` of "
-                "`Translator.load` and `export` chooses.",
+                f"processor has no instructions for {policy.compute_dtype}. Pass a "
+                "`dtype` to `Translator.load` or `export` to choose.",
                 stacklevel=3,
             )
         if dtype in (None, policy.name):
@@ -421,7 +419,7 @@ class Translator:
         """Reads a translator that `save` wrote.
 
         Args:
-            folder: The folder, or that of a run whose training has ended.
+            folder: The folder, or the folder of a finished run.
             dtype: As in `in_dtype`.
 
         Raises:
@@ -454,10 +452,10 @@ class Translator:
             where: A folder, or `"hf://user/model"` on the Hugging Face Hub, such as
                 `"hf://Helsinki-NLP/opus-mt-en-de"`. Downloads need the extra `hub`.
             source_language: Language of the texts, for M2M100 and NLLB.
-            target_language: Language to translate to, for models that know several,
-                such as `"deu_Latn"`; by default what the checkpoint's settings say.
+            target_language: Language to translate to, for multilingual models, such as
+                `"deu_Latn"`; by default the one in the checkpoint's settings.
             **kwargs: Arguments of the `Transformer` that do not change its weights,
-                such as `dropout=0.3`. Without `dtype`, as in `in_dtype`.
+                such as `dropout=0.3`. Default of `dtype`: as in `in_dtype`.
 
         Returns:
             A translator with the search of the checkpoint, such as its beam.
@@ -466,8 +464,8 @@ class Translator:
             FileNotFoundError: If there is no such folder, model or file.
             PermissionError: If the model is gated.
             ConnectionError: If the Hub cannot be reached, and no copy is in its cache.
-            ValueError: If a file is damaged, is of a family that is not known, or holds
-                what is not understood.
+            ValueError: If a file is damaged, is of an unknown family, or holds anything
+                that is not supported.
 
         Example:
             >>> name = "hf://Helsinki-NLP/opus-mt-en-de"
@@ -502,7 +500,7 @@ class Translator:
         | `"litert"` | LiteRT, on phones | `interop.litert` |
         | `"hugging_face"` | transformers | `interop.hugging_face.export` |
 
-        The folder appears under its name once it is complete.
+        The folder appears under its name only once it is complete.
 
         Args:
             path: Folder to write, such as `saved_models/en-de/1`.
@@ -510,13 +508,13 @@ class Translator:
             max_length: As in `translate`.
             jit_compile: For `"saved_model"`: whether XLA compiles the search on the
                 server: for batches of 1, 8 and 32 texts of each padded length, which
-                takes some seconds each and is done when a server warms up. The
-                server's TensorFlow must have XLA for its device. Default: where the
-                model computes in float32.
+                takes some seconds each while the server warms up. The server's
+                TensorFlow must have XLA for its device. Default: if the model computes
+                in float32.
             format: A name in the table above.
             quantization: The type of the weights: for `"ctranslate2"` such as `"int8"`
                 or `"float16"`, for `"litert"` `"int8"`. None: float32.
-            dtype: For `"saved_model"`: as in `in_dtype`. Default: what suits this
+            dtype: For `"saved_model"`: as in `in_dtype`. Default: chosen for this
                 machine.
             terms: For `"saved_model"`: as in `translate`.
 
@@ -578,7 +576,7 @@ class Translator:
         return tf.where(is_cut[:, None] & is_last, tokenizer.end_id, ids)
 
     def are_cut(self, texts: Sequence[str]) -> list[bool]:
-        """Tells which texts are longer than what is read of them."""
+        """Returns which texts are too long to be read completely."""
         return self.encode(as_bytes(texts))[1].numpy().tolist() if texts else []
 
     def checksum(self) -> str:
@@ -589,10 +587,10 @@ class Translator:
         return known.hexdigest()
 
     def encode_targets(self, texts, max_length: int | None = None):
-        """Returns translations as the model is to predict them, with TensorFlow ops.
+        """Returns translations as the model should predict them, with TensorFlow ops.
 
-        They are int32 of shape `(batch, length)`, as in `encode`. Longer ones than
-        `max_length`, by default that of the longest source's translation, are cut.
+        They are int32 of shape `(batch, length)`, as in `encode`. They are cut to
+        `max_length`, by default the maximum for the longest source.
         """
         policy = self.batching_policy(max_length)
         max_length = policy.target_length(self.max_source_length)
@@ -604,7 +602,7 @@ class Translator:
             return int(self.target_tokenizer([""]).row_lengths()[0])
 
     def decode(self, ids, search: Search, unknown=None):
-        """Returns the texts that a search found, with TensorFlow ops only.
+        """Returns the texts found by a search, with TensorFlow ops only.
 
         A text ends before an end token of the search. Control characters, such as a
         line feed, become spaces.
@@ -637,15 +635,15 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
     It takes as long as all of them together.
 
     Args:
-        translators: Translators with the same tokenizers, such as the results of runs
-            that differ in their seeds.
+        translators: Translators with the same tokenizers, such as from runs that differ
+            in their seeds.
 
     Returns:
-        A `Translator` with the search and the longest source of the first. It is
-        saved, loaded and exported to TensorFlow Serving as any other.
+        A `Translator` with the search and the longest source of the first. It is saved,
+        loaded and exported to TensorFlow Serving like any other.
 
     Raises:
-        ValueError: If there is none, or if their tokenizers differ.
+        ValueError: If there is no translator, or if their tokenizers differ.
 
     Example:
         >>> runs = "runs/seed-1", "runs/seed-2"
@@ -672,7 +670,7 @@ def ensemble(translators: Sequence[Translator]) -> Translator:
 
 
 def check_serves_any_text(search: Search) -> None:
-    """Refuses what is no search, or has settings for each text of one batch."""
+    """Refuses what is not a search, or has settings for each text of one batch."""
     check_search(search)
     if isinstance(search, ConstrainedBeamSearch) and search.required is not None:
         raise ValueError(
@@ -736,8 +734,8 @@ def check_one_transformer(translator: Translator, what: str) -> None:
         if isinstance(model, Ensemble):
             received = f"an ensemble of {len(model.models)}"
         raise ValueError(
-            f"{what} needs a translator of one Transformer. Received: {received}. "
-            "Name one that it was made of."
+            f"{what} needs a translator of one Transformer. Received: {received}. Pass "
+            "one that it was made of."
         )
 
 

@@ -122,7 +122,8 @@ def test_a_file_that_is_not_a_picture_is_refused(translator, tmp_path, name):
     result = translate(translator, "--attention", path, stdin="a dog\n")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {path} is not the name of a picture. End it in .png, .pdf or .html.\n"
+        f"Error: {path} is not a picture file. Its name must end in .png, .pdf or "
+        ".html.\n"
     )
     assert not result.stdout
 
@@ -155,12 +156,8 @@ def test_a_page_compares_two_models(translator, loaded, tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        (
-            "out.png",
-            ["--against", "other"],
-            "is no page, as comparing needs. End it in",
-        ),
-        ("out.png", ["--num-hypotheses", "2"], "is no page, as comparing needs. End"),
+        ("out.png", ["--against", "other"], "Comparing needs an .html file."),
+        ("out.png", ["--num-hypotheses", "2"], "Comparing needs an .html file."),
     ],
 )
 def test_what_cannot_be_compared_is_refused(

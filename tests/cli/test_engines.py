@@ -58,7 +58,7 @@ def test_ctranslate2_is_chosen_where_it_can_and_its_export_is_made_once(model):
     first, second = translate(model), translate(model)
     assert first.stdout == second.stdout == explicit.stdout
     lines = first.stderr.splitlines()
-    assert "is exported for CTranslate2, once" in lines[0]
+    assert "was exported once for CTranslate2, to" in lines[0]
     assert lines[1] == second.stderr.splitlines()[0] == "Engine: CTranslate2."
     assert "exported" not in second.stderr
 
@@ -162,7 +162,7 @@ def test_processes_that_export_the_same_model_at_once_both_translate(model):
     assert [process.returncode for process in started] == [0, 0, 0], found
     assert found[0][0] == found[1][0]
     notes = "".join(stderr for _, stderr in found)
-    assert notes.count("is exported for CTranslate2, once") == 2
+    assert notes.count("was exported once for CTranslate2, to") == 2
     folders = [x for x in (model / "ctranslate2").iterdir() if x.is_dir()]
     assert len(folders) == 2
     assert all((folder / "translator.json").is_file() for folder in folders)

@@ -34,14 +34,14 @@ def test_a_file_that_is_not_a_picture_is_refused(run):
     result = plot("training", "run", "--output", path)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {path} is not the name of a picture. End it in .png or .pdf.\n"
+        f"Error: {path} is not a picture file. Its name must end in .png or .pdf.\n"
     )
 
 
 def test_a_run_without_a_log_is_reported_in_one_line(tmp_path):
     result = plot("training", tmp_path, "-o", tmp_path / "out.png")
     assert result.exit_code == 1
-    wanted = f"Error: {tmp_path}/log.csv does not exist. Name a run that has begun.\n"
+    wanted = f"Error: {tmp_path}/log.csv does not exist. Pass a run that has begun.\n"
     assert result.stderr == wanted
 
 

@@ -54,5 +54,5 @@ def test_train_says_in_one_line_what_is_no_prepared_text(text, small_text):
     result = shell(*arguments, "--set", f"data.prepared={text / 'none'}")
     assert result.exit_code == 1
     [line] = result.stderr.splitlines()
-    assert "none/ids holds no ids: there is no manifest.json. Name a folder" in line
+    assert "none/ids holds no ids: there is no manifest.json. Pass a folder" in line
     assert not Path(text / "r").exists()

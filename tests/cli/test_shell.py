@@ -194,7 +194,7 @@ def test_documents_go_to_a_folder_and_are_told_apart_by_their_names(run, tmp_pat
     assert translate(run, files[0]).stdout == json.dumps(found)
     (tmp_path / "out" / "a.txt").unlink()
     result = translate(run, *files, "-o", tmp_path / "out")
-    assert "1 of 2 files were in" in result.stderr
+    assert "1 of 2 files were already in" in result.stderr
     assert (tmp_path / "out" / "a.txt").read_text() == f"{line}\n"
 
 
@@ -484,8 +484,8 @@ def test_faulty_files_to_evaluate_are_reported(run, text, tmp_path):
             [*files, "--against", few],
             "few must hold one translation of each of the 7 sentences. Received: 5",
         ),
-        ([few, "--reference", few, "-o", few], "few is read. Name another file"),
-        ([*files, "--against", few, "-o", few], "few is read. Name another file"),
+        ([few, "--reference", few, "-o", few], "few is an input file. Choose another"),
+        ([*files, "--against", few, "-o", few], "few is an input file. Choose another"),
     ]:
         result = shell("evaluate", run, "--source-file", *options)
         assert result.exit_code == 1
@@ -493,7 +493,7 @@ def test_faulty_files_to_evaluate_are_reported(run, text, tmp_path):
     assert few.read_text()
     result = shell("evaluate", run, "--data", tmp_path)
     assert result.exit_code == 1
-    wanted = f"{tmp_path} holds few. Name the folder of the text with `data.folder`"
+    wanted = f"{tmp_path} holds few. Set the folder of the text with `data.folder`"
     assert wanted in in_one_line(result)
 
 
@@ -649,7 +649,7 @@ def test_a_first_recipe_names_the_languages_and_replaces_nothing(tmp_path):
     assert [x.path.name for x in data.paths("train", "target")] == ["train.ru"]
     again = shell("init", path)
     assert again.exit_code == 1
-    assert f"{path} exists. Name a new file" in in_one_line(again)
+    assert f"{path} already exists. Choose a new file" in in_one_line(again)
     assert path.read_text() == written
     result = shell("init", tmp_path / "long.yml", "--all", "--source", "es")
     assert result.exit_code == 0, result.stderr
@@ -703,11 +703,11 @@ def test_a_first_recipe_names_the_columns_of_a_table(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("one", "A text is two files, or one .csv"),
+        ("one", "The text must be two files, or one .csv"),
         ("one none", "none does not exist"),
-        ("one two", "one does not tell the languages. Add --source en --target de"),
-        ("pairs.csv", "pairs.csv does not tell the languages"),
-        ("pairs.csv --source xx", "pairs.csv does not tell the languages"),
+        ("one two", "from one. Add them, such as --source en --target de."),
+        ("pairs.csv", "The languages are not clear from pairs.csv."),
+        ("pairs.csv --source xx", "The languages are not clear from pairs.csv."),
     ],
 )
 def test_what_a_first_recipe_cannot_tell_is_asked(
@@ -733,17 +733,17 @@ def test_a_run_of_another_model_is_reported(recipe, text, run):
     seed = "--set", "training.seed=7"
     result = shell("train", recipe, "--data", text, "--run", run, *seed)
     assert result.exit_code == 1
-    assert "training.seed was 1 and is 7. Name another run" in in_one_line(result)
+    assert "training.seed was 1 and is 7. Choose another run" in in_one_line(result)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "nothing", "--run", "run"], "nothing is not a recipe. Name a YAML"),
-        (["translate", "nothing"], "nothing does not exist. Name a run, a saved"),
-        (["evaluate", "nothing"], "nothing holds no run"),
-        (["export", "nothing", "served"], "nothing does not exist. Name a run"),
-        (["average", "nothing"], "nothing holds no run"),
+        (["train", "nothing", "--run", "run"], "nothing is not a recipe. Pass a YAML"),
+        (["translate", "nothing"], "nothing does not exist. Pass a run, a saved"),
+        (["evaluate", "nothing"], "nothing is not a run"),
+        (["export", "nothing", "served"], "nothing does not exist. Pass a run"),
+        (["average", "nothing"], "nothing is not a run"),
     ],
 )
 def test_a_missing_file_or_folder_is_reported(
@@ -760,7 +760,7 @@ def test_a_missing_file_or_folder_is_reported(
 def test_text_to_translate_must_be_there_and_utf_8(run, tmp_path):
     result = shell("translate", run, tmp_path / "none")
     assert result.exit_code == 1
-    assert "none does not exist. Name a file, or pass a sent" in in_one_line(result)
+    assert "none does not exist. Pass a file, or pipe a sent" in in_one_line(result)
     result = translate(run, stdin=b"ba\nb\xe4\n")
     assert result.exit_code == 1
     assert "standard input:2 is not UTF-8" in in_one_line(result)
@@ -799,7 +799,7 @@ def test_an_ensemble_translates_and_is_not_trained(run, small_text, tmp_path):
     result = shell(*train, "--from", both)
     assert "Training needs a translator of one Transformer" in in_one_line(result)
     result = shell("ensemble", run, "-o", both)
-    assert "exists already" in in_one_line(result)
+    assert "already exists" in in_one_line(result)
 
 
 @pytest.mark.usefixtures("loaded")
@@ -843,7 +843,7 @@ def test_a_pipe_is_refused_where_text_is_read_twice(run, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     result = shell("translate", run, tmp_path / "pipe")
     assert result.exit_code == 1
-    assert "pipe is not a file but a pipe or a device" in in_one_line(result)
+    assert "pipe is a pipe or a device" in in_one_line(result)
 
 
 def test_a_disk_that_is_full_is_not_taken_for_a_small_memory():
@@ -851,7 +851,7 @@ def test_a_disk_that_is_full_is_not_taken_for_a_small_memory():
     assert _in_one_line(full).startswith("No space left on device. Free some space")
     memory = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
     for error in (memory, MemoryError()):
-        assert _in_one_line(error).startswith("The memory is too small for this.")
+        assert _in_one_line(error).startswith("Out of memory.")
 
 
 @pytest.mark.slow
@@ -874,7 +874,7 @@ def test_a_text_is_not_overwritten_by_what_is_made_of_it(run, tmp_path, option):
     write_lines(tmp_path / "text", ["ba"])
     result = shell("translate", run, tmp_path / "text", option, tmp_path / "text")
     assert result.exit_code == 1
-    assert "Name another file" in in_one_line(result)
+    assert "Choose another output file" in in_one_line(result)
     assert (tmp_path / "text").read_text() == "ba\n"
 
 
@@ -883,7 +883,7 @@ def test_an_error_from_inside_of_keras_comes_with_a_word_of_debug(
     recipe, text, tmp_path
 ):
     train = ("train", recipe, "--data", text, "--run", tmp_path / "run", "--set")
-    hint = "(To see where this arose: keras-transformer --debug ...)"
+    hint = "(To see the traceback: keras-transformer --debug ...)"
     for setting, is_of_keras in [
         ("model.activation=rellu", True),
         ("model.hidden_dim=9", False),

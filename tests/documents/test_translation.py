@@ -324,25 +324,35 @@ def test_translations_of_another_question_are_not_taken(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.po", 'msgid "a', {}, "a.po cannot be read as po: line 1 is no field"),
+        (
+            "a.po",
+            'msgid "a',
+            {},
+            "a.po cannot be read as po: line 1 is neither a field",
+        ),
         ("a.xlf", "<xliff", {}, "xliff: unclosed token: line 1, column 0"),
         ("a.xlf", "<a/>", {}, "xliff: its outermost element is <a>, not <xliff>"),
-        ("a.tmx", TMX, {}, "its target language is not known"),
+        ("a.tmx", TMX, {}, "its target language is unknown"),
         ("a.json", "{", {}, "a.json cannot be read as json: Expecting property name"),
         ("a.csv", "a,b\n1,2\n", {}, "must name the columns source and target. It has"),
         (
             "a.csv",
             'source,target\n1,"2\n',
             {},
-            "a cell with a quote in line 2",
+            "a cell in line 2 has a quote that is not closed",
         ),
         ("a.json", "[1, {}]", {}, "a.json has no text to translate."),
         ("a.srt", "a dog\n", {}, "a.srt has no text to translate."),
         ("a.srt", b"1\n0:1 --> 0:2\n\xff", {}, "srt: line 3 is not UTF-8"),
         ("a.xlf", '<!DOCTYPE a [<!ENTITY b "c">]><a/>', {}, "it defines entities"),
-        ("a.md", "# A", {}, "a.md cannot be translated: the format .md is not read"),
-        ("a.docx", "", {}, "the format .docx is not read. .* --format lines"),
-        ("a.html", b"<meta charset=x>", {}, "its encoding x is not known"),
+        ("a.md", "# A", {}, "a.md cannot be translated: .md is not supported"),
+        (
+            "a.docx",
+            "",
+            {},
+            "cannot be translated: .docx is not supported. .* --format lines",
+        ),
+        ("a.html", b"<meta charset=x>", {}, "its encoding x is unknown"),
         ("a.html", b"\xff", {}, "a.html cannot be read as html: line 1 is not UTF-8"),
         ("a", "", {"format": "doc"}, "must be one of lines, text, srt, .*format=doc"),
         ("a.txt", b"a\n\xff", {}, "a.txt:2 is not UTF-8"),
@@ -364,7 +374,7 @@ def test_outputs_that_would_replace_something_are_refused(translator, tmp_path):
     other.parent.mkdir()
     for path in (one, other):
         path.write_text("a dog")
-    with pytest.raises(ValueError, match="a.txt is the input"):
+    with pytest.raises(ValueError, match="a.txt is an input file"):
         translate(translator, one, tmp_path)
     with pytest.raises(ValueError, match="must have different names"):
         translate(translator, [one, other], tmp_path / "out")

@@ -36,7 +36,7 @@ def test_a_checkpoint_becomes_a_translator(originals, tmp_path):
     assert done.stdout.splitlines() == mine.translate([TEXT])
     again = run("convert", checkpoint, tmp_path / "mine")
     assert again.exit_code == 1
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_folder_that_could_not_be_written_is_not_there(tmp_path):
 
 def test_what_cannot_be_converted_leaves_nothing(originals, tmp_path):
     for words, message in (
-        (["--quantization", "int8"], "is for --format ctranslate2"),
+        (["--quantization", "int8"], "needs --format ctranslate2"),
         (["--format", "onnx"], "onnx"),
     ):
         done = run("convert", originals / "models" / "marian", tmp_path / "x", *words)

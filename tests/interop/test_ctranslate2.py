@@ -290,7 +290,7 @@ def test_bfloat16_without_pytorch_says_what_is_missing(tmp_path, monkeypatch):
 def test_quantised_layers_are_refused(tmp_path):
     translator = make_translator()
     translator.model.target_embedding.quantize("int8")
-    with pytest.raises(ValueError, match="quantised layers .*'embedding/"):
+    with pytest.raises(ValueError, match="quantized layers .*'embedding/"):
         translator.export(tmp_path / "1", format="ctranslate2")
     assert not list(tmp_path.iterdir())
 

@@ -136,7 +136,7 @@ def test_the_shell_exports_once_and_then_needs_no_tensorflow(translator, tmp_pat
         return found.stdout, found.stderr, exports
 
     output, notes, exports = shell()
-    assert "is exported for CTranslate2, once" in notes
+    assert "was exported once for CTranslate2, to" in notes
     again, notes, same = shell()
     assert (again, same) == (output, exports)
     assert notes.endswith("none")
@@ -156,6 +156,6 @@ def test_the_shell_exports_once_and_then_needs_no_tensorflow(translator, tmp_pat
     assert set(both) > set(exports)
     make_translator(num_decoder_layers=1).save(folder)
     other, notes, exports = shell()
-    assert "is exported for CTranslate2, once" in notes
+    assert "was exported once for CTranslate2, to" in notes
     assert len(exports) == 1
     assert other != output

@@ -190,5 +190,7 @@ def test_a_folder_is_itself(tmp_path):
 def test_what_is_not_a_folder_is_told(tmp_path):
     (tmp_path / "file").touch()
     for where in (tmp_path / "missing", tmp_path / "file"):
-        with pytest.raises(FileNotFoundError, match=r"is not a folder\. Pass a folder"):
+        with pytest.raises(
+            FileNotFoundError, match=r"is not a folder\. Pass the folder"
+        ):
             hub.preset_folder(where)

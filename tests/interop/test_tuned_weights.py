@@ -1,4 +1,4 @@
-"""Exports of translators that were adapted or quantised."""
+"""Exports of translators that were adapted or quantized."""
 
 import numpy as np
 import pytest

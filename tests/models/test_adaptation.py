@@ -1,4 +1,4 @@
-"""Frozen and quantised layers at any depth come back so."""
+"""Frozen and quantized layers at any depth come back so."""
 
 import json
 

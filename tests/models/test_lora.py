@@ -230,9 +230,9 @@ def test_what_cannot_be_adapted_is_told():
     with pytest.raises(ValueError, match=r"must be among .*'query'.*Received.*'q_proj"):
         model.enable_lora(2, projections=("q_proj",))
     model.enable_lora(2)
-    with pytest.raises(ValueError, match=r"`model.merge_lora\(\)` ends an adaptation"):
+    with pytest.raises(ValueError, match=r"call `model.merge_lora\(\)` first"):
         model.enable_lora(2)
-    with pytest.raises(ValueError, match=r"Quantise `model.merge_lora\(\)`"):
+    with pytest.raises(ValueError, match=r"Quantize `model.merge_lora\(\)`"):
         model.quantize("int8")
 
 
@@ -259,7 +259,7 @@ def test_adaptations_of_quantised_layers_are_not_merged():
     model.quantize("int8")
     layer = next(x for x in all_layers(model) if isinstance(x, Projection))
     layer.enable_lora(2)
-    message = "must be merged before the model is quantised"
+    message = "must be merged before the model is quantized"
     with pytest.raises(ValueError, match=message):
         model.merge_lora()
 
@@ -286,11 +286,13 @@ def test_a_quantised_model_is_not_trained():
     model = compiled(transformer())
     before = model.generate(SOURCE, max_length=4).scores
     model.quantize("int8")
-    with pytest.raises(ValueError, match="quantised to integers cannot be .* int8"):
+    with pytest.raises(ValueError, match="quantized to integers cannot be .* int8"):
         model.fit({"source_ids": SOURCE, "target_ids": TARGET}, LABELS, verbose=0)
-    with pytest.raises(ValueError, match="quantised to integers cannot be .* int8"):
+    with pytest.raises(ValueError, match="quantized to integers cannot be .* int8"):
         fit(model)
-    with pytest.raises(ValueError, match="needs a model that is not quantised"):
+    with pytest.raises(
+        ValueError, match="needs a model without earlier adaptation or quantization"
+    ):
         model.enable_lora(2)
     # Its programs are those of the integers.
     assert np.any(model.generate(SOURCE, max_length=4).scores != before)

@@ -134,9 +134,9 @@ def test_a_classifier_shares_the_encoder_that_it_is_built_on(tmp_path):
 def test_settings_that_are_not_those_of_the_encoder_are_refused(settings):
     encoder = TextEncoder(VOCABULARY, **SETTINGS)
     settings = {"vocabulary_size": VOCABULARY, "encoder": encoder, **settings}
-    with pytest.raises(ValueError, match="must be that of `encoder`, or be left out"):
+    with pytest.raises(ValueError, match="must be the `encoder`'s, or be left out"):
         TextClassifier(num_classes=CLASSES, **settings)
-    with pytest.raises(ValueError, match="must be that of `encoder`, or be left out"):
+    with pytest.raises(ValueError, match="must be the `encoder`'s, or be left out"):
         MaskedLanguageModel(**settings)
 
 

@@ -389,7 +389,7 @@ def test_a_log_without_an_epoch_is_refused(log, text):
 def test_what_is_no_text_is_no_log(log):
     log.write_bytes(b"\xffPK\x03\x04\n\xec\xff")
     with pytest.raises(
-        ValueError, match=r"log.csv:2 is not the log .* Name the log.csv"
+        ValueError, match=r"log.csv:2 is not the log .* Pass the log.csv"
     ):
         plots.training_curves(log)
 

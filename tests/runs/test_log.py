@@ -138,5 +138,5 @@ def test_a_training_goes_on_while_tensorboard_cannot_write(tmp_path):
         )
     assert history.epoch == [0, 1, 2]
     [message] = [str(x.message) for x in warned if "TensorBoard" in str(x.message)]
-    assert "Free space" in message
+    assert "Free some disk space" in message
     assert "\n" not in message

@@ -130,11 +130,11 @@ def test_text_that_has_changed_is_noticed(load, own_text, tmp_path):
 
 def test_a_run_and_other_things_are_not_overwritten(copy, load, tmp_path):
     before = contents(copy.folder)
-    with pytest.raises(ValueError, match="copy holds a run. Name a new folder"):
+    with pytest.raises(ValueError, match="copy holds a run. Choose a new folder"):
         prepare_recipe(load(**{"training.epochs": 3}), copy.folder)
     assert contents(copy.folder) == before
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(ValueError, match="something other than a run. Name a new"):
+    with pytest.raises(ValueError, match="something other than a run. Choose a new"):
         prepare_recipe(load(), tmp_path)
 
 

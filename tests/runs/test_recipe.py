@@ -377,7 +377,7 @@ def test_a_setting_changes_alone_where_two_sections_are_one_in_yaml(path):
 
 
 def test_an_unknown_recipe_is_reported_with_those_that_exist(tmp_path):
-    with pytest.raises(FileNotFoundError, match="not a recipe. Name.*: demo, multi30k"):
+    with pytest.raises(FileNotFoundError, match="not a recipe. Pass.*: demo, multi30k"):
         Recipe.load(tmp_path / "none.yaml")
 
 
@@ -396,14 +396,14 @@ def test_missing_text_is_reported_with_what_is_there(tmp_path):
         data.check_files("train")
     assert str(caught.value) == (
         f"{tmp_path}/raw/train.en.gz does not exist, which `data.train.source` names. "
-        f"{tmp_path}/raw holds train.fr.gz. Name the folder of the text with "
+        f"{tmp_path}/raw holds train.fr.gz. Set the folder of the text with "
         "`data.folder`, which is --data in the shell. Clone "
         "https://github.com/multi30k/dataset and name its folder data/task1."
     )
     (tmp_path / "raw" / "train.fr.gz").unlink()
     (tmp_path / "raw").rmdir()
     tmp_path.rmdir()
-    with pytest.raises(FileNotFoundError, match=f"{tmp_path} is missing. Name"):
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path} is missing. Set"):
         data.check_files("train")
 
 

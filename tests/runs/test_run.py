@@ -27,9 +27,9 @@ def test_its_translator_translates(trained):
 
 
 def test_a_folder_without_a_run_is_reported(tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
+    with pytest.raises(FileNotFoundError, match="is not a run: it has no settings"):
         _ = Run(tmp_path).settings
-    with pytest.raises(FileNotFoundError, match="holds no run: there is no settings"):
+    with pytest.raises(FileNotFoundError, match="is not a run: it has no settings"):
         Run(tmp_path).translator()
 
 
@@ -39,7 +39,7 @@ def test_a_run_without_a_translator_says_how_to_get_one(copy):
     with pytest.raises(FileNotFoundError, match=f"no translator yet. Fin.*{average}"):
         copy.translator()
     shutil.rmtree(copy.folder / "checkpoints")
-    with pytest.raises(FileNotFoundError, match=r"by the command that began it\.$"):
+    with pytest.raises(FileNotFoundError, match=r"with the command that began it\.$"):
         copy.translator()
 
 

@@ -161,7 +161,7 @@ def test_the_table_says_where_each_number_is_from(bare):
     table = table_of(named, settings_of(named, text), text)
     rows = {line.split()[0]: line.split(None, 2)[1:] for line in table.splitlines()}
     assert rows["training.epochs"] == ["9", "recipe"]
-    assert rows["training.cooldown_epochs"] == ["3", "follows from 2,000 pairs"]
+    assert rows["training.cooldown_epochs"] == ["3", "chosen for 2,000 pairs"]
     assert rows.keys() == {"setting", *NAMED}
 
 
@@ -199,7 +199,9 @@ def test_too_little_text_is_told_before_the_training(
     small = {"model.preset": "tiny", "tokenizer.vocabulary_size": 307}
     with begun(phrases(pairs)(**small), tmp_path / "run"):
         pass
-    found = re.findall("^Only 299 pairs.*", capsys.readouterr().out, re.M)
+    found = re.findall(
+        "^A model learns little from only 299 pairs.*", capsys.readouterr().out, re.M
+    )
     assert len(found) == is_few
 
 

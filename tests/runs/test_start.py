@@ -63,7 +63,9 @@ def test_text_that_only_moved_is_the_same(copy, load, tmp_path):
 def test_a_folder_of_other_things_is_refused(load, tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     for place in (tmp_path, tmp_path / "thesis.tex"):
-        with pytest.raises(ValueError, match="something other than a run. Name a new"):
+        with pytest.raises(
+            ValueError, match="something other than a run. Choose a new"
+        ):
             begin(load(), place)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -72,7 +74,9 @@ def test_prepared_text_is_not_overwritten_by_a_run_of_it(load, tmp_path):
     prepare_recipe(load(), tmp_path / "text", num_shards=1)
     before = contents(tmp_path / "text")
     settings = {"data.prepared": str(tmp_path / "text"), "training.epochs": 1}
-    with pytest.raises(ValueError, match="text holds prepared text. Name a new folder"):
+    with pytest.raises(
+        ValueError, match="text holds prepared text. Choose a new folder"
+    ):
         kt.runs.train(load(**settings), tmp_path / "text")
     assert contents(tmp_path / "text") == before
 
@@ -89,7 +93,9 @@ def test_a_run_that_is_being_trained_is_left_alone(load, tmp_path):
     with subprocess.Popen([sys.executable, "-c", hold], **pipes) as process:
         assert process.stdout.readline() == "locked\n"
         before = contents(tmp_path / "run")
-        with pytest.raises(BlockingIOError, match="Another process writes to .*run. W"):
+        with pytest.raises(
+            BlockingIOError, match="Another process is writing to .*run. W"
+        ):
             begin(load(), tmp_path / "run")
         assert contents(tmp_path / "run") == before
         process.communicate("\n")

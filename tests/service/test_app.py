@@ -64,7 +64,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again(gated):
     refused, *others = ask_together(gated, ask, Limits(texts=3, waiting=3))
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
-    assert_error(refused, "3 texts wait for en-de at most")
+    assert_error(refused, "At most 3 texts may wait for en-de")
     assert [other.status_code for other in others] == [200, 200]
 
 
@@ -201,7 +201,7 @@ def test_a_service_that_drains_answers_and_closes_connections(engine):
     for path, status in statuses.items():
         found = client.get(path)
         assert (found.status_code, found.headers["connection"]) == (status, "close")
-    assert_error(client.get("/readyz"), "about to end")
+    assert_error(client.get("/readyz"), "about to stop")
     assert client.post(PREDICT, json={"instances": ["a"]}).status_code == 200
 
 
@@ -233,7 +233,7 @@ def test_a_thread_that_died_is_told_and_starts_again(engine, monkeypatch):
             assert dying.post(PREDICT, json=body).status_code == 504
             refused = dying.get("/readyz")
     assert refused.status_code == 503
-    assert_error(refused, "What translates en-de has died, and starts again")
+    assert_error(refused, "The translator of en-de has died, and is restarting")
     assert dying.get("/readyz").status_code == 200
     assert dying.post(PREDICT, json=body).status_code == 200
     assert client.get("/readyz").status_code == 200
@@ -310,5 +310,5 @@ def test_limits_must_allow_what_they_promise():
     for seconds in (0, float("nan"), "5"):
         with pytest.raises(ValueError, match="`seconds` must be a positive number"):
             Limits(seconds=seconds)
-    with pytest.raises(ValueError, match="`translators` must hold one or more"):
+    with pytest.raises(ValueError, match="`translators` must hold at least one"):
         make_app({})

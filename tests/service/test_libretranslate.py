@@ -240,7 +240,7 @@ def test_a_file_may_have_more_sentences_than_may_wait():
 def test_files_that_cannot_be_read_are_refused_in_a_line(client):
     for name, content, message in (
         ("../b.json", "{", "^b.json cannot be read as json"),
-        ("a.docx", "a", "the format .docx is not read"),
+        ("a.docx", "a", "a.docx cannot be translated: .docx is not supported"),
         ("a.po", b"\xff", "a.po cannot be read as po: line 1 is not UTF-8"),
     ):
         files = {"file": (name, content)}

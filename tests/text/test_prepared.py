@@ -181,7 +181,7 @@ def test_ids_of_other_settings_are_refused(write, ids, tmp_path, options, messag
     shutil.copytree(ids, tmp_path / "ids")
     before = contents(tmp_path / "ids")
     with pytest.raises(
-        ValueError, match=rf"ids holds other ids: {message}.*Name a new"
+        ValueError, match=rf"ids holds other ids: {message}.*Choose a new"
     ):
         write(**options)
     assert contents(tmp_path / "ids") == before
@@ -207,7 +207,9 @@ def test_faults_are_found_before_anything_is_written(write, corpus, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing does not exist"):
         write(targets=tmp_path / "nothing")
     assert not (tmp_path / "ids").exists()
-    with pytest.raises(ValueError, match="holds something other than ids. Name a new"):
+    with pytest.raises(
+        ValueError, match="holds something other than ids. Choose a new"
+    ):
         write(".")
     with pytest.raises(ValueError, match="All sentence pairs are left out: .*=3, or"):
         write(max_length=3, buckets=[3])

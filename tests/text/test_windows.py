@@ -139,7 +139,7 @@ def test_a_language_model_learns_from_it(make, source_tokenizer):
     ("content", "message"),
     [
         (None, r"text does not exist\. Check the path"),
-        (b"", r"text holds no text\. It must hold one document a line"),
+        (b"", r"text holds no text\. It must hold one document per line"),
         (b" \n\t\n", r"text holds no text\."),
         (b"ba\n\xff\n", r"text:2 is not UTF-8"),
         (gzip.compress(b"ba\n", mtime=0)[:-5], r"text:\d cannot be read"),

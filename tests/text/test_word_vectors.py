@@ -70,8 +70,8 @@ def test_a_repeated_word_gets_its_first_vector(write):
         (["a 1 2", "b 1 x2"], "vectors:2: .* 'x2'"),
         (["a 1 2", "b nan 2"], "vectors:2 has a number that is not finite"),
         (["a", "b"], "vectors:1 must be a word and its vector"),
-        (["c 1 2"], "vectors has a vector for none of the 2 words in `tokens`"),
-        ([], "vectors has a vector for none of the 2 words"),
+        (["c 1 2"], "vectors has no vector for any of the 2 words in `tokens`"),
+        ([], "vectors has no vector for any of the 2 words"),
     ],
     ids=lambda x: "/".join(x) if isinstance(x, list) else "",
 )

@@ -203,7 +203,7 @@ def test_terms_that_cannot_be_found_are_refused(settings, message):
 
 
 def test_a_search_that_draws_has_no_terms(translator):
-    with pytest.raises(ValueError, match="a beam search or greedy search where there"):
+    with pytest.raises(ValueError, match="a beam search or greedy search if there"):
         translator.translate(SOURCES[:1], kt.decoding.Sampling(), terms=TERMS)
 
 

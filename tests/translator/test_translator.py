@@ -357,14 +357,14 @@ def test_a_folder_without_a_translator_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("file", "named", "message"),
     [
-        ("notes.txt", ".", "It holds notes.txt. Name a folder that `Translator.save`"),
-        ("notes.txt", "nothing", "Nothing is there. Name a folder"),
-        ("notes.txt", "notes.txt", "It is a file. Name a folder"),
+        ("notes.txt", ".", "It holds notes.txt. Pass a folder that `Translator.save`"),
+        ("notes.txt", "nothing", "Nothing is there. Pass a folder"),
+        ("notes.txt", "notes.txt", "It is a file. Pass a folder"),
         ("model.keras", "model.keras", "a Keras model, without tokenizers. Read it"),
         ("config.json", ".", "another layout. `Translator.from_preset` may read it"),
         ("decoder.yml", ".", "another layout. `Translator.from_preset` may read it"),
-        ("saved_model.pb", ".", "an export .* Name what was exported"),
-        ("1/saved_model.pb", ".", "an export .* Name what was exported"),
+        ("saved_model.pb", ".", "an export .* Pass the translator that was exported"),
+        ("1/saved_model.pb", ".", "an export .* Pass the translator that was exported"),
     ],
 )
 def test_what_a_wrong_folder_is_and_what_to_name(tmp_path, file, named, message):
@@ -382,7 +382,7 @@ def test_the_folder_of_a_run_holds_its_translator(copied, tmp_path):
     assert [found] == kt.Translator.load(run / "translator").translate(
         ["a man"], max_length=3
     )
-    with pytest.raises(FileNotFoundError, match="It is a run. Name its translator"):
+    with pytest.raises(FileNotFoundError, match="It is a run. Pass its translator"):
         kt.Translator.from_preset(run)
 
 

@@ -111,7 +111,7 @@ def search_of(
     """Returns the search that a checkpoint was published with.
 
     The first id of every translation, such as a language, is `wanted_id`, or else that
-    in `generation`, or else `first_id`. `arguments` are those of the `Transformer`.
+    in `generation`, or else `first_id`. `arguments` are the `Transformer`'s.
     """
     pad_id, end_id = arguments["pad_id"], arguments["end_id"]
     generation.expect("pad_token_id", pad_id)

@@ -5,7 +5,7 @@ A post-norm model becomes a `MarianMTModel`, a pre-norm one with one vocabulary 
 a `MarianTokenizer`, which reads its ids from a table. Pegasus's own tokenizer
 (`spiece.model`) cannot be used: it adds 103 to SentencePiece's ids.
 
-These models add 1e-5 to the variance in every normalisation, whatever a config says.
+These models add 1e-5 to the variance in every normalization, regardless of the config.
 Ours add 1e-6 unless they were built with `epsilon=1e-5`, which changes a state of unit
 variance by five millionths.
 """

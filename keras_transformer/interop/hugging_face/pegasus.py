@@ -1,4 +1,4 @@
-"""Pegasus, a family of summarisers with pre-norm.
+"""Pegasus, a family of summarizers with pre-norm.
 
 Reference:
     [Zhang et al., 2020](https://arxiv.org/abs/1912.08777)

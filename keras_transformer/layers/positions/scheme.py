@@ -16,9 +16,9 @@ def position_layer_of(position_scheme, dtype=None, in_attention: bool = False):
 
     The scheme is `"sinusoidal"`, `"rotary"` or `"linear_bias"`; a layer, which is
     copied, or its config; None for no positions. `AttentionPositions` act inside
-    attention, as those `in_attention` must; any other layer is called on the inputs, as
-    `layer(inputs)`, with `positions=` if these are given, and in cached decoding with
-    `start_index=`.
+    attention, as required with `in_attention`; any other layer is called on the inputs,
+    as `layer(inputs)`, with `positions=` if these are given, and in cached decoding
+    with `start_index=`.
     """
     schemes: dict[str, type[keras.layers.Layer]] = {
         "sinusoidal": SinusoidalPositionalEncoding,
