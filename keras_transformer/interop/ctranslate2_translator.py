@@ -50,6 +50,9 @@ class CTranslate2Translator:
             sentencepiece.SentencePieceProcessor(str(path.with_name(f"{side}.model")))
             for side in ("source", "target")
         )
+        names = "source_vocabulary.json", "shared_vocabulary.json"
+        path = next(filter(Path.is_file, map(self._folder.joinpath, names)))
+        self._known = {*json.loads(path.read_text("utf-8"))}
         self._control = {*self._settings["control"]}
         self._arguments = self._settings["translate_batch"]
         self.is_random = "sampling_temperature" in self._arguments
@@ -91,13 +94,10 @@ class CTranslate2Translator:
             **arguments,
         )
         limit = arguments["max_decoding_length"]
-        unknown, longest = self._source.unk_id(), self.max_source_length
+        longest = self.max_source_length
         for place, result in zip(places, results, strict=True):
             row, is_cut = read[place]
-            known = {
-                "is_cut": is_cut,
-                "has_unknown": unknown in self._source.piece_to_id(row),
-            }
+            known = {"is_cut": is_cut, "has_unknown": not self._known.issuperset(row)}
             found[place] = []
             for pieces, score in zip(result.hypotheses, result.scores, strict=True):
                 text, has_end = self._text(pieces), len(pieces) < limit

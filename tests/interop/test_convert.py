@@ -32,7 +32,7 @@ def test_a_checkpoint_becomes_a_translator(originals, tmp_path):
     pairs = zip(mine.model.weights, expected.model.weights, strict=True)
     for weight, wanted in pairs:
         np.testing.assert_array_equal(weight.numpy(), wanted.numpy())
-    done = run("translate", checkpoint, stdin=TEXT)
+    done = run("translate", checkpoint, "--engine", "tensorflow", stdin=TEXT)
     assert done.stdout.splitlines() == mine.translate([TEXT])
     again = run("convert", checkpoint, tmp_path / "mine")
     assert again.exit_code == 1

@@ -55,6 +55,20 @@ def test_translations_are_those_of_the_translator(translator, engine):
     np.testing.assert_allclose(*scores, atol=1e-4)
 
 
+@pytest.mark.slow
+def test_what_a_checkpoint_has_no_word_for_is_flagged(originals, tmp_path):
+    # Marian's SentencePiece model knows subwords that its vocabulary lacks.
+    translator = kt.Translator.from_preset(originals / "models" / "marian")
+    translator.export(tmp_path / "ct2", translator.search, format="ctranslate2")
+    engine = CTranslate2Translator(tmp_path / "ct2")
+    texts = ["All human beings are born free", "au", "\N{GRINNING FACE}"]
+    found, expected = (
+        ["unknown words" in row[0].flags for row in one.translate_n_best(texts)]
+        for one in (engine, translator)
+    )
+    assert found == expected == [True, False, True]
+
+
 @pytest.mark.parametrize(("count", "size"), [(0, 1), (2, 1), (7, 3), (300, 32)])
 def test_every_core_gets_a_share_of_few_texts(engine, monkeypatch, count, size):
     sizes = []
