@@ -10,7 +10,7 @@ from keras_transformer import layers
 from keras_transformer.keras_private import all_layers
 from keras_transformer.layers.projection import Projection
 from keras_transformer.models import TextClassifier, TextEncoder, Transformer
-from keras_transformer.training import Adam, TokenCrossentropy, average_checkpoints
+from keras_transformer.training import Adam, TokenCrossentropy
 
 SOURCE = np.array([[5, 6, 7, 2], [8, 9, 2, 0]])
 TARGET = np.array([[1, 7, 6, 5], [1, 9, 8, 0]])
@@ -137,21 +137,6 @@ def test_what_was_generated_before_is_not_generated_after():
     np.testing.assert_array_equal(
         after, model.merge_lora().generate(SOURCE, max_length=4).ids
     )
-
-
-@pytest.mark.slow
-def test_checkpoints_of_an_adaptation_have_a_mean(tmp_path):
-    model = adapted()
-    paths = [tmp_path / f"{i}.keras" for i in range(2)]
-    for path in paths:
-        fit(model)
-        model.save(path)
-    found = values(average_checkpoints(paths).weights)
-    first, last = (values(keras.models.load_model(x).weights) for x in paths)
-    for path in found:
-        np.testing.assert_allclose(
-            found[path], (first[path] + last[path]) / 2, atol=1e-7
-        )
 
 
 @pytest.mark.quick("LanguageModel")
