@@ -106,6 +106,9 @@ def test_an_update_needs_a_batch(steps):
         Adam(gradient_accumulation_steps=steps)
 
 
+@pytest.mark.quick(
+    "float16-options0-False", "float16-options2-True", "bfloat16-options3-False"
+)
 @pytest.mark.parametrize(
     ("dtype", "options", "learns"),
     [
