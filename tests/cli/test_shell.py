@@ -932,6 +932,9 @@ def test_help_explains_every_option(command):
     assert "Usage" in result.stdout
 
 
+@pytest.mark.quick(
+    "train --help---epochs", "translate b a-a:1 is not", "plot attention b ba --again"
+)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

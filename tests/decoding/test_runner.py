@@ -136,6 +136,7 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
         np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
 
 
+@pytest.mark.quick("search1")
 @pytest.mark.parametrize(
     "search", [GreedySearch([LIMIT]), BeamSearch(2, processors=[LIMIT])]
 )
@@ -159,7 +160,7 @@ def test_a_sentence_that_overflows_leaves_nothing_to_the_next(
     np.testing.assert_allclose(scores[lengths < 4], expected, 1e-5)
 
 
-@pytest.mark.quick("beam-8", "draws-2")
+@pytest.mark.quick("draws-2")
 @pytest.mark.parametrize("likely", [1, 2, 8])
 @pytest.mark.parametrize(
     "search",
@@ -302,6 +303,7 @@ def test_a_batch_is_never_larger_than_its_batch_size(
     assert set(model.rows) == {min(5, 1 << (num_rows - 1).bit_length())}
 
 
+@pytest.mark.quick("search1")
 @pytest.mark.parametrize("search", [BeamSearch(2), Sampling(seed=5, num_hypotheses=7)])
 def test_the_rows_of_a_call_are_bounded_by_what_they_hold(
     search, monkeypatch, without_xla_for_cpus
