@@ -17,6 +17,10 @@ from keras_transformer.kernels import target
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 GREEDY = kt.decoding.GreedySearch()
+# One for several tests, which compile it once.
+N_BEST = kt.decoding.BeamSearch(
+    5, kt.decoding.PowerLengthPenalty(0.3), num_hypotheses=3
+)
 # Some that were learnt and some that were not, of both padded lengths.
 TEXTS = ["a dog", "two", *SOURCES[::5], "five bike bike man a", "dog " * 4, "tree"]
 
@@ -152,14 +156,13 @@ def test_nothing_is_nothing_to_a_tokenizer_that_keeps_every_character(translator
 
 
 def test_the_n_best_begin_with_the_translation(translator):
-    search = kt.decoding.BeamSearch(5, num_hypotheses=3)
-    found = translator.translate_n_best(TEXTS, search)
+    found = translator.translate_n_best(TEXTS, N_BEST)
     assert [len(translations) for translations in found] == [3] * len(TEXTS)
-    assert [best.text for best, *_ in found] == translator.translate(TEXTS, search)
+    assert [best.text for best, *_ in found] == translator.translate(TEXTS, N_BEST)
     scores = np.array([[one.score for one in translations] for translations in found])
     assert (np.diff(scores) <= 0).all()
     assert (scores[:, 0] < 0).all()
-    assert translator.translate_n_best([" "], search) == [[("", 0.0, ())] * 3]
+    assert translator.translate_n_best([" "], N_BEST) == [[("", 0.0, ())] * 3]
 
 
 def test_white_space_and_marks_of_line_breaks_change_no_translation(translator):
@@ -224,7 +227,7 @@ def test_what_is_too_long_is_cut_with_a_warning(translator):
     assert ["cut source" in best.flags for (best,) in found] == [False, True, False]
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(codec=None)), min_size=1, max_size=7))
 @pytest.mark.filterwarnings("ignore:.*were cut:UserWarning")  # long texts are drawn too
 def test_any_text_has_an_answer(translator, texts):
@@ -274,12 +277,11 @@ def test_a_global_seed_takes_no_tokenizer_away(saved):
 
 
 def test_a_translator_reloads_as_it_was(translator, saved):
-    search = kt.decoding.BeamSearch(3, num_hypotheses=2)
     loaded = kt.Translator.load(saved)
     assert loaded.max_source_length == translator.max_source_length
-    expected = translator.translate_n_best(TEXTS, search)
+    expected = translator.translate_n_best(TEXTS, N_BEST)
     for translations, others in zip(
-        loaded.translate_n_best(TEXTS, search), expected, strict=True
+        loaded.translate_n_best(TEXTS, N_BEST), expected, strict=True
     ):
         assert [one.text for one in translations] == [one.text for one in others]
         scores = [one.score for one in translations]
@@ -287,18 +289,16 @@ def test_a_translator_reloads_as_it_was(translator, saved):
 
 
 def test_a_translator_carries_its_search(translator, tmp_path):
-    penalty = kt.decoding.PowerLengthPenalty(0.3)
-    search = kt.decoding.BeamSearch(3, penalty, num_hypotheses=2)
     # With another length, batches have other shapes, and sums may round differently.
     parts = translator.source_tokenizer, translator.target_tokenizer
     length = translator.max_source_length
-    mine = kt.Translator(translator.model, *parts, length, search)
-    expected = translator.translate_n_best(TEXTS, search)
+    mine = kt.Translator(translator.model, *parts, length, N_BEST)
+    expected = translator.translate_n_best(TEXTS, N_BEST)
     assert mine.translate_n_best(TEXTS) == expected
     assert mine.translate(TEXTS, GREEDY) == translator.translate(TEXTS, GREEDY)
     mine.save(tmp_path / "translator")
     loaded = kt.Translator.load(tmp_path / "translator")
-    assert loaded.search == search
+    assert loaded.search == N_BEST
 
 
 def test_an_export_is_of_a_known_format_with_its_own_options(translator, tmp_path):
