@@ -136,6 +136,17 @@ def trained_by_the_shell(made_once, small_text):
     return made_once("trained_by_the_shell", train)
 
 
+@pytest.fixture(scope="session")
+def learnt_translator(made_once):
+    """Folder of a translator that knows the sentences of tiny_translator.py."""
+    from serving.tiny_translator import make_translator
+
+    def learn(folder):
+        make_translator(updates=60).save(folder)
+
+    return made_once("learnt_translator", learn)
+
+
 @pytest.fixture
 def few_objects_to_collect():
     """Keras collects all garbage of the process for each layer that it quantises."""

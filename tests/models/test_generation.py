@@ -104,6 +104,7 @@ def test_scores_are_those_of_the_model_without_a_cache(name):
     assert len(lengths) > 1, "no sentence ends: the test shows less than it should"
 
 
+@pytest.mark.slow  # as test_transformer_positions.py shows
 def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     model = variant("pre-norm")
     ids = model.generate(SOURCE, max_length=MAX_LENGTH).ids[:, 0]
@@ -308,7 +309,7 @@ def test_ids_of_another_vocabulary_are_refused(outside):
         variant("post-norm").generate(ids)
 
 
-@pytest.mark.quick("target_ids")
+@pytest.mark.slow  # as test_every_model.py shows
 @pytest.mark.needs_tensorflow  # JAX trains on them without a word
 @pytest.mark.parametrize("name", ["source_ids", "target_ids", "labels"])
 def test_training_on_ids_of_another_vocabulary_says_so_in_the_last_line(name):

@@ -136,7 +136,7 @@ def test_a_concatenated_encoding_takes_its_width_out_of_the_embedding():
     assert shapes["narrow/kernel"] == (8, 6)
 
 
-@pytest.mark.quick("learned")
+@pytest.mark.slow  # as test_language_model.py shows
 @pytest.mark.parametrize("name", ["learned", "concatenated"])
 def test_learned_positions_end_where_they_say(name):
     model = transformer(name)

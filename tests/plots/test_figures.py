@@ -269,6 +269,7 @@ def test_the_attention_of_every_hypothesis_is_that_of_the_model(translator):
             np.testing.assert_allclose(weights, scores[kind["name"]][:, 0], atol=5.1e-4)
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("num_layers", [1, 3])
 def test_a_translation_is_drawn_with_the_weights_that_align_compares(
     num_layers, translator

@@ -82,7 +82,7 @@ def test_a_pair_is_held_out_in_both_directions(two_files, tmp_path):
     assert not held_out & {frozenset(pair) for pair in trained_on}
 
 
-@pytest.mark.quick("csv")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gzip", "csv"])
 def test_the_same_pairs_are_held_out_of_files_of_any_kind(two_files, tmp_path, kind):
     sides = [(tmp_path / f"train.{x}").read_text() for x in ("aa", "bb")]

@@ -205,7 +205,7 @@ def test_files_are_read_one_after_the_other(make, corpus, tmp_path):
         sum(int(labels.any(axis=1).sum()) for _, _, labels in as_numpy(dataset))
         for dataset in (make(), both)
     ]
-    assert num_pairs == [467, 934]
+    assert num_pairs == [229, 458]
 
 
 @pytest.mark.slow
@@ -261,7 +261,7 @@ def test_long_sentences_are_left_out_with_a_warning(
     is_long = np.maximum(*ids) > limit
     line = is_long.argmax() + 1
     message = (
-        rf"{is_long.sum()} of 467 sentence pairs are longer than max_length=41 and "
+        rf"{is_long.sum()} of 229 sentence pairs are longer than max_length=41 and "
         rf"left out, the first is \S*train\.src:{line}\."
     )
     with pytest.warns(UserWarning, match=message):
@@ -272,7 +272,7 @@ def test_long_sentences_are_left_out_with_a_warning(
 
 
 def test_a_corpus_of_long_sentences_only_is_refused(make):
-    with pytest.raises(ValueError, match=r"All 467 sentence pairs are longer than"):
+    with pytest.raises(ValueError, match=r"All 229 sentence pairs are longer than"):
         make(max_length=3)
 
 
@@ -284,7 +284,7 @@ def test_a_batch_holds_the_longest_sentence(make):
 def test_faults_are_found_before_training(make, corpus, tmp_path):
     shorter = tmp_path / "shorter"
     shorter.write_bytes(b"".join(corpus[1].read_bytes().splitlines(True)[:-1]))
-    with pytest.raises(ValueError, match=r"train\.src:467 has no counterpart"):
+    with pytest.raises(ValueError, match=r"train\.src:229 has no counterpart"):
         make(targets=shorter)
 
 

@@ -107,13 +107,13 @@ def test_files_that_are_named_twice_are_read_twice(write, corpus, tmp_path):
         path.write_text("".join(f"{word} {i}\n" for i in range(13)))
     sides = [[a, b, b] for a, b in zip(corpus, paths, strict=True)]
     folder, manifest = write("ids", *sides)
-    assert sum(map(sum, (shard["pairs"] for shard in manifest["shards"]))) == 467 + 13
+    assert sum(map(sum, (shard["pairs"] for shard in manifest["shards"]))) == 229 + 13
     counts = collections.Counter(map(str, rows(flat(prepared_dataset(folder, 997)))))
-    assert sorted(counts.values()) == [1] * 467 + [2] * 13
+    assert sorted(counts.values()) == [1] * 229 + [2] * 13
     dataset = prepared_dataset(folder, 997, passes=3)
     thrice = flat(dataset)
     counts = collections.Counter(map(str, rows(thrice)))
-    assert sorted(counts.values()) == [3] * 467 + [6] * 13
+    assert sorted(counts.values()) == [3] * 229 + [6] * 13
     assert len(thrice) == dataset.cardinality()
 
 
@@ -210,7 +210,7 @@ def test_ids_of_other_text_and_tokenizers_are_refused(write, ids, corpus, tmp_pa
 def test_faults_are_found_before_anything_is_written(write, corpus, tmp_path):
     shorter = tmp_path / "shorter"
     shorter.write_bytes(b"".join(corpus[1].read_bytes().splitlines(True)[:-1]))
-    with pytest.raises(ValueError, match=r"train\.src:467 has no counterpart"):
+    with pytest.raises(ValueError, match=r"train\.src:229 has no counterpart"):
         write(targets=shorter)
     with pytest.raises(FileNotFoundError, match="nothing does not exist"):
         write(targets=tmp_path / "nothing")

@@ -243,9 +243,10 @@ def test_an_interrupt_before_the_best_is_replaced_does_not_lose_it(
 
     checkpoints = Checkpoints(tmp_path, keep=1)
     checkpoints.save(small_model(1.0), 1, {"val_loss": 3.0})
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr("os.link", interrupt)
-        checkpoints.save(small_model(2.0), 2, {"val_loss": 1.0})
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.save(small_model(2.0), 2, {"val_loss": 1.0})
     assert_the_second_is_the_best(tmp_path)
 
 
