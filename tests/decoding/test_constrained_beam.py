@@ -158,6 +158,7 @@ def test_every_hypothesis_contains_its_phrases(width, end_bias):
     assert model._runner._program.cache_info().misses == 1
 
 
+@pytest.mark.quick("3-None")
 @pytest.mark.parametrize(
     ("width", "required"), [(1, [[], [], []]), (3, None), (5, [[], [], []])]
 )

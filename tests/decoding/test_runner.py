@@ -96,7 +96,24 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
     return find(inputs, search.with_tables(tables), MAX_LENGTH, batch_size, 7)
 
 
-@pytest.mark.quick("GreedySearch(processors=(MaximumLe")
+SHUFFLED = np.random.default_rng(7).permutation(17)
+
+
+@pytest.mark.quick(
+    "GreedySearch(processors=(MaximumLength(ratio=1.0, extra=0),), end_ids=None)-()-all"
+)
+@pytest.mark.parametrize(
+    ("rows", "batch_size"),
+    [
+        (np.arange(17), 1),
+        (np.arange(17), 4),
+        (SHUFFLED, 5),
+        (SHUFFLED, 8),
+        (SHUFFLED[:7], 2),
+        ([11], 1),
+    ],
+    ids=["1", "4", "all", "8", "some", "one"],
+)
 @pytest.mark.parametrize(
     ("search", "growth"),
     [
@@ -112,7 +129,7 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
     ids=str,
 )
 def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
-    search, growth, without_xla_for_cpus
+    search, growth, rows, batch_size, without_xla_for_cpus
 ):
     model, inputs = toy(growth=growth), sentences_of_many_lengths()
     tables = search.tables(
@@ -122,18 +139,9 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
     expected_ids, expected_scores = find(np.arange(17), batch_size=17)
     assert np.isfinite(expected_scores[:, 0]).all()
     assert len(np.unique(np.sum(expected_ids[:, 0] != PAD, axis=-1))) >= 3
-    shuffled = np.random.default_rng(7).permutation(17)
-    for rows, batch_size in (
-        (np.arange(17), 1),
-        (np.arange(17), 4),
-        (shuffled, 5),
-        (shuffled, 8),
-        (shuffled[:7], 2),
-        ([11], 1),
-    ):
-        ids, scores = find(rows, batch_size=batch_size)
-        np.testing.assert_array_equal(ids, expected_ids[rows])
-        np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
+    ids, scores = find(rows, batch_size=batch_size)
+    np.testing.assert_array_equal(ids, expected_ids[rows])
+    np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
 
 
 @pytest.mark.quick("search1")

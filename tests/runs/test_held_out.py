@@ -124,6 +124,7 @@ def test_a_run_goes_on_with_the_pairs_that_it_held_out(two_files, tmp_path):
         begin(two_files(**{"training.epochs": 2}), run.folder)
 
 
+@pytest.mark.slow
 def test_prepared_ids_hold_out_the_same_pairs(two_files, tmp_path):
     prepare_recipe(two_files(), tmp_path / "ids", num_shards=2)
     recipe = two_files(**{"data.prepared": str(tmp_path / "ids")})

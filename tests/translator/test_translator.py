@@ -379,6 +379,7 @@ def test_what_a_wrong_folder_is_and_what_to_name(tmp_path, file, named, message)
         kt.Translator.load(tmp_path / named)
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_run_holds_its_translator(copied, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
