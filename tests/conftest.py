@@ -22,6 +22,7 @@ VARIABLE = "KERAS_TRANSFORMER_MULTI30K"
 SLOWEST_FILES = [
     "test_training.py",
     "test_saved_model.py",
+    "test_runner.py",
     "test_pipeline.py",
     "test_language_model.py",
     "test_translator.py",

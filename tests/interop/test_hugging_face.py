@@ -76,8 +76,8 @@ def test_logits_are_those_of_the_original(read, name):
     np.testing.assert_allclose(logits, answers["logits"], 0, 1e-4)
 
 
-@pytest.mark.quick("nllb")
-@some_slow("marian", "m2m_100", "nllb")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
 def test_greedy_ids_are_those_of_the_original(read, name):
     translator, _, answers = read(name)
     search = GreedySearch(processors=translator.search.processors)

@@ -34,7 +34,7 @@ def small_model(tokenizer):
     return kt.models.Transformer(tokenizer.vocabulary_size, **sizes, **ids)
 
 
-@pytest.mark.quick("word_pieces", "characters")
+@pytest.mark.quick("word_pieces")
 @pytest.mark.parametrize("make", [word_pieces, byte_pairs, characters])
 def test_ids_are_those_of_keras_hub_and_texts_come_back(make):
     tokenizer, texts = make()

@@ -69,6 +69,7 @@ def test_gradients_are_those_of_the_plain_call(name):
         assert np.any(first != second)
 
 
+@pytest.mark.slow
 def test_a_whole_model_trains_rematerialised():
     with keras.RematScope(mode="full"):
         model = models.LanguageModel(17, 1, 8, 2, 16, dropout=0.1)

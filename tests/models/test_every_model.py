@@ -114,7 +114,7 @@ def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
             train(IDS)
 
 
-@pytest.mark.quick("fit")
+@pytest.mark.quick("evaluate")
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
 def test_one_model_takes_weights_of_sentences_and_of_tokens(method):
     model_class, settings, inputs, _ = CASES[1]

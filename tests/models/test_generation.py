@@ -116,7 +116,7 @@ def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     np.testing.assert_array_equal(logits.argmax(axis=-1)[real], ids[real])
 
 
-@pytest.mark.quick("0.6")
+@pytest.mark.slow  # as decoding/test_beam.py shows of a toy
 @pytest.mark.parametrize("length_penalty", [0, 0.6, 2])
 def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(length_penalty):
     model = transformer(seed=5, source_vocabulary_size=5)

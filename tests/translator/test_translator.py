@@ -26,8 +26,10 @@ TEXTS = ["a dog", "two", *SOURCES[::5], "five bike bike man a", "dog " * 4, "tre
 
 
 @pytest.fixture(scope="module")
-def translator():
-    return make_translator(updates=60)
+def translator(learnt_translator):
+    learnt = kt.Translator.load(learnt_translator)
+    learnt.model.compile("adam", kt.training.TokenCrossentropy())
+    return learnt
 
 
 @pytest.fixture(scope="module")
