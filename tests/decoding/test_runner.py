@@ -288,6 +288,7 @@ def test_a_saved_model_keeps_the_jit_compile_that_was_asked_for(jit_compile, tmp
     assert [config["jit_compile"] for config in configs] == [jit_compile] * 2
 
 
+@pytest.mark.slow
 def test_more_sentences_than_a_call_takes_are_searched_in_several(
     monkeypatch, without_xla_for_cpus
 ):
@@ -505,6 +506,7 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         model.generate(inputs, GreedySearch([ForcedPrefix([[1], [3]])]), 5)
 
 
+@pytest.mark.slow
 def test_another_seed_is_an_input_and_not_compiled_anew():
     model, inputs = toy(), sentences_of_many_lengths()
     for seed in (3, 5, None, None):

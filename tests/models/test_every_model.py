@@ -82,7 +82,7 @@ def test_half_precision_training_scales_its_loss(model_class, settings, inputs):
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
-@pytest.mark.quick("TextEncoder")
+@pytest.mark.slow  # as serving/ shows of translators
 @every_model
 @pytest.mark.needs_tensorflow
 def test_a_saved_model_gives_the_live_numbers(model_class, settings, inputs, tmp_path):

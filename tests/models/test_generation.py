@@ -162,7 +162,7 @@ def test_any_mix_of_lengths_gives_what_each_sentence_gives_alone(search, bodies)
         np.testing.assert_allclose(alone.scores[0], together.scores[i], 1e-4, 1e-5)
 
 
-@pytest.mark.quick("default")
+@pytest.mark.slow  # as test_transformer.py shows of its logits
 @pytest.mark.parametrize("search", [None, BEAM], ids=["default", "beam"])
 def test_a_reloaded_model_generates_the_same(search, tmp_path):
     model = variant("pre-norm")

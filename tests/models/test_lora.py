@@ -199,6 +199,7 @@ def test_layers_in_a_model_of_ones_own_come_back_adapted(tmp_path):
     assert values(twin.weights).keys() == values(model.weights).keys()
 
 
+@pytest.mark.slow
 def test_plain_weights_begin_an_adaptation_anew(tmp_path):
     plain, model = transformer(), transformer()
     plain.save_weights(tmp_path / "plain.weights.h5")

@@ -214,10 +214,8 @@ def test_labels_that_are_too_many_are_left_out_evenly():
     assert all(5 <= label.get_fontsize() <= 10 for label in axis.get_ticklabels())
 
 
-@pytest.mark.quick("search0")
-@pytest.mark.parametrize(
-    "search", [GreedySearch(), pytest.param(BeamSearch(3), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3)])
 def test_the_attended_translation_is_the_translation(translator, search):
     text = "a dog rides"
     seen = plots.translate_with_attention(translator, text, search)

@@ -72,6 +72,7 @@ def test_a_twentieth_is_held_out_and_not_trained_on(two_files, tmp_path, capsys)
     assert not trained_on & set(held_out)
 
 
+@pytest.mark.slow
 def test_a_pair_is_held_out_in_both_directions(two_files, tmp_path):
     both = {"source": ["train.aa", "train.bb"], "target": ["train.bb", "train.aa"]}
     run = begin(two_files(**{"data.train": both}), tmp_path / "run")

@@ -601,6 +601,7 @@ def test_the_average_of_low_rank_adaptations_is_that_of_what_they_compute(tmp_pa
         np.testing.assert_allclose(found, np.mean(values, axis=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_average_of_one_is_itself(tmp_path):
     model = transformer()
     (path,) = save_all(tmp_path, [model])

@@ -166,6 +166,7 @@ def test_a_file_of_model_checkpoint_is_loaded_by_hand(tmp_path, name):
     assert len(train(data, model, position)["loss"]) == EPOCHS
 
 
+@pytest.mark.quick("None")
 @pytest.mark.parametrize("steps", [None, 2])
 def test_epochs_of_another_number_of_batches_go_on_with_the_same_epoch(tmp_path, steps):
     """As of ids that another number of workers reads, or of sampled subwords."""

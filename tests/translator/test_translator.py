@@ -210,6 +210,7 @@ def test_max_length_limits_a_translation(translator):
     assert shortened == [text.decode() for text in expected]
 
 
+@pytest.mark.slow  # as decoding/test_end_ids.py shows
 def test_a_translation_ends_before_any_end_symbol(translator):
     tokenizer = translator.target_tokenizer
     end_id = tokenizer(["Mann"]).to_list()[0][0]
@@ -268,6 +269,7 @@ def test_translations_are_no_longer_than_the_positions_of_the_model():
     assert make_translator().batching_policy().target_length(20) == 40
 
 
+@pytest.mark.slow
 def test_texts_longer_than_the_positions_of_the_model_are_cut():
     limited = make_translator(positions=kt.layers.LearnedPositionalEncoding(7))
     long, short = "dog man " * 9, "a dog"
