@@ -22,6 +22,7 @@ VARIABLE = "KERAS_TRANSFORMER_MULTI30K"
 SLOWEST_FILES = [
     "test_training.py",
     "test_saved_model.py",
+    "test_runner.py",
     "test_pipeline.py",
     "test_language_model.py",
     "test_translator.py",
@@ -134,6 +135,17 @@ def trained_by_the_shell(made_once, small_text):
         (folder / "stdout").write_text(result.stdout)
 
     return made_once("trained_by_the_shell", train)
+
+
+@pytest.fixture(scope="session")
+def learnt_translator(made_once):
+    """Folder of a translator that knows the sentences of tiny_translator.py."""
+    from serving.tiny_translator import make_translator
+
+    def learn(folder):
+        make_translator(updates=60).save(folder)
+
+    return made_once("learnt_translator", learn)
 
 
 @pytest.fixture

@@ -85,6 +85,7 @@ def test_every_line_that_is_translated_has_a_picture_of_its_own(translator, tmp_
     assert result.stderr.count("standard input:4 is cut") == 1
 
 
+@pytest.mark.slow
 def test_every_line_can_have_a_page(translator, tmp_path):
     path = tmp_path / "out.HTML"
     result = translate(translator, "--attention", path, stdin="a dog\na man\n")

@@ -123,7 +123,7 @@ def test_without_ctranslate2_or_with_a_gpu_tensorflow_is_chosen(
         (["app.po"], "app.po has placeholders, which it keeps"),
     ],
 )
-@pytest.mark.quick("arguments4", "arguments3")
+@pytest.mark.quick("arguments4")
 def test_options_and_tags_choose_tensorflow(
     model, tmp_path, monkeypatch, arguments, reason
 ):

@@ -398,6 +398,7 @@ def test_every_figure_comes_with_its_signature(run, tmp_path):
     assert len(output.read_text().splitlines()) == 7
 
 
+@pytest.mark.slow
 def test_a_saved_translator_is_evaluated_by_a_recipe(run, recipe, text):
     arguments = ("evaluate", run / "translator", "--data", text)
     result = shell(*arguments, "--split", "validation", "--recipe", recipe)
@@ -497,6 +498,7 @@ def test_faulty_files_to_evaluate_are_reported(run, text, tmp_path):
     assert wanted in in_one_line(result)
 
 
+@pytest.mark.slow  # as test_training.py shows of `save_average`
 def test_averaging_makes_the_translator_anew(run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     result = shell("average", folder, "--last", 1)
@@ -510,6 +512,7 @@ def test_averaging_makes_the_translator_anew(run, tmp_path):
         np.testing.assert_array_equal(weight, wanted)
 
 
+@pytest.mark.slow  # as test_training.py shows of `save_best`
 def test_the_best_checkpoint_becomes_the_translator(run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     best = folder / "checkpoints" / "best.keras"
@@ -926,6 +929,9 @@ def test_help_explains_every_option(command):
     assert "Usage" in result.stdout
 
 
+@pytest.mark.quick(
+    "train --help---epochs", "translate b a-a:1 is not", "plot attention b ba --again"
+)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -55,6 +55,7 @@ def test_a_narrow_beam_returns_what_a_plain_one_returns(width, length_penalty):
     assert_same(search(model, SOURCES, 5), expected)
 
 
+@pytest.mark.quick("0-0.6", "1-2", "2-0")
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_beam_of_one_returns_what_greedy_search_returns(seed, length_penalty):

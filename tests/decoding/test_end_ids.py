@@ -40,6 +40,7 @@ def test_greedy_search_ends_with_whichever_end_token_comes_first(end_ids, seed):
     assert_same(GreedySearch(end_ids=end_ids)(model, SOURCES, 5), expected)
 
 
+@pytest.mark.quick("0-2-4", "0.6-5-end_ids1", "0.6-2-end_ids2", "-1-1-end_ids2")
 @pytest.mark.parametrize("end_ids", [4, (4, 6), END_IDS])
 @pytest.mark.parametrize("width", [1, 2, 5])
 @pytest.mark.parametrize("length_penalty", [0, 0.6, -1])

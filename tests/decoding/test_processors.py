@@ -161,7 +161,7 @@ several_controls = st.lists(controls, min_size=1, max_size=3)
 
 
 @hypothesis.given(several_controls)
-@hypothesis.settings(max_examples=10)
+@hypothesis.settings(max_examples=6)
 def test_any_controls_together_hold_in_greedy_and_beam_search(chosen):
     model = ToyModel(VOCABULARY_SIZE, max_length=5, seed=3, end_bias=0.5)
     processors = [processor for processor, _ in chosen]

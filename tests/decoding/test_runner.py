@@ -96,7 +96,24 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
     return find(inputs, search.with_tables(tables), MAX_LENGTH, batch_size, 7)
 
 
-@pytest.mark.quick("GreedySearch(processors=(MaximumLe")
+SHUFFLED = np.random.default_rng(7).permutation(17)
+
+
+@pytest.mark.quick(
+    "GreedySearch(processors=(MaximumLength(ratio=1.0, extra=0),), end_ids=None)-()-all"
+)
+@pytest.mark.parametrize(
+    ("rows", "batch_size"),
+    [
+        (np.arange(17), 1),
+        (np.arange(17), 4),
+        (SHUFFLED, 5),
+        (SHUFFLED, 8),
+        (SHUFFLED[:7], 2),
+        ([11], 1),
+    ],
+    ids=["1", "4", "all", "8", "some", "one"],
+)
 @pytest.mark.parametrize(
     ("search", "growth"),
     [
@@ -112,7 +129,7 @@ def search_rows(model, search, inputs, tables, rows, batch_size):
     ids=str,
 )
 def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
-    search, growth, without_xla_for_cpus
+    search, growth, rows, batch_size, without_xla_for_cpus
 ):
     model, inputs = toy(growth=growth), sentences_of_many_lengths()
     tables = search.tables(
@@ -122,20 +139,12 @@ def test_a_sentence_gets_what_it_gets_alone_whatever_its_neighbours(
     expected_ids, expected_scores = find(np.arange(17), batch_size=17)
     assert np.isfinite(expected_scores[:, 0]).all()
     assert len(np.unique(np.sum(expected_ids[:, 0] != PAD, axis=-1))) >= 3
-    shuffled = np.random.default_rng(7).permutation(17)
-    for rows, batch_size in (
-        (np.arange(17), 1),
-        (np.arange(17), 4),
-        (shuffled, 5),
-        (shuffled, 8),
-        (shuffled[:7], 2),
-        ([11], 1),
-    ):
-        ids, scores = find(rows, batch_size=batch_size)
-        np.testing.assert_array_equal(ids, expected_ids[rows])
-        np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
+    ids, scores = find(rows, batch_size=batch_size)
+    np.testing.assert_array_equal(ids, expected_ids[rows])
+    np.testing.assert_allclose(scores, expected_scores[rows], 1e-5)
 
 
+@pytest.mark.quick("search1")
 @pytest.mark.parametrize(
     "search", [GreedySearch([LIMIT]), BeamSearch(2, processors=[LIMIT])]
 )
@@ -160,7 +169,7 @@ def test_a_sentence_that_overflows_leaves_nothing_to_the_next(
     np.testing.assert_allclose(scores[lengths < 4], expected, 1e-5)
 
 
-@pytest.mark.quick("beam-8", "draws-2")
+@pytest.mark.quick("draws-2")
 @pytest.mark.parametrize("likely", [1, 2, 8])
 @pytest.mark.parametrize(
     "search",
@@ -280,6 +289,7 @@ def test_a_saved_model_keeps_the_jit_compile_that_was_asked_for(jit_compile, tmp
     assert [config["jit_compile"] for config in configs] == [jit_compile] * 2
 
 
+@pytest.mark.slow
 def test_more_sentences_than_a_call_takes_are_searched_in_several(
     monkeypatch, without_xla_for_cpus
 ):
@@ -303,6 +313,7 @@ def test_a_batch_is_never_larger_than_its_batch_size(
     assert set(model.rows) == {min(5, 1 << (num_rows - 1).bit_length())}
 
 
+@pytest.mark.quick("search1")
 @pytest.mark.parametrize("search", [BeamSearch(2), Sampling(seed=5, num_hypotheses=7)])
 def test_the_rows_of_a_call_are_bounded_by_what_they_hold(
     search, monkeypatch, without_xla_for_cpus
@@ -496,6 +507,7 @@ def test_another_prefix_is_an_input_and_not_compiled_anew():
         model.generate(inputs, GreedySearch([ForcedPrefix([[1], [3]])]), 5)
 
 
+@pytest.mark.slow
 def test_another_seed_is_an_input_and_not_compiled_anew():
     model, inputs = toy(), sentences_of_many_lengths()
     for seed in (3, 5, None, None):

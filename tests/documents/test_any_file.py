@@ -148,7 +148,11 @@ class Seen(HTMLParser):
 PAGES = sorted(Path("/usr/share/doc").rglob("*.html"))[::7][:30]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES[:10], *(pytest.param(path, marks=pytest.mark.slow) for path in PAGES[10:])],
+    ids=lambda path: path.name,
+)
 def test_pages_of_debian_keep_all_but_their_texts(path):
     data = path.read_bytes()
     document = read(data, "html")

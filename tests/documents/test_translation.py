@@ -398,8 +398,10 @@ def test_texts_of_data_have_tags_if_it_is_asked_for(translator, tmp_path):
     assert plain == translator.translate(["<b>a</b> dog"], **HOW)[0]
 
 
-def test_messages_keep_their_placeholders_without_being_told(tmp_path):
-    translator = make_translator(60)
+def test_messages_keep_their_placeholders_without_being_told(
+    learnt_translator, tmp_path
+):
+    translator = kt.Translator.load(learnt_translator)
     text = 'msgid "a dog %s"\nmsgstr ""\n'
     (tmp_path / "a.po").write_text(f"#, c-format\n{text}")
     translate(translator, tmp_path / "a.po", tmp_path / "b.po")

@@ -33,7 +33,8 @@ def make_translator(is_shared=True, **settings):
 def make_translator_of_bytes():
     """Returns a translator and a search that begins every translation with "中é"."""
     tokenizer = kt.text.SubwordTokenizer.train(SOURCES, 307, byte_fallback=True)
-    translator = kt.Translator(make_model(307), tokenizer, max_source_length=20)
+    model = make_model(307, num_layers=1)
+    translator = kt.Translator(model, tokenizer, max_source_length=20)
     ids = tokenizer(["中é"]).to_list()[0]
     return translator, kt.decoding.GreedySearch([kt.decoding.ForcedPrefix(ids)])
 
@@ -49,7 +50,7 @@ def make_translator_of_languages():
         model_proto, table, **names, prefix=["__en__"], control=["__de__"]
     )
     size = tokenizer.vocabulary_size
-    model = make_model(size, size, hidden_dim=10, start_id=0)
+    model = make_model(size, size, num_layers=1, hidden_dim=10, start_id=0)
     search = kt.decoding.GreedySearch([kt.decoding.ForcedPrefix([5])])
     return kt.Translator(model, tokenizer, max_source_length=20), search
 
@@ -60,8 +61,9 @@ def make_model(*sizes, **settings):
     Its logits are far apart. Padding has no probability to speak of, and the end token
     has some at every step.
     """
-    settings = {"hidden_dim": 14, "num_heads": 2, "intermediate_dim": 23, **settings}
-    model = kt.models.Transformer(*sizes, num_layers=2, dropout=0.0, **settings)
+    defaults = {"num_layers": 2, "hidden_dim": 14, "num_heads": 2}
+    settings = {**defaults, "intermediate_dim": 23, "dropout": 0.0, **settings}
+    model = kt.models.Transformer(*sizes, **settings)
     rng = np.random.default_rng(11)
     for weight in model.weights:
         values = rng.normal(size=weight.shape)

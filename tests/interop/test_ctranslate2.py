@@ -323,6 +323,7 @@ def test_an_export_is_complete_or_absent(tmp_path, monkeypatch):
     assert [x.name for x in tmp_path.iterdir()] == ["kept"]
 
 
+@pytest.mark.slow  # as test_lora.py shows of a merged model
 def test_an_adaptation_is_in_the_kernels(tmp_path):
     translator, greedy = make_adapted_translator(), kt.decoding.GreedySearch()
     folder = translator.export(tmp_path / "1", greedy, MAX_LENGTH, format="ctranslate2")

@@ -76,8 +76,8 @@ def test_logits_are_those_of_the_original(read, name):
     np.testing.assert_allclose(logits, answers["logits"], 0, 1e-4)
 
 
-@pytest.mark.quick("nllb")
-@some_slow("marian", "m2m_100", "nllb")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
 def test_greedy_ids_are_those_of_the_original(read, name):
     translator, _, answers = read(name)
     search = GreedySearch(processors=translator.search.processors)
@@ -103,15 +103,17 @@ def test_beams_are_those_of_the_original(read, name):
     assert [text.decode() for text in texts] == answers["beam"]
 
 
-@pytest.mark.quick("marian")
-@some_slow("marian")
-def test_texts_are_translated_as_by_the_original(read, name):
+@pytest.mark.quick("marian-greedy")
+@pytest.mark.parametrize("kind", ["beam", "greedy"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_texts_are_translated_as_by_the_original(read, name, kind):
     translator, _, answers = read(name)
-    found = translator.translate(answers["texts"], max_length=LENGTH)
-    assert found == answers["beam"][::4]
-    search = GreedySearch(processors=translator.search.processors)
+    search, expected = translator.search, answers["beam"][::4]
+    if kind == "greedy":
+        search = GreedySearch(processors=translator.search.processors)
+        expected = answers["greedy"]
     found = translator.translate(answers["texts"], search, max_length=LENGTH)
-    assert found == answers["greedy"]
+    assert found == expected
 
 
 @pytest.mark.slow

@@ -130,7 +130,7 @@ def test_a_prompt_continues_alike_whatever_else_is_in_the_batch():
         )
 
 
-@pytest.mark.quick("trained-gpt2")
+@pytest.mark.quick("random-gpt2")
 @pytest.mark.parametrize("family", ["gpt2", "bart", "t5", "moonshine"], indirect=True)
 def test_scores_are_those_of_the_model_without_a_cache(lm):
     if part(lm):  # KerasHub's encoder-decoders read and write text with it

@@ -34,6 +34,7 @@ def small_model(tokenizer):
     return kt.models.Transformer(tokenizer.vocabulary_size, **sizes, **ids)
 
 
+@pytest.mark.quick("word_pieces")
 @pytest.mark.parametrize("make", [word_pieces, byte_pairs, characters])
 def test_ids_are_those_of_keras_hub_and_texts_come_back(make):
     tokenizer, texts = make()
@@ -66,6 +67,7 @@ def test_a_translator_translates_scores_and_is_exported(make, tmp_path):
     )
 
 
+@pytest.mark.quick("word_pieces")
 @pytest.mark.parametrize("make", [word_pieces, byte_pairs])
 def test_only_unknown_words_are_flagged(make):
     tokenizer, (text, *_) = make()

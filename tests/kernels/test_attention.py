@@ -123,6 +123,9 @@ def test_outputs_and_gradients_are_those_with_scores(name, bias_of):
         np.testing.assert_allclose(slope, its_slope, 1e-5, 1e-5)
 
 
+@pytest.mark.quick(
+    "float32-None", "float32-rotary", "float32-linear_bias", "bfloat16-rotary"
+)
 @pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("positions", [None, "rotary", "linear_bias"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

@@ -83,7 +83,7 @@ def count_graphs():
     return sum(isinstance(x, tf.__internal__.FuncGraph) for x in gc.get_objects())
 
 
-@pytest.mark.quick("muon", "keras")
+@pytest.mark.quick("muon")
 @pytest.mark.parametrize(
     "optimizer",
     [

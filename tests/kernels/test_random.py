@@ -55,6 +55,7 @@ def test_seeds_give_unrelated_numbers():
     assert abs(np.corrcoef(x, y)[0, 1]) < 5 / x.size**0.5
 
 
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
     st.lists(st.integers(0, 99), max_size=7),
     st.lists(st.integers(0, 99), max_size=7),

@@ -69,6 +69,7 @@ def test_gradients_are_those_of_the_plain_call(name):
         assert np.any(first != second)
 
 
+@pytest.mark.slow
 def test_a_whole_model_trains_rematerialised():
     with keras.RematScope(mode="full"):
         model = models.LanguageModel(17, 1, 8, 2, 16, dropout=0.1)
@@ -78,14 +79,19 @@ def test_a_whole_model_trains_rematerialised():
     assert np.all(np.isfinite(history.history["loss"]))
 
 
-def test_a_model_learns_the_same_if_its_blocks_are_computed_again():
-    settings = {"dropout": 0.1, "attention_dropout": 0.1, "seed": 3}
+@pytest.mark.quick("LanguageModel")
+@pytest.mark.parametrize("name", ["Transformer", "LanguageModel"])
+def test_a_model_learns_the_same_if_its_blocks_are_computed_again(name):
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    settings = {**sizes, "dropout": 0.1, "attention_dropout": 0.1, "seed": 3}
     ids = np.array([[5, 7, 3, 0], [5, 4, 8, 3]])
-    inputs, found = {"source_ids": ids, "target_ids": ids}, []
+    inputs, found = ids, []
+    if name == "Transformer":
+        inputs = {"source_ids": ids, "target_ids": ids}
     for mode in (None, "full"):
         keras.utils.set_random_seed(5)
         with keras.RematScope(mode):
-            model = models.Transformer(17, None, 1, 8, 2, 16, **settings)
+            model = getattr(models, name)(17, **settings)
         model.compile(keras.optimizers.SGD(0.1), TokenCrossentropy(), jit_compile=False)
         model.fit(inputs, ids, epochs=2, shuffle=False, verbose=0)
         found.append(model.get_weights())

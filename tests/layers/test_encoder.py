@@ -39,7 +39,7 @@ def part(layer, name, built_part, *shapes):
     return built_part
 
 
-@pytest.mark.quick("False-Encoder")
+@pytest.mark.quick("False-EncoderBlock")
 @pytest.mark.parametrize("layer_class", [EncoderBlock, Encoder])
 @pytest.mark.parametrize("normalize_first", NORMS)
 def test_the_encoder_keeps_the_contract_of_layers(layer_class, normalize_first):

@@ -169,7 +169,7 @@ huge_values = st.builds(
 
 @pytest.mark.quick("float32")
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     mask=arrays(bool, (BATCH, LENGTH)),
     value=huge_values,
@@ -199,7 +199,7 @@ def test_padding_never_changes_what_the_encoder_makes_of_the_rest(
 
 @pytest.mark.quick("float32")
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     mask=arrays(bool, (BATCH, LENGTH)),
     memory_mask=arrays(bool, (BATCH, SOURCE)),

@@ -57,10 +57,11 @@ def test_steps_give_what_the_whole_network_gives(ensemble, search):
     np.testing.assert_allclose(found.scores[:, 0], expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_one_finds_what_its_model_finds(models):
     search = decoding.BeamSearch(3)
-    alone = models[1].generate(SOURCE_IDS, search, max_length=9)
-    found = Ensemble(models[1:]).generate(SOURCE_IDS, search, max_length=9)
+    alone = models[0].generate(SOURCE_IDS, search, max_length=9)
+    found = Ensemble(models[:1]).generate(SOURCE_IDS, search, max_length=9)
     np.testing.assert_array_equal(found.ids, alone.ids)
     np.testing.assert_allclose(found.scores, alone.scores, rtol=1e-4)
 

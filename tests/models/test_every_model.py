@@ -74,6 +74,7 @@ def test_the_config_names_every_argument(
     assert not twin.trainable_weights
 
 
+@pytest.mark.quick("Transformer", "TextClassifier")
 @every_model
 def test_half_precision_training_scales_its_loss(model_class, settings, inputs):
     model = model_class(**settings, dtype="mixed_float16")
@@ -81,13 +82,13 @@ def test_half_precision_training_scales_its_loss(model_class, settings, inputs):
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
-@pytest.mark.quick("TextEncoder")
+@pytest.mark.slow  # as serving/ shows of translators
 @every_model
 @pytest.mark.needs_tensorflow
 def test_a_saved_model_gives_the_live_numbers(model_class, settings, inputs, tmp_path):
     import tensorflow as tf
 
-    model = model_class(**settings)
+    model = model_class(**{**settings, "num_layers": 1})
     model.export(tmp_path / "served", verbose=False)
     served = tf.saved_model.load(tmp_path / "served")
     for rows in (slice(None), slice(1)):
@@ -95,6 +96,7 @@ def test_a_saved_model_gives_the_live_numbers(model_class, settings, inputs, tmp
         np.testing.assert_allclose(served.serve(some), model(some), 1e-4, 1e-5)
 
 
+@pytest.mark.quick("LanguageModel-fit", "TextClassifier-train_on_batch")
 @pytest.mark.parametrize("method", ["fit", "train_on_batch"])
 @every_model
 def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
@@ -112,11 +114,11 @@ def test_class_weights_weigh_classes_and_tokens_need_sample_weights(
             train(IDS)
 
 
-@pytest.mark.quick("fit")
+@pytest.mark.quick("evaluate")
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
 def test_one_model_takes_weights_of_sentences_and_of_tokens(method):
     model_class, settings, inputs, _ = CASES[1]
-    model = model_class(**settings, dropout=0.0)
+    model = model_class(**{**settings, "num_layers": 1, "dropout": 0.0})
     metrics = [keras.metrics.SparseCategoricalCrossentropy(from_logits=True)]
     if keras.backend.backend() == "torch":  # Keras multiplies the mask in place
         metrics = None
@@ -136,13 +138,9 @@ def test_one_model_takes_weights_of_sentences_and_of_tokens(method):
 
 
 @pytest.mark.filterwarnings("ignore:Skipping nested container")  # Keras, of a block
+@pytest.mark.quick("LanguageModel-model.weights.h5")
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("model.keras", marks=pytest.mark.slow),
-        "model.weights.h5",
-        pytest.param("model.weights.json", marks=pytest.mark.slow),
-    ],
+    "name", ["model.keras", "model.weights.h5", "model.weights.json"]
 )
 @every_model
 def test_weights_of_another_size_are_refused_with_both_shapes(
@@ -163,6 +161,9 @@ def test_weights_of_another_size_are_refused_with_both_shapes(
     model.load_weights(tmp_path / name)
 
 
+@pytest.mark.quick(
+    "Transformer-__call__", "LanguageModel-evaluate", "TextClassifier-predict"
+)
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("method", ["__call__", "evaluate", "predict"])
 @every_model
@@ -182,6 +183,7 @@ def test_a_model_built_outside_of_the_scope_of_its_strategy_is_refused():
     import tensorflow as tf
 
     model_class, settings, inputs, _ = CASES[1]
+    settings = {**settings, "num_layers": 1}
     model = model_class(**settings)
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
         model.compile("sgd", "mse")

@@ -104,6 +104,7 @@ def test_scores_are_those_of_the_model_without_a_cache(name):
     assert len(lengths) > 1, "no sentence ends: the test shows less than it should"
 
 
+@pytest.mark.slow  # as test_transformer_positions.py shows
 def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     model = variant("pre-norm")
     ids = model.generate(SOURCE, max_length=MAX_LENGTH).ids[:, 0]
@@ -115,7 +116,7 @@ def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     np.testing.assert_array_equal(logits.argmax(axis=-1)[real], ids[real])
 
 
-@pytest.mark.quick("0.6")
+@pytest.mark.slow  # as decoding/test_beam.py shows of a toy
 @pytest.mark.parametrize("length_penalty", [0, 0.6, 2])
 def test_a_beam_as_wide_as_the_space_finds_what_enumeration_finds(length_penalty):
     model = transformer(seed=5, source_vocabulary_size=5)
@@ -161,20 +162,21 @@ def test_any_mix_of_lengths_gives_what_each_sentence_gives_alone(search, bodies)
         np.testing.assert_allclose(alone.scores[0], together.scores[i], 1e-4, 1e-5)
 
 
-def test_a_reloaded_model_generates_the_same(tmp_path):
+@pytest.mark.slow  # as test_transformer.py shows of its logits
+@pytest.mark.parametrize("search", [None, BEAM], ids=["default", "beam"])
+def test_a_reloaded_model_generates_the_same(search, tmp_path):
     model = variant("pre-norm")
     model.save(tmp_path / "model.keras")
     reloaded = keras.models.load_model(tmp_path / "model.keras")
-    for search in (None, BEAM):
-        before, after = (
-            one.generate(SOURCE, search, MAX_LENGTH) for one in (model, reloaded)
-        )
-        np.testing.assert_array_equal(after.ids, before.ids)
-        np.testing.assert_array_equal(after.scores, before.scores)
+    before, after = (
+        one.generate(SOURCE, search, MAX_LENGTH) for one in (model, reloaded)
+    )
+    np.testing.assert_array_equal(after.ids, before.ids)
+    np.testing.assert_array_equal(after.scores, before.scores)
 
 
 def test_generate_follows_new_weights_and_leaves_the_model_as_it_was():
-    model, other = transformer(seed=1), transformer(seed=2)
+    model, other = (transformer(seed, num_layers=1) for seed in (1, 2))
     layers = [layer.name for layer in model.layers]
     paths = [w.path for w in model.weights]
     before = model.generate(SOURCE, max_length=MAX_LENGTH)
@@ -217,7 +219,7 @@ def test_copies_of_a_model_that_generates_have_no_programs():
 
 
 def test_a_model_that_generated_is_freed_with_its_programs():
-    model = transformer(seed=3)
+    model = transformer(seed=3, num_layers=1)
     model.generate(SOURCE, max_length=3)
     alive = weakref.ref(model)
     del model
@@ -307,11 +309,11 @@ def test_ids_of_another_vocabulary_are_refused(outside):
         variant("post-norm").generate(ids)
 
 
-@pytest.mark.quick("target_ids")
+@pytest.mark.slow  # as test_every_model.py shows
 @pytest.mark.needs_tensorflow  # JAX trains on them without a word
 @pytest.mark.parametrize("name", ["source_ids", "target_ids", "labels"])
 def test_training_on_ids_of_another_vocabulary_says_so_in_the_last_line(name):
-    model = transformer(0)
+    model = transformer(0, num_layers=1)
     model.compile("sgd", TokenCrossentropy(), jit_compile=False)
     ids = dict.fromkeys(("source_ids", "target_ids", "labels"), SOURCE)
     ids[name] = np.where(SOURCE == 5, 1009, SOURCE)

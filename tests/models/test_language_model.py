@@ -225,7 +225,7 @@ def test_greedy_takes_what_the_model_without_a_cache_finds_likeliest():
     np.testing.assert_array_equal(logits.argmax(axis=-1), text[len(prompt) :])
 
 
-@pytest.mark.quick("beam")
+@pytest.mark.slow  # the model without a cache, too, reads each prompt alone
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_prompts_of_mixed_lengths_give_what_each_gives_alone(search):
     model = variant("post-norm")

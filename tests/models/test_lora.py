@@ -9,7 +9,12 @@ from model_cases import every_model
 from keras_transformer import layers
 from keras_transformer.keras_private import all_layers
 from keras_transformer.layers.projection import Projection
-from keras_transformer.models import TextClassifier, TextEncoder, Transformer
+from keras_transformer.models import (
+    LanguageModel,
+    TextClassifier,
+    TextEncoder,
+    Transformer,
+)
 from keras_transformer.training import Adam, TokenCrossentropy
 
 SOURCE = np.array([[5, 6, 7, 2], [8, 9, 2, 0]])
@@ -179,6 +184,7 @@ def test_layers_in_a_model_of_ones_own_come_back_adapted(tmp_path):
     assert values(twin.weights).keys() == values(model.weights).keys()
 
 
+@pytest.mark.slow
 def test_plain_weights_begin_an_adaptation_anew(tmp_path):
     plain, model = transformer(), transformer()
     plain.save_weights(tmp_path / "plain.weights.h5")
@@ -249,12 +255,17 @@ def test_adaptations_of_quantised_layers_are_not_merged():
         model.merge_lora()
 
 
+@pytest.mark.quick("language model")
 @pytest.mark.usefixtures("few_objects_to_collect")
-def test_a_model_in_float8_learns_and_comes_back(tmp_path):
-    model = transformer()
+@pytest.mark.parametrize("name", ["transformer", "language model"])
+def test_a_model_in_float8_learns_and_comes_back(name, tmp_path):
+    if name == "transformer":
+        model, inputs = transformer(), {"source_ids": SOURCE, "target_ids": TARGET}
+    else:
+        keras.utils.set_random_seed(3)
+        model, inputs = LanguageModel(11, 1, 8, 2, 16, dropout=0.0), TARGET
     model.quantize("float8")
     model.compile(Adam(1e-2), TokenCrossentropy())
-    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
     losses = model.fit(inputs, LABELS, epochs=7, verbose=0).history["loss"]
     assert losses[-1] < 0.9 * losses[0]
     model.save(tmp_path / "model.keras")

@@ -79,6 +79,7 @@ def test_weight_options_reach_every_layer(model_class, settings, inputs, tmp_pat
     assert all(np.all(array == 0) for array in optional_weights(model).values())
 
 
+@pytest.mark.quick("LanguageModel", "TextClassifier")
 @every_model
 def test_options_that_are_not_given_stay_out_of_the_config(
     model_class, settings, inputs

@@ -214,10 +214,8 @@ def test_labels_that_are_too_many_are_left_out_evenly():
     assert all(5 <= label.get_fontsize() <= 10 for label in axis.get_ticklabels())
 
 
-@pytest.mark.quick("search0")
-@pytest.mark.parametrize(
-    "search", [GreedySearch(), pytest.param(BeamSearch(3), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3)])
 def test_the_attended_translation_is_the_translation(translator, search):
     text = "a dog rides"
     seen = plots.translate_with_attention(translator, text, search)
@@ -269,6 +267,7 @@ def test_the_attention_of_every_hypothesis_is_that_of_the_model(translator):
             np.testing.assert_allclose(weights, scores[kind["name"]][:, 0], atol=5.1e-4)
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("num_layers", [1, 3])
 def test_a_translation_is_drawn_with_the_weights_that_align_compares(
     num_layers, translator

@@ -133,6 +133,7 @@ def test_a_page_that_becomes_narrow_scrolls_to_the_chosen_map(browse):
     assert int(re.search(r"<title>scrolled by (\d+)", dom)[1]) > 0
 
 
+@pytest.mark.quick("encoder-0-1-4-keys1")
 @pytest.mark.parametrize(
     ("kind", "layer", "head", "word", "keys"),
     [
@@ -166,6 +167,7 @@ def test_what_is_chosen_by_hand_is_shown_and_can_be_linked_to(browse):
     assert link == "part=encoder&layer=0&head=2&word=3"
 
 
+@pytest.mark.quick("ArrowUp")
 @pytest.mark.parametrize("key", ["ArrowUp", "ArrowDown"])
 def test_arrows_go_round_the_layers_of_a_head(browse, key):
     seen = attended()
@@ -260,6 +262,7 @@ def test_words_stand_in_the_direction_of_their_script(token, direction):
     assert cross["keys"]["direction"] == "ltr"
 
 
+@pytest.mark.quick("rtl-ltr-cross", "ltr-rtl-decoder")
 @pytest.mark.parametrize("kind", ["cross", "decoder"])
 @pytest.mark.parametrize("source", [SOURCE, HEBREW], ids=["ltr", "rtl"])
 @pytest.mark.parametrize("target", [TARGET, ARABIC], ids=["ltr", "rtl"])
@@ -336,6 +339,7 @@ def test_two_translations_stand_side_by_side(browse):
     assert [re.findall(differs, side) for side in (first, second)] == [[], ["Der"]]
 
 
+@pytest.mark.quick("0-1-2", "1-3-2")
 @pytest.mark.parametrize(
     ("side", "word", "other"), [(0, 0, 1), (0, 1, 2), (1, 1, 0), (1, 3, 2)]
 )

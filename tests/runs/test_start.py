@@ -9,6 +9,7 @@ import pytest
 from small_corpus import write_corpus, write_lines
 
 import keras_transformer as kt
+from keras_transformer import storage
 from keras_transformer.runs import Finished, New, Run, prepare_recipe, training
 from keras_transformer.runs.start import copy_pretrained
 from keras_transformer.runs.training import begun, join
@@ -84,7 +85,8 @@ def test_prepared_text_is_not_overwritten_by_a_run_of_it(load, tmp_path):
 def test_a_run_that_is_being_trained_is_left_alone(load, tmp_path):
     begin(load(), tmp_path / "run")
     hold = (
-        "from keras_transformer.storage import locked\n"
+        "import runpy\n"  # without the package, which loads TensorFlow
+        f"locked = runpy.run_path({storage.__file__!r})['locked']\n"
         f"with locked({str(tmp_path / 'run')!r}):\n"
         "    print('locked', flush=True)\n"
         "    input()"

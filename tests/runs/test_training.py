@@ -239,6 +239,7 @@ def test_a_pretrained_model_has_the_weights_and_the_dropout_of_the_recipe(
         np.testing.assert_array_equal(found[path], weight)
 
 
+@pytest.mark.slow  # as test_lora.py shows
 def test_only_an_adaptation_is_trained(trained, started):
     model = pretrained_model(started(**{"model.lora_rank": 2}))
     assert all("lora_kernel" in x.path for x in model.trainable_weights)

@@ -439,7 +439,7 @@ def test_what_is_too_long_is_cut_as_it_is_live(translator, served):
     assert decoded(outputs["translation"].numpy()) == expected
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=99) | st.text().map(str.encode), max_size=5))
 def test_any_bytes_have_an_answer(served, texts):
     texts = tf.constant(texts, tf.string)
@@ -456,7 +456,7 @@ def test_any_bytes_have_an_answer(served, texts):
         assert (scores <= 0).numpy().all()
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(arrays("int32", st.tuples(st.integers(0, 3), st.integers(0, 31))))
 def test_any_ids_have_an_answer(served, source_ids):
     found = served["translate_ids"](source_ids=tf.constant(source_ids))

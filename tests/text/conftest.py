@@ -18,7 +18,7 @@ def sentences(count, seed):
 @pytest.fixture(scope="session")
 def pairs():
     """Sentence pairs, every one of which differs from the others."""
-    sources, targets = sentences(467, seed=2), sentences(467, seed=3)
+    sources, targets = sentences(229, seed=2), sentences(229, seed=3)
     return [
         (f"{s} ba{i}", f"{t} zu{i}")
         for i, (s, t) in enumerate(zip(sources, targets, strict=True))

@@ -40,6 +40,7 @@ def test_texts_are_encoded_within_a_function(source_tokenizer):
             assert expected.numpy().tolist() == found.numpy().tolist()
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=50), st.integers(2, 20))
 def test_short_texts_are_encoded_whole(text, max_length):
     ids, is_cut = encode([text.encode()], TOKENIZER, max_length)
@@ -80,6 +81,7 @@ def test_a_tokenizer_gets_no_more_than_can_be_read_of_unknown_characters():
     assert [len(x) for x in read.numpy()] == [64 * 7, 5]
 
 
+@settings(max_examples=30)
 @given(st.text(min_size=1).filter(lambda x: not x[0].isspace()), st.integers(2, 5))
 def test_only_the_head_of_a_long_text_is_encoded(text, max_length):
     texts = [text.encode() * 999]

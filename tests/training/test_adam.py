@@ -72,6 +72,7 @@ def test_several_batches_make_the_update_of_one_that_holds_them_all():
     assert int(small.optimizer.iterations) == int(large.optimizer.iterations) == 2
 
 
+@pytest.mark.slow
 def test_it_is_what_keras_does_on_one_device():
     ours = fit(accumulating(), ROWS)
     theirs = fit(
@@ -106,6 +107,9 @@ def test_an_update_needs_a_batch(steps):
         Adam(gradient_accumulation_steps=steps)
 
 
+@pytest.mark.quick(
+    "float16-options0-False", "float16-options2-True", "bfloat16-options3-False"
+)
 @pytest.mark.parametrize(
     ("dtype", "options", "learns"),
     [
@@ -246,6 +250,7 @@ def test_options_apply_to_the_mean_gradient_once_per_update(name, eager):
     assert_same_steps([ours.get_weights()] * 4, [theirs.get_weights()] * 4)
 
 
+@pytest.mark.slow
 def test_the_mean_gradient_of_an_embedding_is_clipped_as_in_keras():
     options = {**PAPER, "global_clipnorm": 0.02, "gradient_accumulation_steps": STEPS}
     _, found = trained(Adam(0.1, **options))
@@ -311,6 +316,7 @@ def test_decay_leaves_out_what_is_excluded():
     assert_same_steps(*kernels)
 
 
+@pytest.mark.slow
 def test_what_decay_leaves_out_is_kept_by_the_program_and_not_by_the_file(tmp_path):
     """If this fails, docs/guarantees.md need not except `load_model` any more."""
 

@@ -218,15 +218,36 @@ checkpoints.save(small_model(2.0), 2, {"val_loss": 1.0})
 """
 
 
-def test_a_kill_before_the_best_is_replaced_does_not_lose_it(tmp_path):
-    done = run_program(SAVE_AND_DIE, tmp_path)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert value_of(tmp_path / "best.keras") == 1
-    checkpoints = Checkpoints(tmp_path, keep=1)
+def assert_the_second_is_the_best(folder):
+    """After an end as that of `SAVE_AND_DIE`."""
+    assert value_of(folder / "best.keras") == 1
+    checkpoints = Checkpoints(folder, keep=1)
     assert checkpoints.best().name == "epoch-0002.keras"
     checkpoints.save(small_model(3), 3, {"val_loss": 2.0})
     assert value_of(checkpoints.best()) == 2
-    assert names(tmp_path) == ["best.keras", "epoch-0003.keras"]
+    assert names(folder) == ["best.keras", "epoch-0003.keras"]
+
+
+@pytest.mark.slow
+def test_a_kill_before_the_best_is_replaced_does_not_lose_it(tmp_path):
+    done = run_program(SAVE_AND_DIE, tmp_path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert_the_second_is_the_best(tmp_path)
+
+
+def test_an_interrupt_before_the_best_is_replaced_does_not_lose_it(
+    tmp_path, monkeypatch
+):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(small_model(1.0), 1, {"val_loss": 3.0})
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.save(small_model(2.0), 2, {"val_loss": 1.0})
+    assert_the_second_is_the_best(tmp_path)
 
 
 # Going on
@@ -531,18 +552,25 @@ def test_the_random_states_are_no_file_of_the_archive(tmp_path):
 # The mean
 
 
-def transformer(value=None, **settings):
+def transformer(**settings):
     sizes = {"num_layers": 1, "hidden_dim": 6, "num_heads": 3, "intermediate_dim": 7}
-    model = Transformer(11, **{**sizes, **settings})
-    if value is not None:
+    return Transformer(11, **{**sizes, **settings})
+
+
+def of_values(*values, **settings):
+    """One small model, all weights of which are each of the values in turn."""
+    sizes = {"num_layers": 1, "hidden_dim": 6, "num_heads": 3, "intermediate_dim": 7}
+    model = LanguageModel(11, **sizes, **settings)
+    for value in values:
         model.set_weights([np.full(w.shape, value) for w in model.weights])
-    return model
+        yield model
 
 
 def save_all(folder, models):
-    paths = [folder / f"{index}.keras" for index in range(len(models))]
-    for model, path in zip(models, paths, strict=True):
-        model.save(path)
+    paths = []
+    for index, model in enumerate(models):
+        paths.append(folder / f"{index}.keras")
+        model.save(paths[-1])
     return paths
 
 
@@ -573,6 +601,7 @@ def test_the_average_of_low_rank_adaptations_is_that_of_what_they_compute(tmp_pa
         np.testing.assert_allclose(found, np.mean(values, axis=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_average_of_one_is_itself(tmp_path):
     model = transformer()
     (path,) = save_all(tmp_path, [model])
@@ -584,15 +613,15 @@ def test_the_average_of_one_is_itself(tmp_path):
 
 def test_the_checkpoints_of_a_training_are_averaged(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    for epoch, value in ((1, 97.0), (2, 3.0), (3, 7.0)):
-        checkpoints.save(transformer(value), epoch)
+    for epoch, model in enumerate(of_values(97.0, 3.0, 7.0), start=1):
+        checkpoints.save(model, epoch)
     average = average_checkpoints(checkpoints.paths()[-2:])
     assert all(np.all(weight == 5.0) for weight in average.get_weights())
 
 
 def test_sums_are_held_in_double_precision(tmp_path):
     # In float32, 2 ** 24 + 1 is 2 ** 24 again.
-    models = [transformer(value) for value in (2.0**24, 1.0, 1.0)]
+    models = of_values(2.0**24, 1.0, 1.0)
     average = average_checkpoints(save_all(tmp_path, models))
     assert all(np.all(x == (2.0**24 + 2) / 3) for x in average.get_weights())
 
@@ -600,18 +629,24 @@ def test_sums_are_held_in_double_precision(tmp_path):
 @pytest.mark.quick("bfloat16")
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
 def test_the_dtype_of_the_weights_is_kept(tmp_path, dtype):
-    models = [transformer(value, dtype=dtype) for value in (3.0, 5.0)]
-    average = average_checkpoints(iter(map(str, save_all(tmp_path, models))))
-    assert [w.dtype for w in average.weights] == [w.dtype for w in models[0].weights]
+    paths = save_all(tmp_path, of_values(3.0, 5.0, dtype=dtype))
+    average = average_checkpoints(iter(map(str, paths)))
+    [model] = of_values(0.0, dtype=dtype)
+    assert [w.dtype for w in average.weights] == [w.dtype for w in model.weights]
     assert all(np.all(w == 4.0) for w in average.get_weights())
 
 
 def test_how_models_were_compiled_does_not_matter(tmp_path):
-    models = [transformer(value) for value in (1.0, 3.0, 8.0)]
-    for model, optimizer in zip(models[1:], ("adam", "sgd"), strict=True):
-        model.compile(optimizer, "mse")
-        model.optimizer.build(model.trainable_variables)
-    average = average_checkpoints(save_all(tmp_path, models))
+    def models():
+        for model, optimizer in zip(
+            of_values(1.0, 3.0, 8.0), (None, "adam", "sgd"), strict=True
+        ):
+            if optimizer is not None:
+                model.compile(optimizer, "mse")
+                model.optimizer.build(model.trainable_variables)
+            yield model
+
+    average = average_checkpoints(save_all(tmp_path, models()))
     assert all(np.all(weight == 4.0) for weight in average.get_weights())
     assert not average.compiled
 

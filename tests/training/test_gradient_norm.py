@@ -129,6 +129,7 @@ def test_the_norms_are_saved_with_the_model(tmp_path):
     assert model.optimizer.pop_gradient_norm() == pytest.approx(norm, 1e-5)
 
 
+@pytest.mark.quick("rate1")
 @pytest.mark.parametrize("rate", [0.1, keras.optimizers.schedules.CosineDecay(0.1, 7)])
 def test_files_that_were_saved_without_norms_load(tmp_path, rate):
     # Its variables are those that `Adam` had before it measured norms.

@@ -252,6 +252,7 @@ def dataset(batches):
     return data.apply(tf.data.experimental.assert_cardinality(len(batches)))
 
 
+@pytest.mark.quick("2")
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("batches_per_update", [1, 2])
 def test_the_loss_of_an_epoch_is_the_mean_over_its_tokens(batches_per_update):

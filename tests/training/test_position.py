@@ -104,7 +104,7 @@ ACCUMULATING = {"optimizer": lambda: Adam(gradient_accumulation_steps=3)}
 @pytest.mark.parametrize(
     ("how", "save_freq", "kills"),
     [
-        pytest.param({}, 2, [10], id="within-an-epoch"),
+        pytest.param({}, 4, [10], id="within-an-epoch"),
         pytest.param({}, 2, [11, 3, 2], id="again-and-again"),
         pytest.param({}, 1, [BATCHES, BATCHES - 1], id="at-the-end-of-an-epoch"),
         pytest.param({}, "epoch", [BATCHES + 3], id="by-epochs"),
@@ -166,6 +166,7 @@ def test_a_file_of_model_checkpoint_is_loaded_by_hand(tmp_path, name):
     assert len(train(data, model, position)["loss"]) == EPOCHS
 
 
+@pytest.mark.quick("None")
 @pytest.mark.parametrize("steps", [None, 2])
 def test_epochs_of_another_number_of_batches_go_on_with_the_same_epoch(tmp_path, steps):
     """As of ids that another number of workers reads, or of sampled subwords."""
@@ -176,9 +177,9 @@ def test_epochs_of_another_number_of_batches_go_on_with_the_same_epoch(tmp_path,
             found = int(data.epoch), int(data.batch)
             where.append((epoch, found) if not steps or not where else epoch)
 
-    save = keras.callbacks.ModelCheckpoint(tmp_path / "saved.keras", save_freq=1)
-    data = make_data()
     done = 2 * (steps or BATCHES)
+    save = keras.callbacks.ModelCheckpoint(tmp_path / "saved.keras", save_freq=done)
+    data = make_data()
     batches = data.repeat() if steps else data
     how = {"epochs": 5, "steps_per_epoch": steps}
     train(batches, make_model(), KeepPosition(data, steps), save, kill=done, **how)

@@ -61,11 +61,11 @@ def test_what_needs_one_transformer_says_so(both, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_other_tokenizers_are_refused(parts):
+def test_other_tokenizers_are_refused():
     tokenizer = kt.text.SubwordTokenizer.train(SOURCES, vocabulary_size=39)
     settings = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2}
     model = kt.models.Transformer(39, intermediate_dim=16, **settings)
-    others = [parts[0], kt.Translator(model, tokenizer)]
+    others = [make_translator(), kt.Translator(model, tokenizer)]
     with pytest.raises(ValueError, match=r"source_tokenizer in translators\[1\]"):
         kt.translator.ensemble(others)
     with pytest.raises(ValueError, match="one translator or more"):

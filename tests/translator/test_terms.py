@@ -2,7 +2,7 @@ import re
 
 import numpy as np
 import pytest
-from serving.tiny_translator import SOURCES, make_translator
+from serving.tiny_translator import SOURCES
 
 import keras_transformer as kt
 from keras_transformer.translator import Terms
@@ -33,8 +33,10 @@ SEARCHES = [kt.decoding.GreedySearch(), kt.decoding.BeamSearch(3, num_hypotheses
 
 
 @pytest.fixture(scope="module")
-def translator():
-    return make_translator(updates=60, max_source_length=40)
+def translator(learnt_translator):
+    learnt = kt.Translator.load(learnt_translator)
+    tokenizers = learnt.source_tokenizer, learnt.target_tokenizer
+    return kt.Translator(learnt.model, *tokenizers, max_source_length=40)
 
 
 def found_in(texts, terms=TERMS):

@@ -17,13 +17,19 @@ from keras_transformer.kernels import target
 
 pytestmark = pytest.mark.usefixtures("two_padded_lengths")
 GREEDY = kt.decoding.GreedySearch()
+# One for several tests, which compile it once.
+N_BEST = kt.decoding.BeamSearch(
+    5, kt.decoding.PowerLengthPenalty(0.3), num_hypotheses=3
+)
 # Some that were learnt and some that were not, of both padded lengths.
 TEXTS = ["a dog", "two", *SOURCES[::5], "five bike bike man a", "dog " * 4, "tree"]
 
 
 @pytest.fixture(scope="module")
-def translator():
-    return make_translator(updates=60)
+def translator(learnt_translator):
+    learnt = kt.Translator.load(learnt_translator)
+    learnt.model.compile("adam", kt.training.TokenCrossentropy())
+    return learnt
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +37,11 @@ def saved(translator, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "translator"
     translator.save(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(saved):
+    return kt.Translator.load(saved)
 
 
 @pytest.fixture
@@ -109,7 +120,7 @@ def test_thousands_of_texts_come_back_in_their_order(translator):
     assert translations == [expected[text] for text in texts]
 
 
-@pytest.mark.quick("mixed_bfloat16")
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_a_half_precise_model_translates_what_was_learnt(translator, dtype):
     assert translator.in_dtype(dtype).translate(SOURCES) == TARGETS
@@ -152,14 +163,13 @@ def test_nothing_is_nothing_to_a_tokenizer_that_keeps_every_character(translator
 
 
 def test_the_n_best_begin_with_the_translation(translator):
-    search = kt.decoding.BeamSearch(5, num_hypotheses=3)
-    found = translator.translate_n_best(TEXTS, search)
+    found = translator.translate_n_best(TEXTS, N_BEST)
     assert [len(translations) for translations in found] == [3] * len(TEXTS)
-    assert [best.text for best, *_ in found] == translator.translate(TEXTS, search)
+    assert [best.text for best, *_ in found] == translator.translate(TEXTS, N_BEST)
     scores = np.array([[one.score for one in translations] for translations in found])
     assert (np.diff(scores) <= 0).all()
     assert (scores[:, 0] < 0).all()
-    assert translator.translate_n_best([" "], search) == [[("", 0.0, ())] * 3]
+    assert translator.translate_n_best([" "], N_BEST) == [[("", 0.0, ())] * 3]
 
 
 def test_white_space_and_marks_of_line_breaks_change_no_translation(translator):
@@ -176,7 +186,8 @@ def test_white_space_and_marks_of_line_breaks_change_no_translation(translator):
 class RecordingTransformer(kt.models.Transformer):
     def generate(self, source_ids, *settings):
         self.__dict__.setdefault("batches", []).append(source_ids)
-        return super().generate(source_ids, *settings)
+        ids = np.full((len(source_ids), 1, 1), self.end_id, "int32")
+        return kt.decoding.Hypotheses(ids, np.zeros((len(source_ids), 1), "float32"))
 
 
 def test_every_text_is_searched_beside_those_of_about_its_length(translator):
@@ -199,6 +210,7 @@ def test_max_length_limits_a_translation(translator):
     assert shortened == [text.decode() for text in expected]
 
 
+@pytest.mark.slow  # as decoding/test_end_ids.py shows
 def test_a_translation_ends_before_any_end_symbol(translator):
     tokenizer = translator.target_tokenizer
     end_id = tokenizer(["Mann"]).to_list()[0][0]
@@ -224,7 +236,7 @@ def test_what_is_too_long_is_cut_with_a_warning(translator):
     assert ["cut source" in best.flags for (best,) in found] == [False, True, False]
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(codec=None)), min_size=1, max_size=7))
 @pytest.mark.filterwarnings("ignore:.*were cut:UserWarning")  # long texts are drawn too
 def test_any_text_has_an_answer(translator, texts):
@@ -257,6 +269,7 @@ def test_translations_are_no_longer_than_the_positions_of_the_model():
     assert make_translator().batching_policy().target_length(20) == 40
 
 
+@pytest.mark.slow
 def test_texts_longer_than_the_positions_of_the_model_are_cut():
     limited = make_translator(positions=kt.layers.LearnedPositionalEncoding(7))
     long, short = "dog man " * 9, "a dog"
@@ -267,19 +280,17 @@ def test_texts_longer_than_the_positions_of_the_model_are_cut():
         assert all(np.isfinite(x.log_probability) for x in scores)
 
 
-def test_a_global_seed_takes_no_tokenizer_away(saved):
-    loaded = kt.Translator.load(saved)
+def test_a_global_seed_takes_no_tokenizer_away(translator, loaded):
     keras.utils.set_random_seed(7)
-    assert loaded.translate(SOURCES[:2], GREEDY) == TARGETS[:2]
+    expected = translator.translate(TEXTS, N_BEST)
+    assert loaded.translate(TEXTS, N_BEST) == expected
 
 
-def test_a_translator_reloads_as_it_was(translator, saved):
-    search = kt.decoding.BeamSearch(3, num_hypotheses=2)
-    loaded = kt.Translator.load(saved)
+def test_a_translator_reloads_as_it_was(translator, loaded):
     assert loaded.max_source_length == translator.max_source_length
-    expected = translator.translate_n_best(TEXTS, search)
+    expected = translator.translate_n_best(TEXTS, N_BEST)
     for translations, others in zip(
-        loaded.translate_n_best(TEXTS, search), expected, strict=True
+        loaded.translate_n_best(TEXTS, N_BEST), expected, strict=True
     ):
         assert [one.text for one in translations] == [one.text for one in others]
         scores = [one.score for one in translations]
@@ -287,18 +298,16 @@ def test_a_translator_reloads_as_it_was(translator, saved):
 
 
 def test_a_translator_carries_its_search(translator, tmp_path):
-    penalty = kt.decoding.PowerLengthPenalty(0.3)
-    search = kt.decoding.BeamSearch(3, penalty, num_hypotheses=2)
     # With another length, batches have other shapes, and sums may round differently.
     parts = translator.source_tokenizer, translator.target_tokenizer
     length = translator.max_source_length
-    mine = kt.Translator(translator.model, *parts, length, search)
-    expected = translator.translate_n_best(TEXTS, search)
+    mine = kt.Translator(translator.model, *parts, length, N_BEST)
+    expected = translator.translate_n_best(TEXTS, N_BEST)
     assert mine.translate_n_best(TEXTS) == expected
     assert mine.translate(TEXTS, GREEDY) == translator.translate(TEXTS, GREEDY)
     mine.save(tmp_path / "translator")
     loaded = kt.Translator.load(tmp_path / "translator")
-    assert loaded.search == search
+    assert loaded.search == N_BEST
 
 
 def test_an_export_is_of_a_known_format_with_its_own_options(translator, tmp_path):
@@ -374,6 +383,7 @@ def test_what_a_wrong_folder_is_and_what_to_name(tmp_path, file, named, message)
         kt.Translator.load(tmp_path / named)
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_run_holds_its_translator(copied, tmp_path):
     run = tmp_path / "run"
     run.mkdir()

@@ -112,7 +112,7 @@ STACK_SCHEMES = {
 }
 
 
-@pytest.mark.quick("Decoder-concatenated")
+@pytest.mark.quick("Encoder-concatenated")
 @pytest.mark.parametrize("name", STACK_SCHEMES)
 @pytest.mark.parametrize("layer_class", [Encoder, Decoder])
 def test_stacks_with_positions_keep_the_contract_of_layers(layer_class, name):
