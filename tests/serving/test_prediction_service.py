@@ -88,8 +88,9 @@ def inputs(translator):
 def server(request, translator, inputs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")
     with pytest.MonkeyPatch.context() as patch:
-        limit = "keras_transformer.serving.server_files.MAX_BATCH_SIZE"
-        patch.setattr(limit, MAX_BATCH_SIZE)
+        module = "keras_transformer.serving.server_files"
+        patch.setattr(f"{module}.MAX_BATCH_SIZE", MAX_BATCH_SIZE)
+        patch.setattr(f"{module}.COMPILED_SIZES", (1, 2, MAX_BATCH_SIZE))
         jit_compile = request.param.startswith("xla")
         path = translator.export(folder / "1", SEARCH, jit_compile=jit_compile)
     batching = None
