@@ -199,7 +199,7 @@ def test_ids_of_other_settings_are_refused(write, ids, tmp_path, options, messag
 def test_ids_of_other_text_and_tokenizers_are_refused(write, ids, corpus, tmp_path):
     shutil.copytree(ids, tmp_path / "ids")
     with pytest.raises(
-        ValueError, match=r"`text` was crc32:\w+ and is crc32:\w+. Name"
+        ValueError, match=r"`text` was crc32:\w+ and is crc32:\w+. Choose"
     ):
         write("ids", corpus[1], corpus[0])
     other = SubwordTokenizer.train(corpus[0], vocabulary_size=97)
