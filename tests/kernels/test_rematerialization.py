@@ -93,7 +93,8 @@ def test_a_model_learns_the_same_if_its_blocks_are_computed_again(name):
         with keras.RematScope(mode):
             model = getattr(models, name)(17, **settings)
         model.compile(keras.optimizers.SGD(0.1), TokenCrossentropy(), jit_compile=False)
-        model.fit(inputs, ids, epochs=2, shuffle=False, verbose=0)
+        for _ in range(2):  # not by `fit`: see the known fault in docs/keras.md
+            model.train_on_batch(inputs, ids)
         found.append(model.get_weights())
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 1e-6)
