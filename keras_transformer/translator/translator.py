@@ -241,10 +241,10 @@ class Translator:
             score. A row without subwords has no ids and scores 0.
         """
         pad_id, limit = self.target_tokenizer.pad_id, self.max_source_length
-        rows_of_ids = tf.ragged.constant([row[: limit + 1] for row in source_ids])
-        padded = rows_of_ids.to_tensor(self.source_tokenizer.pad_id)
+        read = [row[: limit + 1] for row in source_ids]
+        ragged = tf.ragged.constant(read, tf.int32, ragged_rank=1)
         found: list[tuple[list[int], float]] = [([], 0.0)] * len(source_ids)
-        encoded = self.as_encoded(tf.cast(padded, tf.int32))
+        encoded = self.as_encoded(ragged.to_tensor(self.source_tokenizer.pad_id))
         for rows, sources, length in self.batching_policy().groups(encoded):
             ids, scores = self.model.generate(sources, self.search, length)
             best = ops.convert_to_numpy(ids)[:, 0]

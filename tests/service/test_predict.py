@@ -125,6 +125,8 @@ def test_ids_are_translated_without_a_tokenizer():
     )
     cut = [*(rows[0] * 99)[: limit - 1], translator.source_tokenizer.end_id]
     expected = translator.translate_ids([cut, [5, unknown]])
+    assert translator.translate_ids([]) == []
+    assert translator.translate_ids([[]]) == [([], 0.0)]
     for row, (ids, score) in zip(long, expected, strict=True):
         assert [x for x in row["ids"] if x] == ids
         assert row["score"] == pytest.approx(score, abs=1e-5)
