@@ -7,9 +7,11 @@ Each says what it needs and why no public interface gives it;
 import contextlib
 
 import keras
+from keras import ops
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.stateless_scope import get_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+from keras.src.backend.common.variables import AutocastScope
 from keras.src.utils.tracking import DotNotTrackScope
 
 # Gives a tensor, the first argument, its Keras mask. Publicly only `compute_mask` does
@@ -89,22 +91,22 @@ def begin_at_epoch(model, epoch: int | None):
     model._initial_epoch = epoch
 
 
-def scope_with(values):
-    """Returns a function that makes a `keras.StatelessScope` with these values.
+def inheriting_scope():
+    """Returns a function that makes a `keras.StatelessScope` with values.
 
-    `values` are pairs of a `keras.Variable` and its value; other variables have the
-    values that they have now. Keras has no public way to make a scope that inherits the
-    values of the scope around it.
+    They are pairs of a `keras.Variable` and its value; other variables have the values
+    that they have now. Keras has no public way to make a scope that inherits the values
+    of the scope around it.
     """
     outer = get_stateless_scope()
     inherited = dict(outer.state_mapping) if outer else {}
 
-    def scope():
+    def scope_with(values):
         inner = keras.StatelessScope(values)
         inner.state_mapping = {**inherited, **inner.state_mapping}
         return inner
 
-    return scope
+    return scope_with
 
 
 def was_made_in_full_remat_scope(layer) -> bool:
@@ -114,6 +116,32 @@ def was_made_in_full_remat_scope(layer) -> bool:
     """
     scope = layer._remat_mode
     return scope is not None and scope.mode == "full"
+
+
+@contextlib.contextmanager
+def without_inner_remat(layer):
+    """Lets the layers inside of a layer forget their `keras.RematScope`.
+
+    Keras would compute each of them once more as the outer layer is computed again.
+    """
+    inner = [each for each in all_layers(layer) if each is not layer]
+    scopes = [each._remat_mode for each in inner]
+    for each in inner:
+        each._remat_mode = None
+    try:
+        yield
+    finally:
+        for each, scope in zip(inner, scopes, strict=True):
+            each._remat_mode = scope
+
+
+def uncast(variable):
+    """Returns the value of a variable, in its own dtype even while a layer is called.
+
+    `keras.Variable.value` has the layer's compute dtype then.
+    """
+    with AutocastScope(None):
+        return ops.copy(variable)
 
 
 def layout_rules():

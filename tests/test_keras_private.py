@@ -96,12 +96,13 @@ def test_a_scope_inherits_the_values_around_it(variables):
     first, second, third = variables
     values = [(first, ops.zeros(2)), (second, ops.zeros(3))]
     with keras.StatelessScope(values):
-        make = keras_private.scope_with([(second, ops.full((3,), 2.0))])
-    with make():
+        scope_with = keras_private.inheriting_scope()
+    inner = [(second, ops.full((3,), 2.0))]
+    with scope_with(inner):
         found = [float(ops.convert_to_numpy(x.value)[0]) for x in variables]
         second.assign(ops.full((3,), 5.0))
     assert found == [0, 2, 1]
-    with make():  # begins anew
+    with scope_with(inner):  # begins anew
         assert float(ops.convert_to_numpy(second.value)[0]) == 2
 
 
@@ -112,6 +113,31 @@ def test_a_layer_knows_the_scope_that_it_was_made_in(mode):
     assert keras_private.was_made_in_full_remat_scope(layer) is (mode == "full")
     outside = keras.layers.Dense(2)
     assert not keras_private.was_made_in_full_remat_scope(outside)
+
+
+def test_layers_forget_their_scope_inside_of_another():
+    with keras.RematScope("full"):
+        outer = keras.Sequential([keras.Sequential([keras.layers.Dense(2)])])
+    inner = outer.layers[0].layers[0]
+    with keras_private.without_inner_remat(outer):
+        assert inner.rematerialized_call(inner.call) == inner.call
+        assert outer.rematerialized_call(outer.call) != outer.call
+    assert inner.rematerialized_call(inner.call) != inner.call
+
+
+def test_a_value_keeps_the_dtype_of_its_variable():
+    class Cast(keras.layers.Layer):
+        def build(self, _):
+            self.scale = self.add_weight(shape=())
+
+        def call(self, inputs):
+            values = self.scale.value, keras_private.uncast(self.scale)
+            self.dtypes = [keras.backend.standardize_dtype(x.dtype) for x in values]
+            return inputs
+
+    layer = Cast(dtype="mixed_bfloat16")
+    layer(ops.ones(2))
+    assert layer.dtypes == ["bfloat16", "float32"]
 
 
 def test_all_layers_are_those_at_any_depth():
@@ -177,11 +203,11 @@ def test_nothing_else_in_the_package_uses_private_names_of_keras():
         "_flatten_layers",
         "_trainable_variables",
         "_layout_map",
-        "_remat_mode",
     )
     common = "keras.src.backend.common"
     modules = (
-        f"{common}.{x}" for x in ("masking", "stateless_scope", "symbolic_scope")
+        f"{common}.{x}"
+        for x in ("masking", "stateless_scope", "symbolic_scope", "variables")
     )
     modules = *modules, "keras.src.utils.tracking"
     expected = {"_registry": {"kernels/graphs.py"}}  # TensorFlow's, of gradients

@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import weakref
 
+import keras
 from keras import ops
 
 from keras_transformer.kernels import target
@@ -61,6 +62,8 @@ def with_gradient(function, *tensors):
     There is no public way to remove a gradient from the registry; `test_graphs.py`
     fails if TensorFlow changes it.
     """
+    # TensorFlow would read a variable again for the gradient.
+    tensors = [ops.copy(x) if isinstance(x, keras.Variable) else x for x in tensors]
     # JAX could not compute again what refers to other values, such as masks.
     if _is_inference.get() or (target.BACKEND == "jax" and is_rematerialized()):
         outputs, _ = function(*tensors)

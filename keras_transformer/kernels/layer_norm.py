@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_transformer.kernels.graphs import with_gradient
+from keras_transformer.kernels.rematerialization import RematerializedMixin
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LayerNormalization(keras.layers.LayerNormalization):
+class LayerNormalization(RematerializedMixin, keras.layers.LayerNormalization):
     """`keras.layers.LayerNormalization` in fewer passes.
 
     The numbers are the same. The gradient is written out: it reads and writes arrays

@@ -6,7 +6,12 @@ import contextvars
 import keras
 from keras import ops, tree
 
-from keras_transformer.keras_private import scope_with, was_made_in_full_remat_scope
+from keras_transformer.keras_private import (
+    inheriting_scope,
+    uncast,
+    was_made_in_full_remat_scope,
+    without_inner_remat,
+)
 from keras_transformer.kernels.target import BACKEND
 
 _is_inside = contextvars.ContextVar("is_inside", default=False)
@@ -47,36 +52,44 @@ class RematerializedMixin:
                 ops.is_tensor(x) and dtype_of(x.dtype) != "bool" for x in leaves
             ]
             seeds = seed_states(self)
-            scope = scope_with([(seed, ops.copy(seed)) for seed in seeds])
+            states = [(seed, ops.copy(seed)) for seed in seeds]
+            scope_with = inheriting_scope()
+            # TensorFlow may read a weight again only after the step's update of it.
+            weights = self.trainable_variables if BACKEND == "tensorflow" else []
 
             def call_with(*tensors):
                 tensors = iter(tensors)
+                values = [*states, *zip(weights, tensors, strict=False)]
+                # JAX repeats what it traced; the others call the function again.
+                is_jax = BACKEND == "jax"
+                scope = contextlib.nullcontext() if is_jax else scope_with(values)
                 given = [
                     next(tensors) if is_one else x
                     for x, is_one in zip(leaves, is_tensor, strict=True)
                 ]
                 args_, kwargs_ = tree.pack_sequence_as((args, kwargs), given)
-                with _inside(scope):
+                with scope, _inside(), without_inner_remat(self):
                     outputs = layer_call(*args_, **kwargs_)
                     return outputs, [seed.value for seed in seeds]
 
-            tensors = [x for x, is_one in zip(leaves, is_tensor, strict=True) if is_one]
+            tensors = [uncast(weight) for weight in weights]
+            tensors += [
+                x for x, is_one in zip(leaves, is_tensor, strict=True) if is_one
+            ]
             outputs, after = rematerialized_call(call_with, *tensors)(*tensors)
             for seed, value in zip(seeds, after, strict=True):
                 seed.assign(value)
             return outputs
 
         is_chosen = rematerialized_call(layer_call, *args, **kwargs) is not layer_call
-        return call if is_chosen and not is_rematerialized() else layer_call
+        return call if is_chosen else layer_call
 
 
 @contextlib.contextmanager
-def _inside(scope):
+def _inside():
     token = _is_inside.set(True)
     try:
-        # JAX repeats what it traced; the others call the function again.
-        with contextlib.nullcontext() if BACKEND == "jax" else scope():
-            yield
+        yield
     finally:
         _is_inside.reset(token)
 

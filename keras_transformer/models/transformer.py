@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
+from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import Activation, Dtype, Positions
@@ -354,7 +355,7 @@ class UnmaskFirst(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LogitBias(keras.layers.Layer):
+class LogitBias(RematerializedMixin, keras.layers.Layer):
     """Adds a learned bias to logits."""
 
     def __init__(self, **kwargs):

@@ -1,5 +1,6 @@
 """Rematerialised layers give the gradients that they give otherwise."""
 
+import collections
 import functools
 
 import keras
@@ -93,11 +94,33 @@ def test_a_model_learns_the_same_if_its_blocks_are_computed_again(name):
         with keras.RematScope(mode):
             model = getattr(models, name)(17, **settings)
         model.compile(keras.optimizers.SGD(0.1), TokenCrossentropy(), jit_compile=False)
-        for _ in range(2):  # not by `fit`: see the known fault in docs/keras.md
-            model.train_on_batch(inputs, ids)
+        model.fit(inputs, ids, epochs=2, shuffle=False, verbose=0)
         found.append(model.get_weights())
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 1e-6)
+
+
+@pytest.mark.needs_tensorflow
+def test_a_step_reads_a_weight_once():
+    """Grappler drops the order of a second reading and the update of the weight."""
+    import tensorflow as tf
+
+    with keras.RematScope("full"):
+        model = models.LanguageModel(17, 1, 8, 2, 16)
+    ids = np.array([[2, 5, 7, 3]])
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(ids, training=True))
+        return tape.gradient(loss, model.trainable_variables)
+
+    graph = gradients.get_concrete_function().graph
+    handles = {x.name: id(handle) for handle, x in graph.captures}
+    operations = [x for x in graph.get_operations() if x.type == "ReadVariableOp"]
+    reads = collections.Counter(handles[x.inputs[0].name] for x in operations)
+    for weight in model.get_layer("decoder").trainable_variables:
+        assert reads[id(weight.value.handle)] == 1, weight.path
 
 
 @pytest.mark.needs_tensorflow
