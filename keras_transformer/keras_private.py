@@ -124,15 +124,14 @@ def without_inner_remat(layer):
 
     Keras would compute each of them once more as the outer layer is computed again.
     """
-    inner = [each for each in all_layers(layer) if each is not layer]
-    scopes = [each._remat_mode for each in inner]
-    for each in inner:
-        each._remat_mode = None
+    scopes = {x: x._remat_mode for x in all_layers(layer) if x is not layer}
+    for inner in scopes:
+        inner._remat_mode = None
     try:
         yield
     finally:
-        for each, scope in zip(inner, scopes, strict=True):
-            each._remat_mode = scope
+        for inner, scope in scopes.items():
+            inner._remat_mode = scope
 
 
 def uncast(variable):

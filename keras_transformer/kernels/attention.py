@@ -4,7 +4,6 @@ The plain form is `layers.scaled_dot_product_attention`. Its weights, one for ev
 of a query and a key, take more memory for long inputs than all the rest of a model.
 """
 
-import contextlib
 import contextvars
 import math
 
@@ -14,6 +13,7 @@ from keras import ops
 from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import shape_of, with_gradient
 from keras_transformer.kernels.projections import query_key_products
+from keras_transformer.kernels.scopes import holding
 
 MAX_UNBLOCKED_LENGTH = 1024  # queries and keys that are read in one block
 BLOCK_LENGTH = 128  # queries
@@ -24,20 +24,15 @@ MAX_UNFUSED_LENGTH = 64
 _are_short = contextvars.ContextVar("are_short", default=False)
 
 
-@contextlib.contextmanager
 def no_blocks(max_length: int):
-    """Traces graphs without the computation by blocks, if inputs are short enough.
+    """A scope for graphs without the computation by blocks, if inputs are short.
 
     A graph for inputs of any length holds both, and takes twice as long to trace.
 
     Args:
         max_length: The most positions of an input.
     """
-    token = _are_short.set(max_length <= MAX_UNBLOCKED_LENGTH)
-    try:
-        yield
-    finally:
-        _are_short.reset(token)
+    return holding(_are_short, max_length <= MAX_UNBLOCKED_LENGTH)
 
 
 def attend(queries, keys, values, softmax, mask_of=None, bias_of=None):

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.kernels import target
 from keras_transformer.kernels.rematerialization import is_rematerialized
+from keras_transformer.kernels.scopes import holding
 
 _IS_TENSORFLOW = target.BACKEND == "tensorflow"
 _is_inference = contextvars.ContextVar("is_inference", default=False)
@@ -102,14 +103,9 @@ def with_gradient(function, *tensors):
     return outputs
 
 
-@contextlib.contextmanager
 def inference():
-    """Traces graphs that are never differentiated, without the gradients of kernels."""
-    token = _is_inference.set(True)
-    try:
-        yield
-    finally:
-        _is_inference.reset(token)
+    """A scope for graphs that are never differentiated: without kernels' gradients."""
+    return holding(_is_inference)
 
 
 def dense_gradient(gradient):

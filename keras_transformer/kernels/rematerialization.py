@@ -2,8 +2,8 @@
 
 import contextlib
 import contextvars
+import itertools
 
-import keras
 from keras import ops, tree
 
 from keras_transformer.keras_private import (
@@ -12,6 +12,7 @@ from keras_transformer.keras_private import (
     was_made_in_full_remat_scope,
     without_inner_remat,
 )
+from keras_transformer.kernels.scopes import holding
 from keras_transformer.kernels.target import BACKEND
 
 _is_inside = contextvars.ContextVar("is_inside", default=False)
@@ -47,10 +48,7 @@ class RematerializedMixin:
         def call(*args, **kwargs):
             leaves = tree.flatten((args, kwargs))
             # TensorFlow adds zero to all arguments, which masks do not allow.
-            dtype_of = keras.backend.standardize_dtype
-            is_tensor = [
-                ops.is_tensor(x) and dtype_of(x.dtype) != "bool" for x in leaves
-            ]
+            passed = [ops.is_tensor(x) and "bool" not in str(x.dtype) for x in leaves]
             seeds = seed_states(self)
             states = [(seed, ops.copy(seed)) for seed in seeds]
             scope_with = inheriting_scope()
@@ -60,22 +58,21 @@ class RematerializedMixin:
             def call_with(*tensors):
                 tensors = iter(tensors)
                 values = [*states, *zip(weights, tensors, strict=False)]
-                # JAX repeats what it traced; the others call the function again.
-                is_jax = BACKEND == "jax"
-                scope = contextlib.nullcontext() if is_jax else scope_with(values)
+                if BACKEND == "jax":  # it repeats what it traced
+                    scope = contextlib.nullcontext()
+                else:
+                    scope = scope_with(values)
                 given = [
-                    next(tensors) if is_one else x
-                    for x, is_one in zip(leaves, is_tensor, strict=True)
+                    next(tensors) if is_passed else x
+                    for x, is_passed in zip(leaves, passed, strict=True)
                 ]
                 args_, kwargs_ = tree.pack_sequence_as((args, kwargs), given)
-                with scope, _inside(), without_inner_remat(self):
+                with scope, holding(_is_inside), without_inner_remat(self):
                     outputs = layer_call(*args_, **kwargs_)
                     return outputs, [seed.value for seed in seeds]
 
             tensors = [uncast(weight) for weight in weights]
-            tensors += [
-                x for x, is_one in zip(leaves, is_tensor, strict=True) if is_one
-            ]
+            tensors += itertools.compress(leaves, passed)
             outputs, after = rematerialized_call(call_with, *tensors)(*tensors)
             for seed, value in zip(seeds, after, strict=True):
                 seed.assign(value)
@@ -83,15 +80,6 @@ class RematerializedMixin:
 
         is_chosen = rematerialized_call(layer_call, *args, **kwargs) is not layer_call
         return call if is_chosen else layer_call
-
-
-@contextlib.contextmanager
-def _inside():
-    token = _is_inside.set(True)
-    try:
-        yield
-    finally:
-        _is_inside.reset(token)
 
 
 def seed_states(layer):

@@ -20,6 +20,7 @@ from keras_transformer.keras_private import (
 from keras_transformer.kernels import target
 from keras_transformer.kernels.graphs import as_rows, without_gradients
 from keras_transformer.kernels.rematerialization import RematerializedMixin
+from keras_transformer.kernels.scopes import holding
 from keras_transformer.layers.saving import modify
 from keras_transformer.models import adaptation
 from keras_transformer.models.devices import check_layout, check_strategy
@@ -186,13 +187,11 @@ class SettingsModel(RematerializedMixin, keras.Model):
         with after_the_batch(data):
             # Keras's own losses have no such weight: they are means over rows.
             weigh = getattr(self.loss, "batch_weight", None)
-            token = _batch_weight.set(weigh and weigh(labels, weights))
+            weight = weigh and weigh(labels, weights)
             if weights is not None and self._predicts_tokens:
                 weights = keras.tree.map_structure(as_rows, weights)
-            try:
+            with holding(_batch_weight, weight):
                 yield keras.utils.pack_x_y_sample_weight(x, labels, weights)
-            finally:
-                _batch_weight.reset(token)
 
     def make_train_function(self, force=False):
         modes = {layer.quantization_mode for layer in all_layers(self)}

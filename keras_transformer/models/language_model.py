@@ -86,16 +86,12 @@ class LanguageModel(DecodedModel, TokenModel):
         ids = keras.Input((None,), dtype="int32", name="ids")
         states = decoder(embedding(ids))
         states = states if narrow is None else narrow(states)
+        special = {"pad_id": pad_id, "start_id": start_id, "end_id": end_id}
         super().__init__(
             inputs=ids,
             outputs=embedding(states, reverse=True),
             parts=parts,
-            settings={
-                "vocabulary_size": vocabulary_size,
-                "pad_id": pad_id,
-                "start_id": start_id,
-                "end_id": end_id,
-            },
+            settings={"vocabulary_size": vocabulary_size, **special},
             **parts.model_arguments,
         )
         self.pad_id, self.start_id, self.end_id = pad_id, start_id, end_id

@@ -9,11 +9,11 @@ from keras import ops
 
 from keras_transformer.checks import check_ids, check_positive_integers
 from keras_transformer.decoding import Hypotheses, Search
-from keras_transformer.kernels.rematerialization import RematerializedMixin
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positions import check_position_range
 from keras_transformer.layers.saving import Activation, Dtype, Positions
 from keras_transformer.layers.stack import Decoder, Encoder
+from keras_transformer.layers.weights import WeightOptionsLayer
 from keras_transformer.models.base import DecodedModel, TokenModel, check_special_ids
 from keras_transformer.models.devices import check_layout
 from keras_transformer.models.parts import Parts
@@ -355,7 +355,7 @@ class UnmaskFirst(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class LogitBias(RematerializedMixin, keras.layers.Layer):
+class LogitBias(WeightOptionsLayer):
     """Adds a learned bias to logits."""
 
     def __init__(self, **kwargs):
@@ -370,6 +370,3 @@ class LogitBias(RematerializedMixin, keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    def get_config(self):  # as above
-        return super().get_config()
