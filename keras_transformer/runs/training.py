@@ -138,6 +138,7 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
                 steps = f" and {run.record.batch:,} steps" * bool(run.record.batch)
                 epochs = settings.training.epochs
                 print(f"Resuming after epoch {state.epoch} of {epochs}{steps}.")
+        del text  # up to two million lines
         if not settings.data.prepared:
             training_text = _training_text(run)
             sides = training_text["source_files"], training_text["target_files"]

@@ -1,5 +1,6 @@
 """A recipe without a validation text: pairs are held out of the training text."""
 
+import gc
 import gzip
 import json
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from keras_transformer.cli import app
 from keras_transformer.runs import Recipe, Resumable, Run, prepare_recipe, train
+from keras_transformer.runs.survey import Survey
 from keras_transformer.runs.training import _training_text, begun, join
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
 
@@ -70,6 +72,12 @@ def test_a_twentieth_is_held_out_and_not_trained_on(two_files, tmp_path, capsys)
     trained_on = read_back(parallel_dataset(**_training_text(run)), tokenizer)
     assert len(trained_on) == PAIRS - len(held_out)
     assert not trained_on & set(held_out)
+
+
+def test_a_training_does_not_keep_the_lines_it_began_with(two_files, tmp_path):
+    with begun(two_files(), tmp_path / "run"):
+        gc.collect()
+        assert not any(isinstance(x, Survey) for x in gc.get_objects())
 
 
 @pytest.mark.slow
