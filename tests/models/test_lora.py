@@ -69,6 +69,12 @@ def test_a_kernel_is_the_old_one_and_a_scaled_product():
         factor.assign(value)
     expected = STATES[..., :4] @ (kernel + 3 * a @ b)
     np.testing.assert_allclose(layer(STATES[..., :4]), expected, rtol=1e-4)
+    store = {}
+    layer.save_own_variables(store)
+    plain = Projection(3, use_bias=False)
+    plain.build((None, 4))
+    plain.load_own_variables({k: ops.convert_to_numpy(v) for k, v in store.items()})
+    np.testing.assert_allclose(plain(STATES[..., :4]), expected, rtol=1e-4)
 
 
 def test_only_the_adaptation_learns():
