@@ -11,7 +11,7 @@ from keras_transformer.checks import optional
 
 csv.field_size_limit((1 << 31) - 1)  # of a cell; Python's own is 131,072 characters
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_SIDES = ("source", "src", "target", "trg", "tgt")
+_SIDES = r"source|src|target|trg|tgt|text|original|translation|[a-z]+_?[0-9]+"
 _FORMATS = (*_DELIMITERS, ".jsonl", ".parquet")
 
 
@@ -41,9 +41,9 @@ def first_row(path: Path, lines: Iterable[str]) -> list[str]:
 
 
 def is_header(row: list[str]) -> bool:
-    """Returns whether a first row looks like names: two languages, or two sides."""
-    found = (language_of(x) or (x if x.lower() in _SIDES else None) for x in row)
-    return len({*found} - {None}) > 1
+    """Returns whether a first row looks like names: of languages, sides or numbers."""
+    found = {language_of(x) or (re.fullmatch(_SIDES, x, re.I) and x) for x in row}
+    return len(found - {None}) > 1
 
 
 def language_of(name: str) -> str | None:

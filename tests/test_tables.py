@@ -81,7 +81,7 @@ def test_columns_are_read_by_name_or_are_the_first_two(columns, text, name, name
     [
         *("english,french", "English words/sentences,French words/sentences"),
         *("id,german_text,English", "text_en,text_de", "EN,FR", "Source,Target"),
-        *("src,tgt", "en,fr"),
+        *("src,tgt", "en,fr", "text,translation", "col1,col2", "Text_1,Text_2"),
     ],
 )
 def test_a_header_is_no_text_and_its_columns_are_asked_for(columns, header):

@@ -114,7 +114,7 @@ def check_picture(path: Path, page: bool = False) -> None:
     if page and suffix == _PAGE:
         return
     if suffix[1:] not in Figure().canvas.get_supported_filetypes():
-        known = f".png, .pdf or {_PAGE}" if page else ".png or .pdf"
+        known = f".png, .svg, .pdf or {_PAGE}" if page else ".png, .svg or .pdf"
         raise ValueError(f"{path} is not a picture file. Its name must end in {known}.")
 
 

@@ -69,9 +69,9 @@ def init(
     paths = paths or []
     text = [path for path in paths if path.suffix not in (".yaml", ".yml")]
     recipe = next((path for path in paths if path not in text), Path("recipe.yaml"))
+    found = _languages_of(text) if text else {source or "en": "", target or "de": ""}
     if recipe.exists():
         raise ValueError(f"{recipe} already exists. Choose a new file, or delete it.")
-    found = _languages_of(text) if text else {source or "en": "", target or "de": ""}
     if len(found) == 2 and {source, target} - {None} <= found.keys():
         others = [language for language in found if language not in (source, target)]
         source, target = source or others.pop(0), target or others.pop(0)
@@ -95,7 +95,7 @@ def init(
     write_text(recipe, as_recipe(written, everything))
     folder = "" if text else " --data FOLDER"
     typer.echo(
-        f"{recipe} names the files of your text. Train on them:\n"
+        f"Wrote {recipe}. {'Train' if text else 'Change its file names, and train'}:\n"
         f"  keras-transformer train {recipe}{folder} --run runs/{source}-{target}"
     )
 

@@ -1,10 +1,4 @@
-"""From logits to sequences: searches for any model that offers a cached step.
-
-Reading order: `model`, `search`, `next_tokens`, `greedy`, `sampling`, `beam`,
-`constrained_beam`; `processors` and `constraints`, which control a search; then
-`continuous_batching` and `runner`, which search many sentences with few compiled
-programs.
-"""
+"""From logits to sequences: searches for any model that offers a cached step."""
 
 from keras_transformer.decoding.beam import (
     BeamSearch,

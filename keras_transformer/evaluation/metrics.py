@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from keras_transformer.version import DISTRIBUTION
+from keras_transformer.version import INSTALL
 
 # The codes of ISO 639-3 for what sacreBLEU knows by two letters.
 _CODES = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
@@ -56,7 +56,7 @@ def bleu_of(language: str | None):
     except RuntimeError:
         raise ImportError(
             f"BLEU of {language} needs MeCab, which is not installed. "
-            f'Install it with: pip install "{DISTRIBUTION}[mecab]"'
+            f"Install it with: {INSTALL.format(extra='mecab')}"
         ) from None
 
 

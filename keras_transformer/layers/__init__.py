@@ -1,10 +1,4 @@
-"""The Transformer piece by piece, as Keras layers and pure functions.
-
-Reading order: `masks`, `attention`, `score_functions`, `positions`, `keys_values`,
-`multi_head`, `embeddings`, `feed_forward`, `residual`, `block`, `stack`, `cache`,
-`pooling`, `patches`. `weights`, `projection` and `saving` hold what layers have in
-common. Code that exists only for speed is in `keras_transformer.kernels`.
-"""
+"""The Transformer piece by piece, as Keras layers and pure functions."""
 
 from keras_transformer.layers.attention import (
     Attention,

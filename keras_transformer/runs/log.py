@@ -112,7 +112,8 @@ class WriteLog(keras.callbacks.Callback):
             print(
                 f"Stopped early, after epoch {epoch + 1} of {self.params['epochs']}: "
                 f"the validation loss was lowest after epoch {best}. The translator is "
-                "the mean of the last checkpoints up to that epoch."
+                "the mean of the last checkpoints up to that epoch. "
+                'See "Overfitting" in docs/when_it_goes_wrong.md.'
             )
             self.model.stop_training = True
 

@@ -31,7 +31,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
             remedy = " Put names with braces in quotes."
         raise ValueError(f"{place} is not valid YAML: {problem}.{remedy}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise ValueError(f"{path} must hold settings, such as `training: ...`.")
+        raise ValueError(
+            f"{path} must hold settings, such as `training: ...`. "
+            "`keras-transformer init` writes a recipe for files of text."
+        )
     return values
 
 

@@ -183,7 +183,8 @@ class DataSettings(Section):
             files += of_text * getattr(text, "weight", 1)
         if not files:
             raise ValueError(
-                f"`data.{split}.{side}` must name files. Add them to the recipe."
+                f"`data.{split}.{side}` must name files. Add them to a recipe and pass "
+                "it; `evaluate` also takes --split, and --source-file and --reference."
             )
         return files
 

@@ -221,7 +221,7 @@ def count_batches(
     if num_long == total:
         raise ValueError(f"All {longer}. Raise `max_length`.")
     if num_long:
-        message = f"{num_long} of {longer} and left out, the first is {first_long}."
+        message = f"{num_long} of {longer} and are left out; the first: {first_long}."
         warnings.warn(message, stacklevel=3)
     batches = int(sum(-(-counts // (tokens_per_batch // np.array(buckets)))))
     if sampling:

@@ -55,8 +55,8 @@ class ShowProgress(keras.callbacks.Callback):
                 self._show_bar()
         elif len(self._durations) == 50 and not self._after_steps:
             print(
-                f"About {_in_words(self._seconds_left()[1])} are left, validation "
-                f"aside, at {1 / statistics.median(self._durations):.3g} steps a second"
+                f"About {_in_words(self._seconds_left()[1])} left, without validation, "
+                f"at {1 / statistics.median(self._durations):.3g} steps per second"
             )
 
     def _show_bar(self):
@@ -64,7 +64,7 @@ class ShowProgress(keras.callbacks.Callback):
         bar = f"{'━' * (10 * self._done // self.steps):─<10}"
         line = f"{self._name} {bar} {self._done}/{self.steps}, "
         line += f"{speed:,.0f} tokens/s, " if speed else ""
-        line += f"{_in_words(in_epoch)} left, {_in_words(in_all)} in all"
+        line += f"{_in_words(in_epoch)} left in the epoch, {_in_words(in_all)} in all"
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{line:{width}.{width}}", end="", flush=True)
 

@@ -123,8 +123,8 @@ def test_a_file_that_is_not_a_picture_is_refused(translator, tmp_path, name):
     result = translate(translator, "--attention", path, stdin="a dog\n")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {path} is not a picture file. Its name must end in .png, .pdf or "
-        ".html.\n"
+        f"Error: {path} is not a picture file. Its name must end in .png, "
+        ".svg, .pdf or .html.\n"
     )
     assert not result.stdout
 

@@ -34,7 +34,8 @@ def test_a_file_that_is_not_a_picture_is_refused(run):
     result = plot("training", "run", "--output", path)
     assert result.exit_code == 1
     assert result.stderr == (
-        f"Error: {path} is not a picture file. Its name must end in .png or .pdf.\n"
+        f"Error: {path} is not a picture file. Its name must end in .png, "
+        ".svg or .pdf.\n"
     )
 
 

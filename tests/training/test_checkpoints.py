@@ -100,6 +100,14 @@ def test_other_files_in_the_folder_are_left_alone(checkpoints):
     ]
 
 
+def test_the_newest_may_be_those_up_to_an_epoch(checkpoints):
+    first, second = checkpoints.paths()
+    assert checkpoints.newest(1) == [second]
+    assert checkpoints.newest(2, last_epoch=2) == [first, second]
+    assert checkpoints.newest(2, last_epoch=1) == [first]
+    assert checkpoints.newest(2, last_epoch=0) == []
+
+
 def test_a_folder_without_checkpoints_has_no_latest(tmp_path):
     assert Checkpoints(tmp_path / "none").paths() == []
     assert Checkpoints(tmp_path / "none").latest() is None

@@ -42,7 +42,7 @@ def test_a_training_without_validation_has_a_speed(capsys):
 def test_a_long_training_is_estimated_once_and_early(capsys):
     fit(steps=101, epochs=2)
     first, *others = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"About \d+ \w+ are left, .* steps a second", first)
+    assert re.fullmatch(r"About \d+ \w+ left, .* steps per second", first)
     assert [line[:5] for line in others] == ["Epoch"] * 2
 
 
@@ -51,7 +51,8 @@ def test_in_a_terminal_a_bar_tells_steps_speed_and_what_is_left(capsys, monkeypa
     monkeypatch.setenv("COLUMNS", "120")
     fit(steps=61, epochs=2)
     shown = capsys.readouterr().out
-    bar = r"\rEpoch 2/2 ━{10} 61/61, [\d,]+ tokens/s, 0 s left, 0 s in all *"
+    left = "0 s left in the epoch, 0 s in all"
+    bar = rf"\rEpoch 2/2 ━{{10}} 61/61, [\d,]+ tokens/s, {left} *"
     assert [len(line) for line in re.findall(bar, shown)] == [120]
     assert "About" not in shown
     assert len(re.findall(r"Epoch \d/2 - ", shown)) == 2
