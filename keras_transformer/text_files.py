@@ -8,7 +8,7 @@ import gzip
 import itertools
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -239,9 +239,11 @@ def paired_files(
     return list(zip(sources, targets, strict=True))
 
 
-def pair_hash(source: str, target: str) -> int:
-    """Returns a 32-bit hash of a pair, the same in both directions."""
-    return zlib.crc32("\n".join(sorted((source, target))).encode())
+def pair_hash(source: str, target: str, tags: Container[str] = ()) -> int:
+    """Returns a 32-bit hash of a pair, the same in both directions and for any tag."""
+    word, _, rest = source.partition(" ")
+    sides = sorted((rest if word in tags else source, target))
+    return zlib.crc32("\n".join(sides).encode())
 
 
 def read_pairs(files: Iterable[tuple[TextFile, TextFile]]) -> Iterator[SentencePair]:
@@ -261,7 +263,7 @@ def read_pairs(files: Iterable[tuple[TextFile, TextFile]]) -> Iterator[SentenceP
                 )
             (number, source), (_, target) = pair
             min_hash = sides[0].min_hash
-            if not min_hash or pair_hash(source, target) >= min_hash:
+            if not min_hash or pair_hash(source, target, [sides[0].tag]) >= min_hash:
                 yield SentencePair(source, target, f"{sides[0].path}:{number}")
 
 

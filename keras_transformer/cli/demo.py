@@ -46,8 +46,10 @@ def demo(
     splits = locale_phrases(*languages)
     for name, text in splits._asdict().items():
         for language, lines in zip(languages, text, strict=True):
-            path = data / f"{name}.{language}"
-            write_text(path, "".join(f"{line}\n" for line in lines))
+            path, phrases = data / f"{name}.{language}", "\n".join([*lines, ""])
+            if path.exists() and path.read_text("utf-8", "replace") != phrases:
+                raise ValueError(f"{path} holds another text. Choose another --run.")
+            write_text(path, phrases)
     translator = train_recipe(recipe, run).translator()
     translations = translator.translate(splits.test.source)
     rows = list(zip(*splits.test, translations, strict=True))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from keras_transformer import evaluation
 from keras_transformer.cli import loading, options
 from keras_transformer.cli.translate import progress_bar, report_flags
 from keras_transformer.storage import replace_file
@@ -111,6 +112,7 @@ def evaluate(
             f"{second_file} must hold one translation of each of the {total} "
             f"sentences. Received: {len(second)} lines."
         )
+    evaluation.metrics.bleu_of(written_in)  # raises an error if its package is missing
     translator = loading.load_translator(model)
     other = loading.load_translator(against) if against and second is None else None
     search = options.changed_search(translator.search, search_options)
@@ -142,10 +144,11 @@ def files_of_recipe(model: str, recipe: str | None, split: str, data: Path | Non
             f"{model} is not a run with a recipe that names the files. Pass --recipe, "
             "or --source-file and --reference."
         )
-    from keras_transformer.runs import Recipe
+    from keras_transformer.runs import Recipe, Run
 
-    overrides = {"data.folder": str(data.resolve())} if data else {}
-    text = Recipe.load(recipe or settings, overrides).data
+    changes = {"data.folder": str(data.resolve())} if data else {}
+    run = Run(settings.parent)
+    text = (Recipe.load(recipe) if recipe else run.settings).replace(changes).data
     if split == "validation" and text.validation is None:
         from keras_transformer.runs.settings import held_out_files
 
@@ -175,9 +178,7 @@ def read_text(sources, references, tokenized, language: str):
         return pairs[0], lines[:-1], lines[-1]
     if not language:
         return pairs[0], lines, []
-    from keras_transformer.evaluation import moses_tokenized
-
-    return pairs[0], lines, moses_tokenized(lines[0], language)
+    return pairs[0], lines, evaluation.moses_tokenized(lines[0], language)
 
 
 def _translate(pairs, translator, search, batch_size, max_length):
@@ -195,14 +196,14 @@ def _translate(pairs, translator, search, batch_size, max_length):
 
 def _print_scores(translations, references, tokenized, language, written_in):
     """Prints BLEU and chrF of translations, with their signatures."""
-    from keras_transformer.evaluation import cased_bleu, chrf, paper_protocol_bleu
-
     results = {
-        "cased BLEU": cased_bleu(translations, *references, language=written_in),
-        "chrF": chrf(translations, *references),
+        "cased BLEU": evaluation.cased_bleu(
+            translations, *references, language=written_in
+        ),
+        "chrF": evaluation.chrf(translations, *references),
     }
     if language:
-        papers = paper_protocol_bleu(translations, tokenized, language)
+        papers = evaluation.paper_protocol_bleu(translations, tokenized, language)
         results["paper-protocol BLEU"] = papers
     for name, (score, signature) in results.items():
         typer.echo(f"{name:20}{score:6.2f}  {signature}")
@@ -210,12 +211,10 @@ def _print_scores(translations, references, tokenized, language, written_in):
 
 def _print_comparison(first, second, references, tokenized, language, written_in):
     """Prints the scores of two translators, and the p-values of their differences."""
-    from keras_transformer.evaluation import paired_bootstrap
-
-    found = paired_bootstrap(first, second, *references, language=written_in)
+    found = evaluation.paired_bootstrap(first, second, *references, language=written_in)
     if language:
         papers = {"tokenized_language": language}
-        found |= paired_bootstrap(first, second, tokenized, **papers)
+        found |= evaluation.paired_bootstrap(first, second, tokenized, **papers)
     typer.echo(f"{'':21}{'MODEL':22}--against")
     for name, scores in found.items():
         columns = [

@@ -161,7 +161,8 @@ def _export_path(model, options, hypotheses) -> Path:
     files = [x for x in files if x.suffix not in (".csv", ".md")]
     weights = checksum(files).removeprefix("crc32:")
     known = json.dumps([__version__, options, hypotheses])
-    name = f"{weights}-{sha256(known.encode()).hexdigest()[:8]}"
+    of = Path(model).stem if folder != Path(model) else "translator"
+    name = f"{of}-{weights}-{sha256(known.encode()).hexdigest()[:8]}"
     return folder / "ctranslate2" / name
 
 
@@ -172,9 +173,9 @@ def _export(translator, search, max_length, path, model) -> None:
             translator.export(path, search, max_length, format="ctranslate2")
             note = f"{model} was exported once for CTranslate2, to {path}."
             typer.echo(note, err=True)
-        weights, _, _ = path.name.rpartition("-")
-        for other in path.parent.iterdir():
-            if other.is_dir() and not other.name.startswith(weights):
+        of, weights, _ = path.name.rsplit("-", 2)
+        for other in path.parent.glob(f"{of}-????????-*"):
+            if not other.name.startswith(f"{of}-{weights}"):
                 shutil.rmtree(other, ignore_errors=True)
 
 

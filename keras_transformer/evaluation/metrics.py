@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from keras_transformer.version import INSTALL
 
 # The codes of ISO 639-3 for what sacreBLEU knows by two letters.
-_CODES = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
+_CODES = dict.fromkeys(("zho", "cmn", "yue", "lzh"), "zh") | {"jpn": "ja", "kor": "ko"}
 
 
 def cased_bleu(

@@ -15,10 +15,7 @@ from keras_transformer.layers.block import (
     TransformerBlock,
     check_states,
 )
-from keras_transformer.layers.positions import (
-    AttentionPositions,
-    check_position_range,
-)
+from keras_transformer.layers.positions import AttentionPositions, check_position_range
 from keras_transformer.layers.saving import Positions
 from keras_transformer.layers.weights import sub_seed
 

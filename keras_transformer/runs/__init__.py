@@ -1,8 +1,4 @@
-"""Runs: training a translator from a recipe, in a folder that keeps every result.
-
-All names but `Recipe` and `Settings` are imported when they are first used, so that a
-recipe can be read without loading TensorFlow.
-"""
+"""Runs: training a translator from a recipe, in a folder that keeps every result."""
 
 import importlib
 
@@ -21,6 +17,7 @@ __all__ = [
     "train",
 ]
 
+# Imported when first used: a recipe can be read without loading TensorFlow.
 _NAMES = {
     "run": ("Finished", "New", "Resumable", "Run"),
     "log": ("Log", "WriteLog"),

@@ -62,15 +62,17 @@ class Log:
     def epochs_without_improvement(self, epochs: int | None = None) -> int:
         """Returns the number of epochs since the lowest validation loss.
 
-        It looks at the first `epochs` rows; None means all.
+        It looks at the rows of the first `epochs`; None means all.
         """
-        losses = [float(row["val_loss"]) for row in self.rows()[:epochs]]
-        losses = [math.inf if math.isnan(loss) else loss for loss in losses]
-        return len(losses) - 1 - losses.index(min(losses)) if losses else 0
+        losses = {int(row["epoch"]): float(row["val_loss"]) for row in self.rows()}
+        losses = {x: losses[x] for x in losses if epochs is None or x <= epochs}
+        best = min(losses, key=lambda x: (math.isnan(losses[x]), losses[x]), default=0)
+        return max(losses, default=0) - best
 
     def _write(self, rows):
         text = io.StringIO()
-        table = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+        names = dict.fromkeys([*COLUMNS, *(rows[0] if len(rows) > 1 else ())])
+        table = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
         write_text(self.path, text.getvalue())
@@ -138,6 +140,9 @@ class WriteTensorBoard(keras.callbacks.TensorBoard):
                 f"({error.message.splitlines()[0]}). Free some disk space.",
                 stacklevel=3,
             )
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._safely(super().on_train_batch_end, batch, logs)
 
     def on_test_end(self, logs=None):
         self._safely(super().on_test_end, logs)

@@ -228,8 +228,12 @@ class Run:
     def _record(self) -> Record | None:
         if not self.record_path.is_file():
             return self._record_of_version_0_1()
-        values = json.loads(self.record_path.read_text("utf-8"))
-        if values["format"] > _FORMAT:
+        try:
+            values = json.loads(self.record_path.read_text("utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{self.record_path} is damaged: {error}.") from None
+        known = values.keys() <= Record.__dataclass_fields__.keys()
+        if values["format"] > _FORMAT or not known:
             raise ValueError(f"{self._other_version(values['versions'])}.")
         return Record(**values)
 

@@ -1,5 +1,6 @@
 """What a new run needs before it trains: settings, tokenizers, a pretrained model."""
 
+import functools
 import heapq
 import shutil
 
@@ -80,7 +81,8 @@ def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
     the survey of the pairs that are left.
     """
     pairs = list(zip(text.source_lines, text.target_lines, strict=True))
-    by_hash = {pair_hash(*pair): pair for pair in pairs}
+    hash_of = functools.partial(pair_hash, tags=run.settings.symbols())
+    by_hash = {hash_of(*pair): pair for pair in pairs}
     count = min(max(len(by_hash) // 20, 10), len(by_hash) // 2, 2000)
     if not count:
         raise ValueError(
@@ -96,7 +98,7 @@ def hold_out(text: Survey, run: Run) -> tuple[int, Survey]:
         f"{files[0]} and .target: the recipe names no `data.validation`."
     )
     min_hash = lowest[-1] + 1
-    kept = zip(*(pair for pair in pairs if pair_hash(*pair) >= min_hash), strict=True)
+    kept = zip(*(pair for pair in pairs if hash_of(*pair) >= min_hash), strict=True)
     return min_hash, Survey(text.size, *map(list, kept))
 
 

@@ -20,14 +20,7 @@ from keras_transformer.models import Transformer
 from keras_transformer.runs.log import WriteLog, WriteTensorBoard
 from keras_transformer.runs.preparing import open_prepared
 from keras_transformer.runs.recipe import Recipe, Settings, names_from_text, settings_of
-from keras_transformer.runs.run import (
-    Finished,
-    New,
-    Resumable,
-    Run,
-    State,
-    with_beam,
-)
+from keras_transformer.runs.run import Finished, New, Run, State, with_beam
 from keras_transformer.runs.settings import TextSize
 from keras_transformer.runs.start import FREE_SETTINGS, begin
 from keras_transformer.runs.survey import Survey, survey
@@ -134,10 +127,6 @@ def begun(recipe: Recipe, folder: str | os.PathLike) -> Iterator[State]:
             run.write(record, settings)
             run.log.truncate(state.epoch)
             run.checkpoints().keep_best()
-            if isinstance(state, Resumable):
-                steps = f" and {run.record.batch:,} steps" * bool(run.record.batch)
-                epochs = settings.training.epochs
-                print(f"Resuming after epoch {state.epoch} of {epochs}{steps}.")
         del text  # up to two million lines
         if not settings.data.prepared:
             training_text = _training_text(run)
@@ -216,7 +205,7 @@ def save_average(run: Run, last: int) -> list[Path]:
     checkpoints, best_epoch = run.checkpoints(), None
     waited = run.log.epochs_without_improvement()
     if waited >= (run.settings.training.early_stopping or math.inf):
-        best_epoch = len(run.log.rows()) - waited
+        best_epoch = int(run.log.rows()[-1]["epoch"]) - waited
     paths = checkpoints.newest(last, best_epoch)
     if not paths and best_epoch:
         paths = [path for path in [checkpoints.best()] if path]
@@ -271,6 +260,9 @@ def _fit(asked, state, workers):
         model = compiled_model(state, schedule, workers.num_replicas)
     if state.checkpoint:
         position.load(model, state.checkpoint)
+        if workers.is_chief:
+            steps = f" and {position.batch:,} steps" * bool(position.batch)
+            print(f"Resuming after epoch {position.epoch} of {settings.epochs}{steps}.")
     writers = _writers(run, model, steps_per_epoch) if workers.is_chief else []
     callbacks = [position, training.StopAtNaN(), *writers]
     how = workers.num_replicas, model.pad_id

@@ -84,6 +84,11 @@ class KeepPosition(keras.callbacks.Callback):
         """The number of complete epochs before the next batch."""
         return self._start // self._steps
 
+    @property
+    def batch(self) -> int:
+        """The number of batches of that epoch before the next."""
+        return self._start % self._steps
+
     def set_model(self, model):
         super().set_model(model)
         # Keras saves the layers that are attributes of the optimizer.
@@ -96,11 +101,12 @@ class KeepPosition(keras.callbacks.Callback):
                 "be left out in both, and then `fit` must get all batches. Received: "
                 f"{self._steps} in `KeepPosition`, {self.params['steps']} in `fit`."
             )
-        if self.steps_per_epoch and self._steps % self.model.steps_per_execution:
+        together = self.model.steps_per_execution
+        if self.steps_per_epoch and (self._steps % together or self.batch % together):
             raise ValueError(
-                "`steps_per_epoch` must be a multiple of `steps_per_execution`. "
-                f"Received: steps_per_epoch={self._steps} and steps_per_execution="
-                f"{self.model.steps_per_execution}."
+                "`steps_per_epoch`, and the steps of a begun epoch, must be multiples "
+                f"of `steps_per_execution`. Received: steps_per_epoch={self._steps}, "
+                f"{self.batch} steps and steps_per_execution={together}."
             )
         if self._start:
             begin_at_epoch(self.model, self.epoch)

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import keras_transformer as kt
 from keras_transformer.cli import app
-from keras_transformer.cli.loading import load_engine
+from keras_transformer.cli.loading import _export, _export_path, load_engine
 from keras_transformer.cli.options import SearchOptions
+from keras_transformer.decoding import BeamSearch
 
 pytest.importorskip("ctranslate2")
 
@@ -146,6 +147,26 @@ def test_threads_that_export_the_same_model_at_once_share_one_export(model):
     assert first == second
     (only,) = (x for x in (model / "ctranslate2").iterdir() if x.is_dir())
     assert {path.name for path in only.iterdir()} > {"model.bin", "translator.json"}
+
+
+def test_exports_of_a_run_and_of_its_checkpoints_stand_side_by_side(tmp_path):
+    """Replaced weights take only the place of their own export."""
+    run, folder = tmp_path / "run", tmp_path / "run" / "ctranslate2"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "translator").mkdir()
+    (run / "settings.yaml").touch()
+    files = [run / "checkpoints" / f"{name}.keras" for name in ("best", "epoch-0001")]
+    translator, found = make_translator(), []
+    for content in ("one", "two"):
+        for model, file in zip(
+            [run, *files], [run / "translator/x", *files], strict=True
+        ):
+            file.write_text(content)
+            path = _export_path(str(model), SearchOptions(), {})
+            _export(translator, BeamSearch(2), 11, path, model)
+        found.append({x.name for x in folder.iterdir() if x.is_dir()})
+    assert [len(names) for names in found] == [3, 3]
+    assert not found[0] & found[1]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 import contextlib
 import functools
 import gzip
+import importlib.util
 import json
 import os
 import re
@@ -496,6 +497,15 @@ def test_faulty_files_to_evaluate_are_reported(run, text, tmp_path):
     assert result.exit_code == 1
     wanted = f"{tmp_path} holds few. Set the folder of the text with `data.folder`"
     assert wanted in in_one_line(result)
+    if not importlib.util.find_spec("MeCab"):  # which is told before translating
+        recipe, output = tmp_path / "ja.yaml", tmp_path / "translations"
+        sides = {"source": str(text / "val.aa"), "target": str(text / "val.bb")}
+        data = {"source": "aa", "target": "ja", "train": sides, "validation": sides}
+        write_recipe(recipe, {"data": data})
+        how = "--recipe", recipe, "--split", "validation", "-o", output
+        result = shell("evaluate", run, *how)
+        assert "BLEU of ja needs MeCab" in in_one_line(result)
+        assert not output.exists()
 
 
 @pytest.mark.slow  # as test_training.py shows of `save_average`
@@ -551,6 +561,17 @@ def test_exports_are_numbered(run, tmp_path):
     settings = json.loads(settings.read_text())
     assert settings["max_target_length"] == 11
     assert settings["search"]["processors"][0]["config"] == {"length": 2}
+
+
+def test_the_demo_leaves_a_text_of_yours_alone(tmp_path):
+    path = tmp_path / "run-data" / "train.en"
+    path.parent.mkdir()
+    path.write_text("mine\n")
+    result = shell("demo", "--run", tmp_path / "run")
+    assert result.exit_code == 1
+    assert f"{path} holds another text. Choose another --run." in result.stderr
+    assert path.read_text() == "mine\n"
+    assert len(list(path.parent.iterdir())) == 1
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_case_counts_in_all_but_the_papers_figure():
     assert score == pytest.approx(100)
 
 
-@pytest.mark.parametrize("language", ["zh", "zh-CN", "zho_Hans", "cmn"])
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "zho_Hans", "cmn", "yue"])
 def test_chinese_is_split_by_its_own_tokenizer(language):
     references = ["一名男子骑着自行车在街上。", "两只狗在雪地里玩耍。"]
     hypotheses = ["一名男子骑着自行车在路上。", "两只狗在雪地里玩耍。"]

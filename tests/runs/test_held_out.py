@@ -91,6 +91,20 @@ def test_a_pair_is_held_out_in_both_directions(two_files, tmp_path):
     assert not held_out & {frozenset(pair) for pair in trained_on}
 
 
+def test_a_pair_is_held_out_under_every_tag(two_files, tmp_path):
+    sides = {"source": "train.aa", "target": "train.bb"}
+    texts = {"data.train": [sides, {**sides, "tag": "<bt>"}]}
+    texts["training.max_length"] = 32
+    run = begin(two_files(**texts), tmp_path / "run")
+    tokenizer, _ = run.tokenizers()
+    trained_on = read_back(parallel_dataset(**_training_text(run)), tokenizer)
+    assert any(source.startswith("<bt> ") for source, _ in trained_on)
+    trained_on = {(source.removeprefix("<bt> "), y) for source, y in trained_on}
+    held_out = {(source.removeprefix("<bt> "), y) for source, y in validation(run)}
+    assert held_out
+    assert not trained_on & held_out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gzip", "csv"])
 def test_the_same_pairs_are_held_out_of_files_of_any_kind(two_files, tmp_path, kind):

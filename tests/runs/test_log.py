@@ -51,6 +51,25 @@ def test_an_unknown_column_is_refused(log):
         log.add({"epoch": 1, "loss_of_hope": 1.0})
 
 
+def test_a_column_of_a_later_version_is_kept(log):
+    log.path.write_text("epoch,val_loss,val_hope\n1,0.5,7\n")
+    log.add({"epoch": 2, "val_loss": 0.25})
+    assert [row["val_hope"] for row in log.rows()] == ["7", ""]
+
+
+def test_an_epoch_without_a_row_is_counted(log):
+    for epoch, loss in ((1, 3), (3, 1), (4, 2), (5, 2)):
+        log.add({"epoch": epoch, "val_loss": loss})
+    assert log.epochs_without_improvement() == 2
+    assert [log.epochs_without_improvement(x) for x in (0, 1, 2, 3, 4)] == [
+        0,
+        0,
+        0,
+        0,
+        1,
+    ]
+
+
 @pytest.mark.parametrize("epochs", [0, 1, 3, 5])
 def test_truncating_keeps_the_first_epochs(log, epochs):
     fill(log, [0.5, 0.3, 0.2])
@@ -127,16 +146,19 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):
 def test_a_training_goes_on_while_tensorboard_cannot_write(tmp_path):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile("sgd", "mse")
-    data = np.ones((5, 3)), np.ones((5, 2))
+    data, steps = (np.ones((5, 3)), np.ones((5, 2))), []
     board = WriteTensorBoard(tmp_path, write_graph=False)
+    count = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: steps.append(1)
+    )
+    how = {"validation_data": data, "verbose": 0, "callbacks": [board, count]}
     with (
         small_disk(),
         pytest.warns(UserWarning, match="TensorBoard shows no more") as warned,
     ):
-        history = model.fit(
-            *data, epochs=3, verbose=0, validation_data=data, callbacks=[board]
-        )
+        history = model.fit(*data, batch_size=1, epochs=3, **how)
     assert history.epoch == [0, 1, 2]
+    assert len(steps) == 15
     [message] = [str(x.message) for x in warned if "TensorBoard" in str(x.message)]
     assert "Free some disk space" in message
     assert "\n" not in message

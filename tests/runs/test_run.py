@@ -43,6 +43,17 @@ def test_a_run_without_a_translator_says_how_to_get_one(copy):
         copy.translator()
 
 
+def test_a_record_of_a_later_version_or_a_damaged_one_is_named(copy):
+    values = json.loads(copy.record_path.read_text())
+    values["versions"]["keras-transformer"] = "7.0"
+    copy.record_path.write_text(json.dumps({**values, "hope": 1}))
+    with pytest.raises(ValueError, match=r"was written by version 7.0 of .*this is"):
+        Run(copy.folder).check_kind("training")
+    copy.record_path.write_text(json.dumps(values)[:-7])
+    with pytest.raises(ValueError, match=r"run.json is damaged: "):
+        Run(copy.folder).check_kind("training")
+
+
 def test_reading_the_tokenizers_trains_none(copy):
     shutil.rmtree(copy.folder / "checkpoints")
     shutil.rmtree(copy.translator_path)

@@ -127,7 +127,13 @@ def test_subwords_of_a_text_that_is_cut_stand_where_they_did():
 
 
 def test_a_text_has_its_spans_whatever_is_before_it():
-    texts = ["\u00ada \u2060bike", "", 99 * " " + "a\u00ad bike", "a bi\u00adke"]
+    texts = [
+        "\u00ada \u2060bike",
+        999 * "a",
+        "",
+        99 * " " + "a\u00ad bike",
+        "a bi\u00adke",
+    ]
     together = encoded_spans(texts, TOKENIZER, 9).numpy()
     for text, spans in zip(texts, together, strict=True):
         alone = encoded_spans([text], TOKENIZER, 9)[0].numpy()

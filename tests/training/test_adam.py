@@ -212,7 +212,7 @@ each_option = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.quick("global clipnorm-True")
+@pytest.mark.quick("global clipnorm-True", "average-True")
 @each_option
 def test_every_option_makes_the_updates_of_keras(name, eager):
     how = HOW[eager]

@@ -101,6 +101,12 @@ def test_a_mesh_without_an_axis_for_the_model_is_an_error():
         layout_of(["batch"])
 
 
+def test_a_single_device_needs_no_layout():
+    with kt.training.all_devices() as num_models:
+        assert num_models == 1
+        assert keras.distribution.distribution() is None
+
+
 # JAX makes several devices of one processor only before it starts.
 TRAINED = """
 import json

@@ -288,7 +288,6 @@ def test_a_single_worker_needs_no_strategy_of_workers(monkeypatch):
     assert Workers(strategy).is_chief
 
 
-@pytest.mark.slow
 def test_outside_of_slurm_its_strategy_is_refused(monkeypatch):
     monkeypatch.delenv("SLURM_STEP_NODELIST", raising=False)
     with pytest.raises(ValueError, match="in a job step of Slurm.* with srun"):

@@ -160,13 +160,12 @@ def test_a_file_of_model_checkpoint_is_loaded_by_hand(tmp_path, name):
     model = make_model() if weights_only else keras.saving.load_model(tmp_path / name)
     position = KeepPosition(data)
     position.load(model, tmp_path / name)
-    assert position.epoch == 1
+    assert (position.epoch, position.batch) == divmod(10, BATCHES)
     assert_same_end(model, train(data, model, position), whole, expected)
     # What has been trained is no position of the next training.
     assert len(train(data, model, position)["loss"]) == EPOCHS
 
 
-@pytest.mark.quick("None")
 @pytest.mark.parametrize("steps", [None, 2])
 def test_epochs_of_another_number_of_batches_go_on_with_the_same_epoch(tmp_path, steps):
     """As of ids that another number of workers reads, or of sampled subwords."""
@@ -187,6 +186,7 @@ def test_epochs_of_another_number_of_batches_go_on_with_the_same_epoch(tmp_path,
     data = make_data(BATCHES - 1)
     position = KeepPosition(data, steps)
     position.load(model, tmp_path / "saved.keras")
+    assert (position.epoch, position.batch) == (2, 0)
     batches = data.repeat() if steps else data
     train(batches, model, position, Look(), **how)
     first = divmod(done, BATCHES) if steps else (2, 0)
@@ -238,13 +238,15 @@ def test_the_callbacks_must_be_in_order(tmp_path):
     [
         (None, 5, "Received: 7 in `KeepPosition`, 5 in `fit`"),
         (4, None, "Received: 4 in `KeepPosition`, 7 in `fit`"),
-        (5, 5, "must be a multiple of `steps_per_execution`. .*=5 and .*=2"),
+        (5, 5, "must be multiples of `steps_per_execution`. .*=5, 1 steps and .*=2"),
+        (4, 4, "must be multiples of `steps_per_execution`. .*=4, 3 steps and .*=2"),
     ],
 )
 def test_epochs_of_other_lengths_are_refused(steps, given, message):
     data, model = make_data(), make_model(steps_per_execution=2)
+    position = KeepPosition(data, steps, initial_batch=11)
     with pytest.raises(ValueError, match=message):
-        train(data, model, KeepPosition(data, steps), steps_per_epoch=given)
+        train(data, model, position, steps_per_epoch=given)
 
 
 def test_keras_saves_neither_random_states_nor_metrics(tmp_path):

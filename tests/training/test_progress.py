@@ -60,7 +60,14 @@ def test_in_a_terminal_a_bar_tells_steps_speed_and_what_is_left(capsys, monkeypa
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(7, "7 s"), (119, "119 s"), (7000, "117 min"), (9000, "2 h"), (9e5, "10 days")],
+    [
+        (7, "7 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7000, "117 min"),
+        (9000, "2 h"),
+        (9e5, "10 days"),
+    ],
 )
 def test_times_are_told_in_words(seconds, words):
     assert _in_words(seconds) == words
