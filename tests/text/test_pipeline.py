@@ -266,7 +266,7 @@ def test_long_sentences_are_left_out_with_a_warning(
     line = is_long.argmax() + 1
     message = (
         rf"{is_long.sum()} of 229 sentence pairs are longer than max_length=41 and "
-        rf"left out, the first is \S*train\.src:{line}\."
+        rf"are left out; the first: \S*train\.src:{line}\."
     )
     with pytest.warns(UserWarning, match=message):
         dataset = make(max_length=limit)
