@@ -53,11 +53,13 @@ class Log:
 
     def add(self, row: dict) -> None:
         """Appends a row; columns missing in it stay empty."""
-        self._write([*self.rows(), row])
+        rows = self.rows()
+        self._write([*rows, row], rows)
 
     def truncate(self, epochs: int) -> None:
         """Keeps the first epochs only, so that training can resume after them."""
-        self._write([row for row in self.rows() if int(row["epoch"]) <= epochs])
+        rows = self.rows()
+        self._write([row for row in rows if int(row["epoch"]) <= epochs], rows)
 
     def epochs_without_improvement(self, epochs: int | None = None) -> int:
         """Returns the number of epochs since the lowest validation loss.
@@ -69,9 +71,9 @@ class Log:
         best = min(losses, key=lambda x: (math.isnan(losses[x]), losses[x]), default=0)
         return max(losses, default=0) - best
 
-    def _write(self, rows):
+    def _write(self, rows, before):
         text = io.StringIO()
-        names = dict.fromkeys([*COLUMNS, *(rows[0] if len(rows) > 1 else ())])
+        names = dict.fromkeys([*COLUMNS, *(before[0] if before else ())])
         table = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
         table.writeheader()
         table.writerows(rows)

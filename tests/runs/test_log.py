@@ -55,6 +55,8 @@ def test_a_column_of_a_later_version_is_kept(log):
     log.path.write_text("epoch,val_loss,val_hope\n1,0.5,7\n")
     log.add({"epoch": 2, "val_loss": 0.25})
     assert [row["val_hope"] for row in log.rows()] == ["7", ""]
+    log.truncate(1)
+    assert [row["val_hope"] for row in log.rows()] == ["7"]
 
 
 def test_an_epoch_without_a_row_is_counted(log):
