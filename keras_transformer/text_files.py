@@ -242,7 +242,7 @@ def paired_files(
 def pair_hash(source: str, target: str, tags: Container[str] = ()) -> int:
     """Returns a 32-bit hash of a pair, the same in both directions and for any tag."""
     word, _, rest = source.partition(" ")
-    sides = sorted((rest if word in tags else source, target))
+    sides = sorted((rest if word and word in tags else source, target))
     return zlib.crc32("\n".join(sides).encode())
 
 

@@ -13,6 +13,7 @@ from keras_transformer.runs import Recipe, Resumable, Run, prepare_recipe, train
 from keras_transformer.runs.survey import Survey
 from keras_transformer.runs.training import _training_text, begun, join
 from keras_transformer.text import parallel_dataset, prepared_dataset, read_lines
+from keras_transformer.text_files import TextFile, pair_hash, read_pairs
 
 PAIRS = 211
 SMALL = {
@@ -89,6 +90,17 @@ def test_a_pair_is_held_out_in_both_directions(two_files, tmp_path):
     held_out = {frozenset(pair) for pair in validation(run)}
     assert held_out
     assert not held_out & {frozenset(pair) for pair in trained_on}
+
+
+def test_a_space_before_a_text_is_no_tag(tmp_path):
+    """What is held out by its hash is what reading leaves out."""
+    pairs = [(f" ba {number}", f"ko {number}") for number in range(53)]
+    write_lines(tmp_path / "a", [source for source, _ in pairs])
+    write_lines(tmp_path / "b", [target for _, target in pairs])
+    least = sorted(pair_hash(*pair) for pair in pairs)[11]
+    file = TextFile(tmp_path / "a", min_hash=least)
+    read = {pair[:2] for pair in read_pairs([(file, TextFile(tmp_path / "b"))])}
+    assert read == {pair for pair in pairs if pair_hash(*pair) >= least}
 
 
 def test_a_pair_is_held_out_under_every_tag(two_files, tmp_path):
