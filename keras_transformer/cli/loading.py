@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from keras_transformer.checks import needs_tensorflow
 from keras_transformer.cli.options import SearchOptions, changed_search
-from keras_transformer.storage import locked
+from keras_transformer.storage import locked, remove_unfinished
 from keras_transformer.text_files import checksum
 from keras_transformer.version import __version__
 
@@ -173,6 +173,7 @@ def _export(translator, search, max_length, path, model) -> None:
             translator.export(path, search, max_length, format="ctranslate2")
             note = f"{model} was exported once for CTranslate2, to {path}."
             typer.echo(note, err=True)
+        remove_unfinished(path.parent)
         of, weights, _ = path.name.rsplit("-", 2)
         for other in path.parent.glob(f"{of}-????????-*"):
             if not other.name.startswith(f"{of}-{weights}"):

@@ -15,6 +15,7 @@ from keras_transformer.cli import app
 from keras_transformer.cli.loading import _export, _export_path, load_engine
 from keras_transformer.cli.options import SearchOptions
 from keras_transformer.decoding import BeamSearch
+from keras_transformer.storage import _UNFINISHED
 
 pytest.importorskip("ctranslate2")
 
@@ -157,6 +158,7 @@ def test_exports_of_a_run_and_of_its_checkpoints_stand_side_by_side(tmp_path):
     (run / "settings.yaml").touch()
     files = [run / "checkpoints" / f"{name}.keras" for name in ("best", "epoch-0001")]
     translator, found = make_translator(), []
+    (folder / f"{_UNFINISHED}killed").mkdir(parents=True)
     for content in ("one", "two"):
         for model, file in zip(
             [run, *files], [run / "translator/x", *files], strict=True
@@ -167,6 +169,7 @@ def test_exports_of_a_run_and_of_its_checkpoints_stand_side_by_side(tmp_path):
         found.append({x.name for x in folder.iterdir() if x.is_dir()})
     assert [len(names) for names in found] == [3, 3]
     assert not found[0] & found[1]
+    assert not any(x.name.startswith(_UNFINISHED) for x in folder.iterdir())
 
 
 @pytest.mark.slow
