@@ -105,7 +105,7 @@ class Terms(tf.Module):
                 is_empty = tf.strings.regex_full_match("", pattern)
                 problem = "and matches the empty text" if is_empty else ""
             except tf.errors.InvalidArgumentError as error:
-                problem = error.message.rpartition("}} ")[2]
+                problem = error.message.split("}} ", 1)[-1]
             if problem:
                 raise ValueError(
                     "`keep` must be names of patterns or regular expressions that "

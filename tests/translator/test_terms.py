@@ -195,7 +195,8 @@ def test_terms_are_read_from_a_file(tmp_path):
     [
         ({"glossary": {" ": "x"}}, "`glossary` must have no empty term. .*'x' for ' '"),
         ({"glossary": {"x": ""}}, "`glossary` must have no empty term. .*'' for 'x'"),
-        ({"keep": ["a("]}, r"`keep` must be .* Received: 'a\(', .*missing \)"),
+        ({"keep": ["a("]}, r"Received: 'a\(', Invalid pattern: a\(, .*missing \)"),
+        ({"keep": ["a}} ("]}, r"Received: 'a}} \(', Invalid pattern: a}} \(, "),
         ({"keep": ["url", "a*"]}, r"Received: 'a\*', .* matches the empty text"),
     ],
 )
