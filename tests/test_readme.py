@@ -225,7 +225,8 @@ def test_messages_name_sections_of_the_page_on_what_goes_wrong():
     for path in (ROOT / "keras_transformer").rglob("*.py"):
         pattern = r'"([^"]+)" in docs/when_it_goes_wrong.md'
         named |= set(re.findall(pattern, path.read_text("utf-8")))
-    assert len(named) == 4
+    assert {"The loss is NaN", "Out of memory", "It learns nothing"} < named
+    assert "Overfitting" in named
     assert named <= set(re.findall("^## (.+)$", page, re.MULTILINE))
 
 

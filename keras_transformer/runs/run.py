@@ -232,8 +232,7 @@ class Run:
             values = json.loads(self.record_path.read_text("utf-8"))
         except ValueError as error:
             raise ValueError(f"{self.record_path} is damaged: {error}.") from None
-        known = values.keys() <= Record.__dataclass_fields__.keys()
-        if values["format"] > _FORMAT or not known:
+        if values["format"] > _FORMAT or values.keys() - Record.__dataclass_fields__:
             raise ValueError(f"{self._other_version(values['versions'])}.")
         return Record(**values)
 
